@@ -16,7 +16,7 @@ class PluginImageArgs(TypedDict):
     registry: str
     """Registry and path that the image is pushed to."""
     base: str
-    """Image that it is built on."""
+    """Base image of the agent's image."""
     insecure: bool
     """The registry speaks plain HTTP, or its certificate is not to be verified."""
 

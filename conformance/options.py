@@ -13,28 +13,31 @@ def add_options(parser: pytest.Parser) -> None:
     add("--divvy-file", default=None, help="A stack file instead of a stack's name.")
     add("--divvy-target", default="divvy", help="What shares the GPUs.")
     add("--divvy-pool", default=None, help="Only this pool.")
-    add("--divvy-sample", default=None, help="So many nodes, or N%, of each pool and profile.")
-    add("--divvy-seed", default="", help="Which nodes the sample has.")
+    add("--divvy-sample", default=None, help="Number of nodes, or N%, of each pool and profile.")
+    add("--divvy-seed", default="", help="Selects the sample's nodes.")
     add("--divvy-changed-since", default=None, help="Only nodes that changed since this report.")
     add(
-        "--divvy-time-limit", default=None, type=float, help="Begin no check after so many seconds."
+        "--divvy-time-limit",
+        default=None,
+        type=float,
+        help="Start no check after this many seconds.",
     )
-    add("--divvy-select", default=None, help="Only checks whose id begins so; several with commas.")
+    add("--divvy-select", default=None, help="Only checks with these id prefixes, comma-separated.")
     add("--workload-image", default=None, help="Image with the workloads, by digest.")
-    add("--vector-add-image", default=None, help="A vectorAdd image from elsewhere to run too.")
-    add("--gpu-burn-image", default=None, help="A gpu-burn image from elsewhere to run too.")
-    add("--exclusive", action="store_true", help="Fill nodes, burn, ask for too much.")
+    add("--vector-add-image", default=None, help="Also run this third-party vectorAdd image.")
+    add("--gpu-burn-image", default=None, help="Also run this third-party gpu-burn image.")
+    add("--exclusive", action="store_true", help="Fill nodes, run gpu-burn, exceed memory limits.")
     add(
         "--disruptive",
         action="store_true",
         help="Restart agents and kubelets, change profiles, break simulated GPUs.",
     )
     add("--no-exec", action="store_true", help="Do not enter the agent's pods.")
-    add("--divvy-strict", action="store_true", help="A recommendation fails the run, too.")
-    add("--divvy-require", action="store_true", help="What must hold has to be checked.")
+    add("--divvy-strict", action="store_true", help="Fail the run for recommendations, too.")
+    add("--divvy-require", action="store_true", help="Fail if a required check is not made.")
     add("--bare", action="store_true", help="Check a host without Kubernetes.")
     add("--bare-host", default="local://", help="The host for --bare, as testinfra names it.")
-    add("--driver-root", default=None, help="Where the driver is, for --bare.")
+    add("--driver-root", default=None, help="The driver's root folder, for --bare.")
     add("--workloads", default=None, help="Folder with the compiled workloads, for --bare.")
     add("--mig", action="store_true", help="With --bare, cut an idle GPU by MIG, and undo it.")
     add("--kit", default=None, help="The unpacked hardware kit, for --bare.")

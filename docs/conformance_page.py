@@ -21,7 +21,7 @@ its pods and namespaces. A run on simulated GPUs says so everywhere and is at be
 | `--target nvidia-device-plugin` | proves NVIDIA's plugin instead of Divvy ([field.md](field.md)) |
 | `--sample 5%`, `--sample N` | a part, or N, of the nodes of each pool; `--seed` says which |
 | `--changed` | only nodes that changed since the report that `--compare` names |
-| `--time-limit MINUTES` | begins no check after so many minutes; the rest is *not made* |
+| `--time-limit MINUTES` | starts no check after this many minutes; the rest is *not made* |
 | `--strict` | exits with 1 if a SHOULD check failed, too: for CI and after an upgrade |
 | `--require` | exits with 3 if a MUST check could not be run: for CI |
 | `--no-exec` | runs no command in the agents' pods; checks that need it are skipped by name |

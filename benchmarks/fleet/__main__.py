@@ -162,7 +162,7 @@ def _outages(server: ApiServer, fleet: Fleet, figures: Figures) -> None:
     process.start()
     until_ready(server)
     began = time.monotonic()
-    until(lambda: _watches(server) >= 2 * figures.nodes, "not every watch is there again")
+    until(lambda: _watches(server) >= 2 * figures.nodes, "not every watch has been reopened")
     figures.outage = time.monotonic() - began
     process.end()
 

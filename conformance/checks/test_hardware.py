@@ -75,7 +75,7 @@ def test_shares_get_their_parts_of_the_compute_time(
     contention: Contention, promise: DevicePromise, evidence: Evidence
 ) -> None:
     if promise.compute is None:
-        not_applicable("its profile leaves `compute` out: containers take free turns")
+        not_applicable("its profile leaves `compute` out: containers are scheduled without limits")
     figures = contention.of(promise, BURN)
     evidence.command = " ".join(BURN)
     evidence.add("\n".join(figures.logs))

@@ -73,6 +73,6 @@ def test_what_goes_round_the_limiter_is_noticed(
     evidence.command = "mem-hog with the driver's own library"
     evidence.add(past.log)
     if not re.search(r"^allocated .* OK$", past.log, re.MULTILINE):
-        not_made("no program of the suite got round the limiter")
+        not_made("no test program bypassed the limiter")
     over = "no pod" if past.over_mib is None else f"the pod, {past.over_mib:g} MiB above its limit"
     evidence.require_that(past.over_mib, "the metrics name the pod", f"the metrics name {over}")

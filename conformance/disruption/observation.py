@@ -32,7 +32,7 @@ class Observation:
         self.times.append(f"{what} after {time.monotonic() - began:.1f} s")
 
     def looked_at(self, workload: WorkloadPods) -> None:
-        """Say whether the pods compute on, and keep the last words of those that do not."""
+        """Say whether the pods still compute, and keep the last output of those that do not."""
         self.words.append(workload.undisturbed())
         self.times += workload.disturbed
 

@@ -132,9 +132,7 @@ def _change_of_mig(target: ClusterUnderTest, node: NodePromise) -> tuple[NodePla
         for promise in own:
             if promise.resource not in other.per_node:
                 return other, promise
-    return not_applicable(
-        f"no other profile of the stack file takes a MIG device of {node.name} away"
-    )
+    return not_applicable(f"no other profile of the stack file removes a MIG device of {node.name}")
 
 
 def _require_no_label(target: ClusterUnderTest, node: NodePromise) -> None:

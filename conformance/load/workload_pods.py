@@ -77,7 +77,7 @@ class WorkloadPods:
 
     def _describe(self, name: str) -> str:
         last = self.pods.log(name).strip().splitlines()[-5:]
-        return f"pod {name} is {self.pods.phase(name)}; its last words: {' / '.join(last)}"
+        return f"pod {name} is {self.pods.phase(name)}; its last output: {' / '.join(last)}"
 
     def gpu(self) -> str:
         """Return the UUID of the GPU on which the first pod's device is."""

@@ -126,7 +126,7 @@ def main() -> int:
     """Train twice, compare, ask; return the exit code."""
     parser = argparse.ArgumentParser(description="Train a small network with tinygrad on the GPU.")
     parser.add_argument("--seconds", type=float, default=0, help="train so long at least")
-    parser.add_argument("--ask", type=int, metavar="MIB", help="then ask for so much memory more")
+    parser.add_argument("--ask", type=int, metavar="MIB", help="then request this much more memory")
     arguments = parser.parse_args()
     prepare()
     losses = train(arguments.seconds)

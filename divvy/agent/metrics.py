@@ -270,7 +270,7 @@ def _states(page: Page, status: NodeStatus) -> None:
         node.set(state == status.state, state)
     info = page.gauge(
         "divvy_node_profile",
-        "1; the labels say which profile and configuration the node follows.",
+        "Always 1; the labels name the node's profile and configuration.",
         ["pool", "profile", "source", "generation"],
     )
     info.set(1, status.pool or "", status.profile or "", status.source, status.generation)

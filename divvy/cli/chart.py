@@ -63,12 +63,16 @@ _Pools = Annotated[
 _Without = Annotated[
     list[str] | None,
     typer.Option(
-        "--without", help="Leave out what it refuses (repeatable).", rich_help_panel=_OPERATOR
+        "--without",
+        help="Omit a part that it cannot express (repeatable).",
+        rich_help_panel=_OPERATOR,
     ),
 ]
 _Namespace = Annotated[
     str,
-    typer.Option("--operator-namespace", help="Where it runs.", rich_help_panel=_OPERATOR),
+    typer.Option(
+        "--operator-namespace", help="The Operator's namespace.", rich_help_panel=_OPERATOR
+    ),
 ]
 _Repository = Annotated[
     str | None,
@@ -88,14 +92,16 @@ _CheckTags = Annotated[
     bool,
     typer.Option(
         "--check-driver-tags",
-        help="Look whether every pool's driver image exists; write nothing.",
+        help="Check that every pool's driver image exists; write nothing.",
         rich_help_panel=_OPERATOR,
     ),
 ]
 _Mirror = Annotated[
     str | None,
     typer.Option(
-        "--mirror", help="Print what copies the driver images to here.", rich_help_panel=_OPERATOR
+        "--mirror",
+        help="Print commands that copy the driver images to this registry.",
+        rich_help_panel=_OPERATOR,
     ),
 ]
 _PlainHttp = Annotated[

@@ -56,7 +56,7 @@ def _tell(pool: str, tag: str | None, version: str, tags: Sequence[str], image: 
         typer.echo(f"pool {pool}: not known: hardware.os is missing in the stack file")
         return False
     if tag in tags:
-        typer.echo(f"pool {pool}: {image}:{tag} is there")
+        typer.echo(f"pool {pool}: {image}:{tag} exists")
         return True
     near = [other for other in tags if other.startswith(version)]
     # Forks put the kernel between version and system.

@@ -35,23 +35,21 @@ def fit(
     stack: Stack,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="PODS.yaml", help="Manifests of pods, or of what makes pods; -: stdin."
-        ),
+        typer.Argument(metavar="PODS.yaml", help="Manifests of pods or workloads; -: stdin."),
     ] = None,
     pending: Annotated[
-        bool, typer.Option("--pending", help="The pods that wait for a node in the cluster.")
+        bool, typer.Option("--pending", help="Check the cluster's pending pods.")
     ] = False,
     live: Annotated[
         bool,
-        typer.Option("--live", help="On the nodes that there are, alongside what is held now."),
+        typer.Option("--live", help="Use the live nodes, less what is held now."),
     ] = False,
     output: Annotated[View, typer.Option("-o", "--output", help="The format.")] = View.TEXT,
     out: OutFile = None,
 ) -> None:
     """Say whether pods would fit; exit code 0: all of them, 2: not all, 1: an error."""
     if bool(files) == pending:
-        fail("name files with pods, or use --pending for those of the cluster (one of them)")
+        fail("name files with pods, or use --pending for the cluster's pending pods; not both")
     source = read_side(str(stack_path(stack)), None)
     cluster = read_cluster(source)
     documents = read_documents(files or ())

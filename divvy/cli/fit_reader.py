@@ -98,7 +98,7 @@ class FitReader:
             return ()
         shown = ", ".join(differing[:3]) + (" and others" if len(differing) > 3 else "")
         return (
-            f"{shown}: not what the stack file says; what the nodes advertise counts here"
+            f"{shown}: the nodes differ from the stack file; this result uses the nodes"
             f" (`divvy diff --live -s {name}`)",
         )
 

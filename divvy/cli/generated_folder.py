@@ -69,7 +69,7 @@ def check_ours(folder: Path, *, force: bool = False) -> None:
     foreign = sorted(there - generated.keys() - {LIST})
     if foreign:
         raise NotOurs(
-            f"{folder} holds what was not generated: {_some(foreign)}; "
+            f"{folder} has files that were not generated: {_some(foreign)}; "
             "move it away or name another folder"
         )
     edited = sorted(

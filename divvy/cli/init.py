@@ -53,13 +53,14 @@ _Image = Annotated[str | None, typer.Option("--image", help="The agent's image, 
 _Registry = Annotated[
     str | None, typer.Option("--registry", help="Where to push the agent's image.")
 ]
-_Base = Annotated[str | None, typer.Option("--base", help="Image that it is built on.")]
+_Base = Annotated[str | None, typer.Option("--base", help="Base image of the agent's image.")]
 _Kubeconfig = Annotated[
-    str | None, typer.Option("--kubeconfig", help="Default: the usual discovery.")
+    str | None, typer.Option("--kubeconfig", help="Default: KUBECONFIG, then ~/.kube/config.")
 ]
 _Context = Annotated[str | None, typer.Option("--context", help="Context in the kubeconfig.")]
 _Ci = Annotated[
-    Ci | None, typer.Option("--ci", help="Whose CI files to write; default: by the git remote.")
+    Ci | None,
+    typer.Option("--ci", help="CI system to write files for; default: by the git remote."),
 ]
 _StackOnly = Annotated[
     bool, typer.Option("--stack-only", help="Write the stack file alone, no project around it.")
@@ -200,7 +201,7 @@ def _image(reference: str | None, registry: str | None, base: str | None) -> dic
     if reference and (registry or base):
         fail("--image names an image that exists, --registry and --base are to build one")
     if bool(registry) != bool(base):
-        fail("--registry and --base go together: where the image is pushed, what it is built on")
+        fail("--registry and --base go together: where to push the image, and its base image")
     if reference:
         require_digest(reference)
         return {"reference": reference}

@@ -33,9 +33,9 @@ def kept_report(cluster: Cluster) -> dict[str, Any] | None:
         archive = base64.b64decode((config_map.get("binaryData") or {})[KEY])
         document = json.loads(unpack(archive)[REPORT])
     except (DamagedArchive, KeyError, ValueError) as problem:
-        fail(f"ConfigMap {_name(cluster)} has no report that can be read: {problem}")
+        fail(f"ConfigMap {_name(cluster)} has an unreadable report: {problem}")
     except RecursionError:
-        fail(f"ConfigMap {_name(cluster)} has no report that can be read: it is nested too deeply")
+        fail(f"ConfigMap {_name(cluster)} has an unreadable report: it is nested too deeply")
     if not is_report(document):
         fail(f"ConfigMap {_name(cluster)} has no report of a run")
     return dict(document)

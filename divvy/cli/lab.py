@@ -29,14 +29,14 @@ _File = Annotated[
 
 
 def _telling() -> lifecycle.Tell:
-    """Return what prints a line with the seconds since this call."""
+    """Return a function that prints a line with the seconds since this call."""
     began = time.monotonic()
     return lambda line: typer.echo(f"{time.monotonic() - began:5.1f} s  {line}")
 
 
 @app.command()
 def up(stack: _Stack = "lab", file: _File = None) -> None:
-    """Start the lab, or put back what is missing of a running one."""
+    """Start the lab, or repair a running one."""
     lab = read_lab(read_stack(None if file else stack, file))
     tell = _telling()
     is_new = lifecycle.up(lab, tell)
@@ -45,7 +45,7 @@ def up(stack: _Stack = "lab", file: _File = None) -> None:
         from divvy.cli.earlier_lab import forget_earlier_lab  # noqa: PLC0415
 
         if forget_earlier_lab(stack, server(lab)):
-            tell(f"the state of stack {stack} is forgotten: what it held went with the lab before")
+            tell(f"the state of stack {stack} is dropped: its objects went with the previous lab")
 
 
 @app.command()
@@ -56,14 +56,14 @@ def upgrade(
         bool, typer.Option("--drain", help="Drain each node before, and uncordon it after.")
     ] = False,
 ) -> None:
-    """Take the running lab to the Kubernetes that divvy:lab names: control plane, then nodes."""
+    """Upgrade the running lab to the Kubernetes in divvy:lab: control plane, then nodes."""
     lab = read_lab(read_stack(None if file else stack, file))
     lifecycle.upgrade(lab, _telling(), drain)
 
 
 @app.command()
 def down() -> None:
-    """Terminate the lab and remove everything of it, in whatever state it is."""
+    """Stop the lab and remove everything, whatever state it is in."""
     began = time.monotonic()
     count = lifecycle.down()
     outcome = f"the lab is down, {count} processes terminated" if count else "no lab was up"

@@ -24,7 +24,7 @@ _SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 def show_live(cluster: Cluster, name: str, output: Format, out: Path | None) -> bool:
     """Compare the live nodes with a cluster's file and show it; tell whether they differ."""
     if output not in (Format.TEXT, Format.JSON):
-        fail(f"--live has no view in {output.value}; it has text and json")
+        fail(f"--live supports -o text and json, not {output.value}")
     nodes = live_nodes(cluster, cluster.kubeconfig, cluster.context)
     difference = compare_live(cluster, name, nodes)
     with reading(cluster.kubeconfig, cluster.context) as reader:

@@ -22,22 +22,22 @@ from divvy.stack.errors import StackError
 # Group of `divvy --help` → name of the command → its module in divvy.cli, and what the help says.
 _GROUPS = {
     "Plan and review": {
-        "init": ("init", "Write a stack file and a project for a cluster that is there."),
+        "init": ("init", "Create a project and a stack file from an existing cluster."),
         "validate": ("validate", "Check stack files and report every error at once."),
         "plan": ("plan", "Predict what every node will advertise and guarantee."),
-        "diff": ("diff", "Show what changes between two stack files, or from the live nodes."),
+        "diff": ("diff", "Show what changes between stack files, or from the live nodes."),
         "preview": ("preview", "Show what `up` would do."),
-        "fit": ("fit", "Say whether pods would fit, where, and what is in the way."),
+        "fit": ("fit", "Show whether pods fit, on which nodes, and what they lack."),
         "chart": ("chart", "Write a stack as a Helm chart, manifests, or for the GPU Operator."),
     },
     "Run and look": {
         "up": ("up", "Bring the cluster to the state in the stack file."),
         "status": ("status", "Show what is wrong: nodes, agents, waiting changes, pods, alerts."),
         "top": ("top", "Show who holds which GPU, and how much of it is in use."),
-        "why": ("why", "Say why a pod waits for a GPU."),
+        "why": ("why", "Explain why a pod waits for a GPU."),
         "verify": ("verify", "Prove on live nodes what the plan promises."),
-        "refresh": ("refresh", "Read the cluster's state into the stack's."),
-        "destroy": ("destroy", "Delete everything that the stack has in the cluster."),
+        "refresh": ("refresh", "Update the stack's state from the cluster."),
+        "destroy": ("destroy", "Delete the stack's objects from the cluster."),
         "cancel": ("cancel", "Remove the locks of a run that no longer exists."),
     },
     "Set up": {

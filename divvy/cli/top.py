@@ -121,7 +121,7 @@ def _over_time(
     if not prometheus:
         fail("--since needs --prometheus: a URL or NAMESPACE/SERVICE:PORT")
     if output is View.HTML:
-        fail("--since has no page: use -o text, json or csv")
+        fail("--since supports -o text, json and csv, not html")
     hours, memory = (
         ask_prometheus(
             reader, prometheus, f"/api/v1/query?query={quote(query(since))}", _QUERY_SECONDS

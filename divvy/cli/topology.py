@@ -106,7 +106,7 @@ def wait_advertised(summary: Summary, stack: str) -> Advertised | None:
             difference = compare_live(after, stack, live_nodes(after, kubeconfig, context))
         except CommandError as error:
             # Everything is applied: a busy API server does not make the run fail.
-            unknown = f"it is not known yet what the nodes advertise: {error}"
+            unknown = f"the nodes cannot be compared with the plan yet: {error}"
         now = time.monotonic()
         took = now - began
         if difference is not None and not difference.nodes:

@@ -66,7 +66,7 @@ class UsageReader:
             return [observed_node(raw) for raw in self.reader.paged("/api/v1/nodes")]
         raw = self.reader.one(f"/api/v1/nodes/{quote(self.node, safe='')}")
         if raw is None:
-            fail(f"there is no node {self.node} in the cluster")
+            fail(f"the cluster has no node {self.node}")
         return [observed_node(raw)]
 
     def _claims(self, notes: list[str]) -> tuple[Claims, tuple[ClaimedGpu, ...]]:
@@ -116,7 +116,7 @@ class UsageReader:
         try:
             agents = [_agent(raw) for raw in self.reader.paged(path)]
         except NotAllowed as refused:
-            notes.append(f"what is in use on the GPUs is not shown: {refused.reason}")
+            notes.append(f"GPU usage is not shown: {refused.reason}")
             return None
         return self._asked(sorted(pod for pod in agents if pod[0]), notes)
 
@@ -132,7 +132,7 @@ class UsageReader:
         try:
             first = self._ask(agents[0][1])
         except NotAllowed as refused:
-            notes.append(f"what is in use on the GPUs is not shown: {refused.reason}")
+            notes.append(f"GPU usage is not shown: {refused.reason}")
             refusal = AgentAnswer(problem="this user may not read its agent's metrics")
             return {node: refusal for node, _ in agents}
         pool = ThreadPoolExecutor(max_workers=_AT_ONCE)

@@ -59,7 +59,10 @@ _Target = Annotated[
     str, typer.Option("--target", help="What shares the GPUs: divvy or nvidia-device-plugin.")
 ]
 _Exclusive = Annotated[
-    bool, typer.Option("--exclusive", help="Fill nodes, burn, ask for too much: needs idle GPUs.")
+    bool,
+    typer.Option(
+        "--exclusive", help="Fill nodes, run gpu-burn, exceed memory limits: needs idle GPUs."
+    ),
 ]
 _Disruptive = Annotated[
     bool,
@@ -76,11 +79,13 @@ _Host = Annotated[
     str | None, typer.Option("--host", help="With --bare, another host: ssh://user@name.")
 ]
 _Root = Annotated[
-    str | None, typer.Option("--driver-root", help="With --bare, where the driver is.")
+    str | None, typer.Option("--driver-root", help="With --bare, the root folder of the driver.")
 ]
 _Workloads = Annotated[
     Path | None,
-    typer.Option("--workloads", help="With --bare, a folder with the workloads, for no compiler."),
+    typer.Option(
+        "--workloads", help="With --bare, a folder of compiled workloads: no compiler needed."
+    ),
 ]
 _Mig = Annotated[
     bool,
@@ -88,18 +93,20 @@ _Mig = Annotated[
 ]
 _Image = Annotated[str | None, typer.Option("--workload-image", help="Image with the workloads.")]
 _VectorAdd = Annotated[
-    str | None, typer.Option("--vector-add-image", help="A vectorAdd image from elsewhere, too.")
+    str | None,
+    typer.Option("--vector-add-image", help="Also run this third-party vectorAdd image."),
 ]
 _Burn = Annotated[
-    str | None, typer.Option("--gpu-burn-image", help="A gpu-burn image from elsewhere, too.")
+    str | None, typer.Option("--gpu-burn-image", help="Also run this third-party gpu-burn image.")
 ]
 _Out = Annotated[Path, typer.Option("--out", help="Folder for the reports.")]
 _Sample = Annotated[
     str | None,
-    typer.Option("--sample", help="So many nodes of each pool and profile, or a part: 5%."),
+    typer.Option("--sample", help="Number of nodes of each pool and profile, or a percentage: 5%."),
 ]
 _Seed = Annotated[
-    str | None, typer.Option("--seed", help="Which nodes the sample has: others for another text.")
+    str | None,
+    typer.Option("--seed", help="Selects the sample's nodes: another seed, other nodes."),
 ]
 _Changed = Annotated[
     bool,
@@ -107,7 +114,7 @@ _Changed = Annotated[
 ]
 _TimeLimit = Annotated[
     int | None,
-    typer.Option("--time-limit", min=1, help="Begin no check after so many minutes."),
+    typer.Option("--time-limit", min=1, help="Start no check after this many minutes."),
 ]
 _Require = Annotated[
     bool,
@@ -203,7 +210,7 @@ def verify(
         fail("--runner-image is for --in-cluster")
     if in_cluster:
         if bare or key or (compare not in (None, _LAST)):
-            fail("--in-cluster has no --bare, --key or file to compare with: a pod has none of it")
+            fail("--in-cluster takes no --bare, --key or file to compare with: a pod has none")
         write_job(out, read_stack(stack, file), _of_a_job(context), runner_image, workload_image)
         return
     _require_suites_packages()

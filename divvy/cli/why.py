@@ -35,7 +35,7 @@ def why(
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
         waiting = reader.one(path)
         if waiting is None:
-            fail(f"there is no pod {pod} in namespace {namespace}")
+            fail(f"pod {pod} does not exist in namespace {namespace}")
         events = reader.listed(
             f"/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.name%3D{pod}"
         )

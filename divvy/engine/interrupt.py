@@ -32,7 +32,7 @@ def recorded_run(deployment: Deployment, cancel: Callable[[], None]) -> Iterator
         try:
             yield
         except KeyboardInterrupt:
-            deployment.failed("run", "interrupted; what was begun is recorded")
+            deployment.failed("run", "interrupted; the steps in progress are recorded")
             deployment.summary.interrupted = True
         last()
         deployment.finish()

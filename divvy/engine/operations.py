@@ -69,7 +69,7 @@ def preview(target: Target, watcher: Watcher, program: Program) -> Summary:
     """Run the program without changing anything."""
     other = lock_holder(backend_root(target.project) / ".pulumi", target.project.name, target.stack)
     if other:
-        text = f"{other} is changing this stack: the preview shows what it finds meanwhile"
+        text = f"{other} is changing this stack: this preview may be out of date"
         watcher.message("warning", text, "")
     return _run(target, watcher, program, preview=True)
 

@@ -144,7 +144,7 @@ class Providers:
         return self._instance(self._state(reference))
 
     def cancel(self) -> None:
-        """End every waiting of every provider."""
+        """Stop all waits; operations return their current state."""
         for provider in list(self._made.values()):
             provider.cancel()
 

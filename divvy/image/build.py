@@ -42,7 +42,7 @@ _WHEELS = (
 
 
 class BuildFailed(Exception):
-    """A tool of the build failed; the text carries its last words."""
+    """A tool of the build failed; the text has the end of its output."""
 
 
 def input_digest(base: str) -> str:
@@ -115,7 +115,9 @@ def build_and_push(
         sources = input_digest(base)
         _lay_out(context, sources)
         if input_digest(base) != (inputs or sources):
-            raise BuildFailed("a source of the agent's image changed meanwhile: run it again")
+            raise BuildFailed(
+                "a source of the agent's image changed during the build: run it again"
+            )
         return push_context(context, registry, _NAME, base, insecure=insecure)
 
 
@@ -265,7 +267,7 @@ def _run(*command: str) -> str:
         last = (result.stderr or result.stdout).strip().splitlines()[-3:]
         why = f"{' '.join(command[:3])} failed: {' / '.join(last)}"
         if any(words in why for words in _UNVERIFIED):
-            why += "; `plugin.image.insecure: true` in the stack file uses the registry as it is"
+            why += "; `plugin.image.insecure: true` in the stack file skips that verification"
         raise BuildFailed(why)
     return result.stdout
 

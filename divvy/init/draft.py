@@ -82,7 +82,10 @@ def draft(
     try:
         pools = _pools(members, labels, profiles, complete=not left_out)
     except NodesAlike as alike:
-        reason = "no label tells them apart: label them, as in `kubectl label node NODE gpus=t4`"
+        reason = (
+            "these nodes have no distinguishing label: label them, as in "
+            "`kubectl label node NODE gpus=t4`"
+        )
         left_out = (*left_out, LeftOut(tuple(alike.nodes), reason))
         members = [member for member in members if member.node.name not in alike.nodes]
         if not members:
@@ -149,7 +152,7 @@ def _member(node: GpuNode, answers: Answers, profiles: _Profiles) -> tuple[Membe
             continue
         name = profiles.name(described, None if model is None else model.name, offered)
         if name is None:
-            last = last or Unexplained("offers what no profile of Divvy does")
+            last = last or Unexplained("it advertises something that no Divvy profile can express")
             continue
         return Member(node, model, described.gpus, name), offered is not node.offered
     assert last is not None

@@ -114,7 +114,7 @@ def _single(
         raise GpusUnknown(fewest_gpus(model.mig, devices))
     layouts = spread(model.mig, devices, gpus)
     if layouts is None:
-        raise Unexplained(f"{gpus} GPUs have no place for {_listed(devices)}")
+        raise Unexplained(f"{gpus} GPUs cannot hold {_listed(devices)}")
     return _described(
         [_rule(node, {"layout": layout, "strategy": "single"}, sharing) for layout in layouts]
     )
@@ -138,8 +138,7 @@ def _with_mig(
     cut = _cut(node, model, groups, gpus - len(others))
     if cut is None:
         raise Unexplained(
-            f"{gpus} GPUs of which {gpus - len(others)} are partitioned have no place for "
-            f"{_listed(mig)}"
+            f"{gpus} GPUs, {gpus - len(others)} of them partitioned, cannot hold {_listed(mig)}"
         )
     return _described([*cut, *others])
 

@@ -169,7 +169,7 @@ class LabSection(StackPart):
         names = [node.name for node in nodes]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ValueError(f"{twice} is there twice; give each node its own name")
+            raise ValueError(f"{twice} is listed twice; give each node its own name")
         return nodes
 
 

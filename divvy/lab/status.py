@@ -49,12 +49,12 @@ def log_files(of: str, component: str | None) -> list[Path]:
     names = [node.name for node in lab.nodes]
     if of not in names:
         known = ", ".join([*names, *HOST_COMPONENTS])
-        raise LabFailed(f"there are no logs of {of}; there are those of {known}")
+        raise LabFailed(f"{of} has no logs; available: {known}")
     files = Machine(lab, lab.node(of)).logs()
     chosen = [file for file in files if component in (None, file.stem)]
     if not chosen:
         known = ", ".join(file.stem for file in files)
-        raise LabFailed(f"{of} has no log of {component}; it has {known}")
+        raise LabFailed(f"{of} has no log of {component}; available: {known}")
     return chosen
 
 

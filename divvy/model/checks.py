@@ -190,7 +190,7 @@ def _file_devices(cluster: Cluster) -> Iterator[Problem]:
             yield problem(where, f"is in the domain {VENDOR}", "that is where GPUs are advertised")
         if device.resource in seen:
             yield problem(
-                where, f"{device.resource} is there twice", "put all paths into one entry"
+                where, f"{device.resource} is listed twice", "put all paths into one entry"
             )
         seen.add(device.resource)
 

@@ -182,8 +182,7 @@ def _limit_fits(rule: Rule, keys: Keys, model: GpuModel) -> Iterator[Problem]:
             more = (
                 ""
                 if sharing.by_mps
-                else "; or `oversubscribe`, so that the host's memory takes what the GPU has no "
-                "room for"
+                else "; or `oversubscribe`, which puts what does not fit into host memory"
             )
             yield problem(
                 where,

@@ -241,7 +241,7 @@ class Rule(StackPart):
         ]
         if beside:
             raise ValueError(
-                f"has `claims` and `{beside[0]}`: what pods claim is made when they ask; "
+                f"has `claims` and `{beside[0]}`: a claim's MIG devices are created on demand; "
                 "write `mig` below `claims`, or leave one of them out"
             )
         return self

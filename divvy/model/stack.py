@@ -205,7 +205,7 @@ class PluginImage(StackPart):
         if self.reference is None and self.registry is None:
             raise ValueError("needs `registry` to build and push, or `reference` to use an image")
         if self.reference is not None and (self.registry or self.base or self.insecure):
-            raise ValueError("has `reference` and what is needed to build: leave one of them out")
+            raise ValueError("has `reference` and also keys for a build: use one or the other")
         return self
 
 
@@ -244,7 +244,7 @@ class Cluster(StackPart):
     """One cluster: how every GPU of it is partitioned and shared."""
 
     kubeconfig: Text | None = None
-    """Path of the kubeconfig; default: the usual discovery."""
+    """Path of the kubeconfig; default: as for kubectl."""
     context: Text | None = None
     """Context in the kubeconfig."""
     namespace: Text = DEFAULT_NAMESPACE

@@ -177,7 +177,7 @@ def _under(policy: str, change: Change) -> Change:
     what = (
         "change.policy is evict: pods that hold them are evicted"
         if policy == "evict"
-        else "change.policy is never: a GPU that a pod holds keeps its layout"
+        else "change.policy is never: GPUs in use are not repartitioned"
     )
     return replace(change, disruption=replace(effect, reason=f"{effect.reason}; {what}"))
 

@@ -76,9 +76,9 @@ def guarantees(offer: Offer) -> Guarantees:
         return _mps_guarantees(sharing)
     device = "GPU" if offer.kind == "gpu" else "MIG device"
     whole_card = (
-        "whole card: all its memory, whatever the replica"
+        "whole card: all its memory, also for a replica"
         if offer.kind == "gpu"
-        else "slice: the undivided MIG device, whatever the replica"
+        else "slice: the undivided MIG device, also for a replica"
     )
     return Guarantees(
         _memory(sharing, device),
@@ -90,7 +90,7 @@ def guarantees(offer: Offer) -> Guarantees:
 
 def _mps_guarantees(sharing: Sharing) -> Guarantees:
     """Return what MPS guarantees: no more than its second protocol, which limits processes."""
-    whole_card = "whole card: all its memory, whatever the replica"
+    whole_card = "whole card: all its memory, also for a replica"
     return Guarantees(
         _memory_by_mps(sharing),
         f"concurrent: each process uses at most {sharing.threads} % of the SMs{_unless(sharing)}; "
@@ -165,7 +165,7 @@ def _prevented(limit: str, sharing: Sharing, device: str) -> str:
         stronger = _BY_DRIVER.format(limit=limit)
         memory += f"; on nodes with {WHERE_THE_DRIVER_CAN}, {stronger}"
     if sharing.oversubscribed:
-        memory += f"; what the {device} has no room for goes to the host's memory, and is slow"
+        memory += f"; what the {device} has no room for goes to host memory, which is slow"
     return memory
 
 

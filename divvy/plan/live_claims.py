@@ -32,7 +32,7 @@ _MIB = 1 << 20
 
 
 class UnreadableClaims(Exception):
-    """A slice or a claim of Divvy's devices that nothing of Divvy's has written; says which."""
+    """A slice or claim of Divvy's devices that Divvy did not write; the text names it."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What was read of a cluster for a look at its GPUs: the API's words, and the agents'."""
+"""Observations of a cluster: what its API and its agents report of the GPUs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class AgentAnswer:
 
 @dataclass(frozen=True)
 class ObservedCluster:
-    """What was read of a cluster; agents by the names of their nodes.
+    """What the API and the agents of a cluster reported; agents by the names of their nodes.
 
     ``has_all_pods`` is False where this user may not read all of them; ``no_answer`` says why a
     node has no answer; ``notes`` are what else this user may not see, and why.

@@ -194,7 +194,7 @@ def predict_node(cluster: Cluster, profile: str, model: GpuModel, gpus: int) -> 
     desired = resolve(cluster, Selection(None, profile, "pool", None), facts)
     by_uuid = tuple(
         f"rule [{number}] of profile {profile} selects by UUID, "
-        "which a plan cannot match; those GPUs are shown as without it"
+        "which a plan cannot match; the plan shows those GPUs as if the rule did not exist"
         for number, rule in enumerate(cluster.profiles[profile].rules)
         if rule.devices.uuids
     )

@@ -1,4 +1,4 @@
-"""What profiles say beyond the prediction: to GPUs and nodes that are not there by now."""
+"""Profile changes that affect no GPU in the plan."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -53,7 +53,7 @@ def _health(generation: str) -> tuple[dict[str, Any], ...]:
             "1h",
             "info",
             "GPU {{ $labels.gpu }} of {{ $labels.node }} waits to be reconfigured",
-            "A pod or process holds it, and what the stack file says is not offered. `divvy "
+            "A pod or process holds it, so its devices from the stack file are not offered. `divvy "
             "status` names who holds it.",
         ),
         _alert(
@@ -128,7 +128,7 @@ def _pods() -> tuple[dict[str, Any], ...]:
             "delta(divvy_share_gate_opened[5m]) > 5",
             "5m",
             "warning",
-            "A share beside {{ $labels.namespace }}/{{ $labels.pod }} keeps no turns",
+            "A share beside {{ $labels.namespace }}/{{ $labels.pod }} does not keep to its turns",
             "The limiter of this pod on {{ $labels.node }} stopped waiting for another "
             "share {{ $value }} times in 5 minutes: a program on the same GPU claims its "
             "turn and does not use it, or its kernels take long.",

@@ -78,5 +78,5 @@ def _twice(section: str, keys: Keys, line: int) -> Problem:
     within = keys[:2] == inside and len(keys) > 2
     path = ".".join(str(key) for key in (keys[2:] if within else keys))
     return Problem(
-        path, f"is there twice (again in line {line})", "keep one", keys[2:] if within else ()
+        path, f"is defined twice (again in line {line})", "keep one", keys[2:] if within else ()
     )

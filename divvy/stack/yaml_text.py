@@ -126,7 +126,7 @@ class YamlText:
         """Raise StackError if a key is written twice."""
         if self.duplicates:
             lines = [
-                f"  line {again.line}: {'.'.join(map(str, again.keys))}: is there twice; keep one"
+                f"  line {again.line}: {'.'.join(map(str, again.keys))}: is defined twice; keep one"
                 for again in self.duplicates
             ]
             raise StackError("\n".join([f"{self.source} has duplicate keys:", *lines]))
@@ -160,13 +160,15 @@ def read_text(path: Path) -> str:
 
 
 def text_of(file: TextIO, source: str) -> str:
-    """Return the text of an open file; raises StackError if it is none, or endless."""
+    """Return the text of an open file; raises StackError if it is not text, or too long."""
     try:
         text = file.read(MAX_CHARACTERS + 1)
     except UnicodeDecodeError:
         raise StackError(f"{source} is not text in UTF-8") from None
     if len(text) > MAX_CHARACTERS:
-        raise StackError(f"{source} is longer than {MAX_CHARACTERS:,} characters: what is it?")
+        raise StackError(
+            f"{source} is longer than {MAX_CHARACTERS:,} characters: it is not a stack file"
+        )
     return text
 
 
@@ -176,7 +178,7 @@ def reason_of(error: Exception) -> str:
         return "it is nested too deeply"
     if not isinstance(error, yaml.YAMLError):
         why = str(error) if isinstance(error, ValueError) and "digits" not in str(error) else ""
-        what = "a date, a number or what follows a tag (!!) is none"
+        what = "it contains an invalid date, number or value after a tag (!!)"
         return f"{what}{f' ({why})' if why else ''}: put text in quotes"
     mark = getattr(error, "problem_mark", None)
     where = f"line {mark.line + 1}: " if mark is not None else ""

@@ -200,7 +200,7 @@ def test_refuses_a_share_when_its_files_cannot_be_placed() -> None:
             (node.folder / "file").touch()
             node.environment["DIVVY_SHARE_FOLDER"] = str(node.folder / "file/tenants")
             await node.start()
-            await node.until(lambda: "have no place" in node.status.get("reason", ""))
+            await node.until(lambda: "cannot be mounted" in node.status.get("reason", ""))
             await node.kubelet.until(lambda: node.kubelet.allocatable(SHARED) == 0)
 
     play(scene)

@@ -84,7 +84,7 @@ def test_overwrites_no_files_of_others(out: Path) -> None:
     make(out.with_name("ours"))
     (out.with_name("ours") / "notes.md").write_text("mine")
     said = make(out.with_name("ours"), "--force", expect=1).output
-    assert "holds what was not generated: notes.md" in said
+    assert "has files that were not generated: notes.md" in said
     assert content(out) == {"values.yaml": b"mine"}
 
 

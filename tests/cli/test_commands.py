@@ -109,7 +109,7 @@ def test_prints_errors_as_one_block_on_stderr_with_lines(project):
         (("diff", "HEAD:nope.yaml", "a"), "git has no HEAD:nope.yaml"),
         (("diff", "a", "wrong"), "has 3 errors"),
         (("diff", "--live"), "--live compares one stack file"),
-        (("diff", "--live", "-s", "a", "-o", "html"), "--live has no view in html"),
+        (("diff", "--live", "-s", "a", "-o", "html"), "--live supports -o text and json, not html"),
         (("validate",), "name a stack"),
         (("import", "mig-parted", "nope"), "cannot read nope"),
     ],

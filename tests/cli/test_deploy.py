@@ -43,7 +43,7 @@ def test_reports_a_duplicate_key_with_its_line(project: Path) -> None:
     (project / "Pulumi.dev.yaml").write_text(WRONG + "      all: {profile: whole}\n")
     done = run_divvy("preview", "-s", "dev", folder=project, expect=None)
     assert done.returncode == 1
-    assert "line 6: config.divvy:cluster.pools.all: is there twice; keep one" in done.stderr
+    assert "line 6: config.divvy:cluster.pools.all: is defined twice; keep one" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["plan", "preview", "verify", "validate", "lab up", "chart"])

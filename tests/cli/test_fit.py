@@ -154,7 +154,7 @@ def test_notes_a_node_that_differs_from_the_file(api: ClusterApi) -> None:
     assert "divvy diff --live" not in run("pods.yaml", "-s", "prod", "--live")[1]
     api.lists["/api/v1/nodes"][0]["status"]["allocatable"][GPU] = "3"
     code, text = run("pods.yaml", "-s", "prod", "--live")
-    assert "note: n1: not what the stack file says" in text
+    assert "note: n1: the nodes differ from the stack file" in text
     assert code == 2
 
 
@@ -179,7 +179,7 @@ def test_accepts_a_cluster_without_pending_pods() -> None:
     ("arguments", "words"),
     [
         (("-s", "prod"), "name files with pods, or use --pending"),
-        (("pods.yaml", "--pending", "-s", "prod"), "(one of them)"),
+        (("pods.yaml", "--pending", "-s", "prod"), "not both"),
         (("none.yaml", "-s", "prod"), "cannot read none.yaml: No such file or directory"),
         (("Pulumi.prod.yaml", "-s", "prod"), "document 1: kind: is empty; a kind such as Pod"),
         (("bad.yaml", "-s", "prod"), "bad.yaml is not YAML"),

@@ -158,8 +158,8 @@ def test_reads_only_the_selected_node(api: Api) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--node", "x"), "there is no node x in the cluster"),
-        (("--node", "../pods"), "there is no node ../pods in the cluster"),
+        (("--node", "x"), "the cluster has no node x"),
+        (("--node", "../pods"), "the cluster has no node ../pods"),
         (("--pod", "x"), "no pod x holds a GPU or waits for one"),
         (("--pod", "w", "--node", "n0"), "no pod w holds a GPU or waits for one on node n0"),
         (("-o", "md"), "Invalid value for '-o' / '--output'"),
@@ -185,7 +185,7 @@ def test_asks_one_agent_without_the_right_to_metrics_and_says_so(
     for name in ("n0", "n1", "n2"):
         api.answers[api.metrics(name)] = lambda: forbidden("pods/proxy")
     document = json.loads(top("-o", "json"))
-    assert document["notes"] == ["what is in use on the GPUs is not shown: pods/proxy is forbidden"]
+    assert document["notes"] == ["GPU usage is not shown: pods/proxy is forbidden"]
     node = document["nodes"][0]
     assert node["unknown"] == "this user may not read its agent's metrics"
     assert [one["pod"] for one in node["unplaced"]] == ["train"]
@@ -232,7 +232,7 @@ def test_works_without_the_right_to_list_agents_or_claims(api: Api) -> None:
     api.answers["/apis/resource.k8s.io/v1/resourceclaims"] = lambda: forbidden("resourceclaims")
     document = json.loads(top("-o", "json"))
     # This stack has no claims: that they may not be read is no news.
-    assert document["notes"] == ["what is in use on the GPUs is not shown: pods is forbidden"]
+    assert document["notes"] == ["GPU usage is not shown: pods is forbidden"]
     assert document["nodes"][0]["unknown"] == "this user may not list the agents"
 
 

@@ -78,7 +78,10 @@ def test_writes_json() -> None:
         (("--since", "7d", "--prometheus", "there"), "a URL or NAMESPACE/SERVICE:PORT is expected"),
         (("--since", "7d", "--prometheus", SERVICE), f"{SERVICE} gives no answer: "),
         (("--since", "7d", "--prometheus", "http://127.0.0.1:1"), "gives no answer: "),
-        (("--since", "7d", "--prometheus", SERVICE, "-o", "html"), "--since has no page"),
+        (
+            ("--since", "7d", "--prometheus", SERVICE, "-o", "html"),
+            "--since supports -o text, json and csv, not html",
+        ),
         (("-o", "csv"), "-o csv belongs to --since"),
     ],
 )

@@ -107,7 +107,7 @@ def test_retries_a_failed_look_without_failing_the_run(monkeypatch: pytest.Monke
     clock = iter([0.0, 0.0, 61.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     assert try_again() == Advertised(
-        "it is not known yet what the nodes advertise: the cluster cannot be reached: the read "
+        "the nodes cannot be compared with the plan yet: the cluster cannot be reached: the read "
         "operation timed out",
         differs=True,
     )

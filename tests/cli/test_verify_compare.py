@@ -309,7 +309,7 @@ def test_runs_a_job_with_the_options_of_the_call(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--in-cluster", "--compare=old.yaml"], "--in-cluster has no --bare, --key or file"),
+        (["--in-cluster", "--compare=old.yaml"], "--in-cluster takes no --bare, --key or file"),
         (["--runner-image=x"], "--runner-image is for --in-cluster"),
         (["--in-cluster"], "--runner-image is needed: the stack file has no plugin.image"),
     ],

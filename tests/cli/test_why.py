@@ -96,4 +96,4 @@ def test_refuses_to_explain_a_running_pod(api: PodsApi) -> None:
 def test_fails_for_a_missing_pod() -> None:
     result = CliRunner().invoke(app, ["why", "none", "-n", "team", "-s", "prod"])
     assert result.exit_code == 1
-    assert "there is no pod none in namespace team" in result.output
+    assert "pod none does not exist in namespace team" in result.output

@@ -117,7 +117,7 @@ class AgentNode:
             )
 
     async def until(self, met: Callable[[], bool], seconds: float | None = None) -> None:
-        """Wait until something is true; fail with the agent's last words."""
+        """Wait until something is true; fail with the end of the agent's output."""
         seconds = self.patience if seconds is None else seconds
         try:
             async with asyncio.timeout(seconds):

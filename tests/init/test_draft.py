@@ -275,7 +275,7 @@ def test_names_nodes_that_no_file_can_describe() -> None:
     found = drafted(nodes, claimed={"a-5": "gpu.nvidia.com"})
     reasons = {one.nodes: one.reason for one in found.left_out}
     assert "offers nvidia.com/gpu-vm" in reasons[("a-2",)]
-    assert "have no place for 15 × nvidia.com/mig-1g.5gb" in reasons[("a-3",)]
+    assert "cannot hold 15 × nvidia.com/mig-1g.5gb" in reasons[("a-3",)]
     assert "served by Divvy already" in reasons[("a-4",)]
     assert "by gpu.nvidia.com" in reasons[("a-5",)]
     # No label tells a-1 from them, so it is a pool of its own.

@@ -60,8 +60,8 @@ def test_lists_existing_tags_and_how_to_mirror_them(repository: str, stack: Path
     done = divvy(*where, "--mirror", "mirror.example/gpu")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        f"pool a: {repository}/driver:550.163.01-ubuntu22.04 is there",
-        f"pool b: {repository}/driver:550.163.01-rhel9.4 is there",
+        f"pool a: {repository}/driver:550.163.01-ubuntu22.04 exists",
+        f"pool b: {repository}/driver:550.163.01-rhel9.4 exists",
         f"skopeo copy --src-tls-verify=false docker://{repository}/driver:550.163.01-ubuntu22.04 "
         "docker://mirror.example/gpu/driver:550.163.01-ubuntu22.04",
         f"skopeo copy --src-tls-verify=false docker://{repository}/driver:550.163.01-rhel9.4 "

@@ -214,7 +214,7 @@ def test_prints_the_logs_of_the_node_or_component(small_lab: SmallLab) -> None:
     assert "Starting Kubernetes Scheduler" in small_lab.divvy("logs", "kube-scheduler").stdout
     unknown = small_lab.divvy("logs", "gpu-9")
     assert unknown.returncode == 1
-    assert unknown.stderr.startswith("error: there are no logs of gpu-9; there are those of")
+    assert unknown.stderr.startswith("error: gpu-9 has no logs; available:")
 
 
 def test_refuses_another_description_while_the_lab_is_up(small_lab: SmallLab) -> None:

@@ -72,7 +72,7 @@ def test_reads_a_kept_description_back() -> None:
             _with({"name": "GPU 1"}),
             "nodes[0].name: is 'GPU 1'; a short lowercase name such as gpu-1 is expected",
         ),
-        (_with({"name": "cpu-1"}), "nodes: cpu-1 is there twice; give each node its own name"),
+        (_with({"name": "cpu-1"}), "nodes: cpu-1 is listed twice; give each node its own name"),
         (_with({"count": 0}), "nodes[0].count: is 0; 1 or more is expected"),
         (_with({"count": 17}), "nodes[0].count: is 17; 16 or less is expected"),
         (_with({"count": True}), "nodes[0].count: is true; a whole number is expected"),

@@ -38,7 +38,7 @@ def test_names_the_failed_step_the_reason_and_what_to_do(
     assert told.err.splitlines()[1:] == [
         "build: no space left",
         "Make room.",
-        "What is done is kept: make setup goes on from there.",
+        "Finished steps are not repeated: run make setup again.",
     ]
 
 

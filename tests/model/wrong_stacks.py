@@ -231,7 +231,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "the host's memory takes what the GPU has no room for · `oversubscribe: 2` at most",
+        "puts what does not fit into host memory · `oversubscribe: 2` at most",
         _stack(
             "p:\n"
             "- {devices: [0], timeSlicing: {replicas: 4, memoryLimit:\n"

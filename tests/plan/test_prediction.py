@@ -169,7 +169,7 @@ def test_says_that_an_oversubscribed_share_may_use_host_memory():
     (only,) = planned(PROFILES, main=pool("oversubscribed")).pools
     assert only.node.devices[0].memory_mib == 20480
     assert only.node.devices[0].guarantees.memory.endswith(
-        "; what the GPU has no room for goes to the host's memory, and is slow"
+        "; what the GPU has no room for goes to host memory, which is slow"
     )
 
 

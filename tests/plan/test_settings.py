@@ -217,7 +217,7 @@ def test_shows_a_renamed_pool_as_renamed_only() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "says"),
-    [("wait", "must be free"), ("evict", "are evicted"), ("never", "keeps its layout")],
+    [("wait", "must be free"), ("evict", "are evicted"), ("never", "are not repartitioned")],
 )
 def test_derives_the_disruption_from_the_change_policy(policy: str, says: str) -> None:
     hardware = {**HARDWARE, "count": 2}

@@ -45,7 +45,7 @@ def test_says_where_to_run_outside_a_project(tmp_path: Path) -> None:
         ("runtime: python\n", "`name` is missing"),
         ("- name\n", "is not a mapping"),
         ("a: [\n", "is not YAML: line 2"),
-        ("name: a\nname: b\n", "line 2: name: is there twice"),
+        ("name: a\nname: b\n", "line 2: name: is defined twice"),
     ],
 )
 def test_reports_a_wrong_project_file_in_one_sentence(

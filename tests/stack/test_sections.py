@@ -42,7 +42,7 @@ def test_reports_a_duplicate_key_among_the_other_errors() -> None:
         read_cluster(file(twice))
     assert str(refused.value).splitlines() == [
         "x.yaml has 2 errors:",
-        "  line 3: profiles.whole: is there twice (again in line 3)",
+        "  line 3: profiles.whole: is defined twice (again in line 3)",
         "      keep one",
         "  line 4: pools.All: is not a pool name",
         "      1 to 40 lowercase letters, digits and '-', with a letter or digit at both ends",
@@ -66,14 +66,16 @@ def test_reports_the_same_mistake_alike_from_every_reader(read, text: str, words
 
 def test_refuses_a_duplicate_section() -> None:
     both = CLUSTER + "  divvy:cluster:\n    profiles: {}\n"
-    with pytest.raises(InvalidStack, match=r"config.divvy:cluster: is there twice \(again in line"):
+    with pytest.raises(
+        InvalidStack, match=r"config.divvy:cluster: is defined twice \(again in line"
+    ):
         read_cluster(file(both))
 
 
 def test_refuses_duplicates_in_a_programs_configuration(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  p:a: {b: 1}\n  p:a: 2\n")
-    with pytest.raises(StackError, match=r"line 3: config\.p:a: is there twice; keep one"):
+    with pytest.raises(StackError, match=r"line 3: config\.p:a: is defined twice; keep one"):
         stack_config(find_project(tmp_path), "dev")
 
 

@@ -84,7 +84,7 @@ class ClaimsFile:
     def _spoilt(self, path: Path, why: str) -> None:
         self._damaged = path
         self._damage = (
-            f"{path} cannot be read ({why}): no claim is prepared or given back until you move it "
+            f"{path} cannot be read ({why}): no claim is prepared or released until you move it "
             "away; pods on this node keep what they hold"
         )
         _log.error("%s", self._damage)

@@ -194,7 +194,7 @@ class Preparation:
                 await asyncio.sleep(next(pauses))
                 continue
             if claim is None:
-                raise ClaimProblem(f"there is no claim {namespace}/{name}")
+                raise ClaimProblem(f"claim {namespace}/{name} does not exist")
             return claim
 
     async def _read(self, namespace: str, name: str, uid: str) -> HeldClaim | None:

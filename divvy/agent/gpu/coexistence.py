@@ -28,7 +28,7 @@ _MIG_MANAGER_AT_WORK = frozenset({"pending", "rebooting"})
 
 
 def sockets_of_others(names: Iterable[str]) -> dict[str, str]:
-    """Return socket name → whose it is, for those in the plugin folder that others serve on."""
+    """Return the sockets of other device plugins: name → vendor."""
     return {
         name: who for name in sorted(names) for pattern, who in _SOCKETS if pattern.fullmatch(name)
     }

@@ -127,7 +127,7 @@ class Injection:
     def renew(self, snapshot: Snapshot, runtime: str) -> None:
         """Describe the devices of a snapshot for a container runtime ("containerd://2.1.0").
 
-        Raises InjectionProblem; what was described before is described still.
+        Raises InjectionProblem; the previous specification then stays valid.
         """
         settings, hook, installed = self._settings, self._hook, self._limiter
         files = find_driver_files(settings.driver_root, snapshot.driver_version)

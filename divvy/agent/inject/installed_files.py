@@ -50,7 +50,7 @@ def _install(path: Path, content: bytes) -> None:
         return
     wanted = (stat.S_IFREG | _MODE, os.geteuid())
     if (status.st_mode, status.st_uid) != wanted or path.read_bytes() != content:
-        _log.warning("%s is not as it was installed: it is replaced", path)
+        _log.warning("%s differs from the installed file: replacing it", path)
         if stat.S_ISDIR(status.st_mode):
             shutil.rmtree(path)  # made by a container runtime that found no source of a mount
         replace_file(path, content, _MODE)

@@ -50,11 +50,11 @@ class ShareFolder:
         return self._folder, self._earlier
 
     def mount(self) -> str:
-        """Mount the file system if it is not mounted; return why that fails, "" if it is there."""
+        """Mount the file system if it is not mounted; return why that fails, or ""."""
         try:
             self._mount()
         except OSError as error:
-            return f"the files of limited shares have no place: {error}"
+            return f"the folder for limited shares cannot be mounted: {error}"
         return ""
 
     def lay(

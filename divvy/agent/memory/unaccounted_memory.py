@@ -1,4 +1,4 @@
-"""What of a share's memory the limiter in its containers cannot know: what NVML sees beyond it.
+"""Memory of a share that NVML reports and the limiter does not account for.
 
 A context, modules and the driver's own needs are charged by what NVML tells of a process, less what
 its slot in the account says; a process of the share's containers without a slot has gone past the

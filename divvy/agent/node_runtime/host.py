@@ -142,7 +142,9 @@ class Host:
             if process.pid == before:
                 raise HostFailed(f"process {before} has not ended")
             if process.program != runtime.program:
-                raise HostFailed(f"{process.program} answers instead of {runtime.program}")
+                raise HostFailed(
+                    f"{runtime.socket} is served by {process.program}, not by {runtime.program}"
+                )
         with _dialled(self.root, runtime.socket) as version:
             try:
                 version(b"", timeout=2)

@@ -61,13 +61,13 @@ class HostProcess:
     parent: int
 
     def running(self) -> bool:
-        """Say whether it still is."""
+        """Say whether the process still runs."""
         waiting = select.poll()
         waiting.register(self.handle, select.POLLIN)
         return not waiting.poll(0)
 
     def terminate(self) -> None:
-        """Send it SIGTERM, or nobody."""
+        """Send SIGTERM; raise ProcessLookupError if the process has ended."""
         signal.pidfd_send_signal(self.handle, signal.SIGTERM)
 
 
@@ -155,7 +155,7 @@ def _examined(root: Path, pid: int, handle: int) -> HostProcess:
         _namespaces(1),
     )
     if reason is not None:
-        raise HostFailed(f"process {pid} is not taken for the host's runtime: {reason}")
+        raise HostFailed(f"process {pid} is not the host's container runtime: {reason}")
     command = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
     status = (folder / "status").read_text().splitlines()
     parent = next(int(line.split()[1]) for line in status if line.startswith("PPid:"))

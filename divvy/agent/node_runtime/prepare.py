@@ -215,7 +215,7 @@ def _undo(host: Host, change: Change, written: HostFile) -> str | None:
             before = change.before
             host.files.replace(change.path, written, before.content, before.attributes)
     except EditConflict as edited:
-        return f"{edited}: left as it is"
+        return f"{edited}: left unchanged"
     except HostFailed as failure:
         return str(failure)
     return None

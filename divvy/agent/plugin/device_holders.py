@@ -23,7 +23,7 @@ from divvy.model.contract import limited_version
 
 CHECKPOINT = "kubelet_internal_checkpoint"
 _SILENT = "the kubelet does not answer"
-_RESTARTED = "the kubelet was started again meanwhile"
+_RESTARTED = "the kubelet restarted in the meantime"
 _UNWRITTEN = "the kubelet has not written its checkpoint since this agent's start"
 _NO_VERSION = (-1, -1)
 # How long a new kubelet may take to have all its pods.

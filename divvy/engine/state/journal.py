@@ -76,7 +76,7 @@ class JournalFile:
             with reading(self.path):
                 return [json.loads(line) for line in self.path.read_text().split("\n")[:-1]]
         except ValueError as error:
-            raise StateProblem(f"{self.path} is damaged ({error}); it was left as it is") from None
+            raise StateProblem(f"{self.path} is damaged ({error}); it was not changed") from None
 
     def remove(self) -> None:
         """Drop the journal: the checkpoint has it all."""

@@ -195,6 +195,6 @@ class StateStore(Journal):
             return self.decode(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateProblem(
-                f"{self.checkpoint_path} is not a checkpoint ({error}); it was left as it is: "
+                f"{self.checkpoint_path} is not a checkpoint ({error}); it was not changed: "
                 f"restore it from {self.checkpoint_path.name}.bak or another backup"
             ) from None

@@ -44,7 +44,7 @@ def build_layout(layout: Path, fill: Callable[[Path], None], command: Sequence[s
 
 
 def run(command: Sequence[str], environment: dict[str, str] | None = None) -> str:
-    """Run a program of the build; raise with its last words if it fails."""
+    """Run a program of the build; raise with the end of its output if it fails."""
     done = subprocess.run(
         command,
         env={

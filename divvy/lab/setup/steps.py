@@ -36,7 +36,7 @@ def run_steps(*lanes: Sequence[Step]) -> bool:
     for step, failure in run.failures:
         print(f"\n{step.name}: {failure}\n{failure.remedy}", file=sys.stderr)
     if run.failures:
-        print("What is done is kept: make setup goes on from there.", file=sys.stderr)
+        print("Finished steps are not repeated: run make setup again.", file=sys.stderr)
     return not run.failures
 
 

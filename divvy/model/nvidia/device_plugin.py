@@ -173,7 +173,7 @@ def _time_slicing(shared: Shared, where: str) -> tuple[dict[str, Any] | None, li
             replicas = resource.replicas
         else:
             left_out.append(
-                f"{where}: {resource.name} × {resource.replicas} needs the MIG layout beside it; "
+                f"{where}: {resource.name} × {resource.replicas} needs a MIG layout; "
                 "add timeSlicing to the profile with that layout"
             )
     if replicas is None:

@@ -23,6 +23,6 @@ class ImportResult:
             number = next(n for n in range(2, len(profiles) + 3) if f"{name}-{n}" not in profiles)
             profiles[f"{name}-{number}"] = value
             left_out.append(
-                f"{name}: is there twice with different content; the second is {name}-{number}"
+                f"{name}: appears twice with different content; the second is {name}-{number}"
             )
         return ImportResult(profiles, tuple(left_out))

@@ -65,7 +65,7 @@ class PodsFit:
 
     @property
     def unknown(self) -> int:
-        """Return of how many it depends on what is not looked at."""
+        """Return how many pods have an unknown result."""
         if self.pod.held_back:
             return 0
         if self.pod.unread:

@@ -225,5 +225,5 @@ def _not_looked_at(spec: Mapping[str, Any]) -> list[str]:
     scheduler = spec.get("schedulerName") or "default-scheduler"
     notes = [f"not looked at: {', '.join(ignored)}"] if ignored else []
     if scheduler != "default-scheduler":
-        notes.append(f"its scheduler is {scheduler}; what is said here is Kubernetes' own")
+        notes.append(f"its scheduler is {scheduler}; this result assumes Kubernetes' default one")
     return notes

@@ -15,7 +15,7 @@ _HEAD = """\
 # yaml-language-server: $schema=values.schema.json
 # Values of the Divvy chart, made from a stack file. They can be edited here, too: profiles say
 # how the GPUs of a node are partitioned and shared, pools which nodes follow which profile.
-# What stands behind a # is the default. Maps of a second values file are merged with these: to
+# Values behind a # are the defaults. Maps of a second values file are merged with these: to
 # take a profile or a layout away, set its key to null there.
 """
 

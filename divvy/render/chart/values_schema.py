@@ -35,7 +35,7 @@ def _pods(description: str) -> dict[str, Any]:
     return _part(
         description,
         priorityClassName=_text("Their priority class."),
-        resources={"type": "object", "description": "What they request, and their limits."},
+        resources={"type": "object", "description": "Their resource requests and limits."},
     )
 
 
@@ -54,9 +54,9 @@ CHART_VALUES: Mapping[str, Mapping[str, Any]] = {
     "nodeRuntime": _pods("The pods that prepare the container runtime, where a pool asks for it."),
     "claimTemplates": _pods("The template maker's pod, where profiles have claims with shares."),
     "preemptor": _pods("The pod that preempts for claims, where `preemption` is true."),
-    "rbac": _create("Roles and bindings.", "somebody else grants these rights."),
+    "rbac": _create("Roles and bindings.", "these rights are granted in another way."),
     "admissionPolicy": _create(
-        "What holds each agent to its own node and keys, for which RBAC has no words.",
+        "Restricts each agent to its own node and keys, which RBAC cannot express.",
         "an agent's account may change every node.",
     ),
     "tests": _part(
@@ -96,7 +96,7 @@ def values_schema() -> dict[str, Any]:
         "properties": {
             **values,
             **CHART_VALUES,
-            "global": {"type": "object", "description": "What a chart above this one shares."},
+            "global": {"type": "object", "description": "Values that a parent chart shares."},
         },
         "$defs": used,
     }

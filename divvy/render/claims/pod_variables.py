@@ -89,7 +89,7 @@ def pod_variables(cluster: Cluster, offered: Claimable) -> list[dict[str, str]]:
             + _said("the annotations name too many GPU types: ", "string(t.size())")
             + f" + ' characters with the sizes, {MAX_TEMPLATE_NAME} at most are possible') "
             f"+ variables.taken.map(n, {_said('the pod has a claim called ', 'n')} + "
-            + text(", as Divvy calls the one of a container that asks for GPUs by size; ")
+            + text(", which Divvy reserves for containers that request GPUs by size; ")
             + " + 'call it by another name')"
         ),
     }

@@ -154,5 +154,5 @@ def _not_yours(tenants: str) -> str:
     return (
         f"'the shares of the tenant ' + {tenants}[0] + "
         f"' are for namespaces with the label {TENANT_LABEL}: ' + {tenants}[0] + "
-        "', and ' + namespaceObject.metadata.name + ' has it not'"
+        "', and namespace ' + namespaceObject.metadata.name + ' does not have it'"
     )

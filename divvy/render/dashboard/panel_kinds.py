@@ -91,7 +91,7 @@ def timeline(title: str, expression: str) -> Any:
         .show_value(common.VisibilityMode.AUTO)
         .mappings([ValueMap(options=names)])
     )
-    return _common(panel, title, "What the agent says of every GPU.", 24, 8)
+    return _common(panel, title, "Each GPU's state as the agent reports it.", 24, 8)
 
 
 def listing(title: str, description: str, expression: str, columns: list[str]) -> Any:

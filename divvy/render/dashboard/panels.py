@@ -75,7 +75,11 @@ def _rows() -> list[tuple[str, list[Any]]]:
                 states("GPUs", "GPUs by state.", queries.GPUS_BY_STATE),
                 number("Devices advertised", "Healthy devices of all resources.", queries.OFFERED),
                 number("Devices held", "Devices that a container holds.", queries.HELD),
-                alarm("Unhealthy devices", "Withdrawn until they are calm.", queries.UNHEALTHY),
+                alarm(
+                    "Unhealthy devices",
+                    "Withdrawn until no error has occurred for health.recoverAfter.",
+                    queries.UNHEALTHY,
+                ),
                 alarm(
                     "Pods over their limit",
                     "Pods that use more memory than the memoryLimit of their replicas.",
@@ -127,7 +131,7 @@ def _rows() -> list[tuple[str, list[Any]]]:
                 timeline("State of each GPU", queries.STATE_OF_GPU),
                 lines(
                     "Utilisation",
-                    "Share of time in which a kernel ran; a GPU in MIG mode gives none.",
+                    "Share of time in which a kernel ran; not reported in MIG mode.",
                     {queries.UTILISATION: "{{hostname}} {{gpu}}"},
                     "percent",
                     12,
@@ -229,14 +233,14 @@ def _rows() -> list[tuple[str, list[Any]]]:
                 ),
                 lines(
                     "Free memory by GPU",
-                    "What claims can still get; none of a GPU that is held whole.",
+                    "Available to claims; 0 for GPUs allocated whole.",
                     {queries.CLAIMS_FREE_MEMORY: "{{node}} {{gpu}}"},
                     "mbytes",
                     12,
                 ),
                 lines(
                     "Free compute time by GPU",
-                    "What claims can still get, in per cent of the GPU's.",
+                    "Available to claims, in per cent of the GPU's compute time.",
                     {queries.CLAIMS_FREE_CORES: "{{node}} {{gpu}}"},
                     "percent",
                     12,

@@ -115,7 +115,7 @@ def node_labels(translation: Translation) -> list[dict[str, Any]]:
     for name, pool in translation.pools.items():
         entry: dict[str, Any] = {"pool": name, "profile": pool.profile}
         if pool.select is None:
-            entry["nodes"] = "every GPU node of no other pool: the default, no label is needed"
+            entry["nodes"] = "every GPU node in no other pool (the default pool needs no label)"
         else:
             selector = ",".join(f"{key}={value}" for key, value in sorted(pool.select.items()))
             labels = _labels(translation, pool, pool.profile)

@@ -59,7 +59,10 @@ def nvidia_profile(
     if any(rule.devices.uuids for rule in profile.rules):
         refuse("devices", "a GPU by its UUID: NVIDIA's tools know indices, on all nodes alike")
     if profile.by_claims:
-        refuse("claims", "NVIDIA's device plugin serves no claims: it advertises what a file says")
+        refuse(
+            "claims",
+            "NVIDIA's device plugin serves no claims: it advertises what its configuration lists",
+        )
     parts = _parts(profile, hardware)
     if parts is None:
         refuse("devices", "the pool has no hardware, so what is left for the rest is not known")

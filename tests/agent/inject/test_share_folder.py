@@ -208,7 +208,7 @@ def test_frees_preallocated_disk_of_files_from_earlier_agents(node: ShareFolder)
 def test_reports_why_shares_cannot_be_placed(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     node = ShareFolder(tmp_path / "file/tenants", tmp_path)
-    assert "the files of limited shares have no place: " in node.mount()
+    assert "the folder for limited shares cannot be mounted: " in node.mount()
     with pytest.raises(InjectionProblem, match="not written"):
         node.lay(*shared(0))
 

@@ -1,4 +1,4 @@
-"""What of a share's memory is only known from NVML."""
+"""Memory of a share that only NVML reports."""
 
 from divvy.agent.memory.unaccounted_memory import InNamespace, NvmlUse, beyond, outside, settled
 

@@ -207,8 +207,8 @@ def test_refuses_a_claim_named_like_divvys_own(server: ApiServer) -> None:
 
     for name in ("divvy-c0", "divvy-i2"):
         assert said(name) == (
-            f"the pod has a claim called {name}, as Divvy calls the one of a container that asks "
-            "for GPUs by size; call it by another name"
+            f"the pod has a claim called {name}, which Divvy reserves for containers that request "
+            "GPUs by size; call it by another name"
         )
     for name in ("divvy-c1", "divvy-c9", "divvy-x0", "mine"):
         assert said(name) == ""
@@ -217,7 +217,7 @@ def test_refuses_a_claim_named_like_divvys_own(server: ApiServer) -> None:
 def foreign(tenant: str, namespace: str) -> str:
     return (
         f"the shares of the tenant {tenant} are for namespaces with the label "
-        f"divvy.gpu/tenant: {tenant}, and {namespace} has it not"
+        f"divvy.gpu/tenant: {tenant}, and namespace {namespace} does not have it"
     )
 
 
