@@ -22,6 +22,8 @@ ROOMS = {
     "divvy/plan": (),
     "divvy/agent": ("agent",),
     "divvy/claim_templates": ("agent",),
+    "divvy/kube": ("agent",),
+    "divvy/preemption": ("agent",),
     "divvy/stack": ("cli",),
     "divvy/render": ("cli",),
     "divvy/lab": ("cli",),

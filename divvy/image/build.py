@@ -17,7 +17,7 @@ from divvy.sources import AGENT_REQUIREMENTS, PACKAGE, PLUGIN_IMAGE
 
 _HOOK = PLUGIN_IMAGE / "hook"
 _LIMITER = PLUGIN_IMAGE / "limiter"
-_ROOMS = ("agent", "claim_templates", "model", "plan", "preemption")
+_ROOMS = ("agent", "claim_templates", "kube", "model", "plan", "preemption")
 _NAME = "divvy/agent"
 BUILD_TOOLS = ("buildah", "make", "cc")
 """Programs that building an image takes; none of them needs root."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from divvy.image import build
 from divvy.image.build import BuildFailed, exists, readable_by_all
 from divvy.image.resource import Builder
+from divvy.sources import PACKAGE
 from plugin_image import resource as earlier
 
 DIGEST = f"sha256:{'0' * 64}"
@@ -158,3 +160,28 @@ def test_makes_the_image_readable_for_non_root_users(tmp_path: Path) -> None:
     readable_by_all(tmp_path)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
     assert modes == {"site": 0o755, "module.py": 0o644, "hook": 0o755}
+
+
+def test_carries_every_module_that_its_programs_import() -> None:
+    carried = {name for name in build._inputs() if build._is_of_the_agent(name)}
+    imported = {name: sorted(imports(PACKAGE / name)) for name in carried if name.endswith(".py")}
+    assert len(imported) > 100
+    missing = {
+        f"{name} imports {module}"
+        for name, modules in imported.items()
+        for module in modules
+        if not {f"{module}.py", f"{module}/__init__.py"} & carried
+    }
+    assert missing == set()
+
+
+def imports(source: Path) -> set[str]:
+    """Return the paths below the package of the modules that a file imports anywhere."""
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            modules.add(node.module)
+        elif isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+    own = (module.split(".")[1:] for module in modules if module.startswith("divvy."))
+    return {"/".join(parts) for parts in own}
