@@ -8,7 +8,7 @@ DEMO_WORKLOADS = $$(sed --quiet "s/^  image: //p" out/conformance/report.yaml)
 DEMO_TRAINING = conformance/workloads/manifests/pod-training.yaml
 
 # What waits for an agent, for a server of its own, or shares the lab, runs beside all others.
-LANES = $(BIN)/python -m tests.lanes --first "pure"
+LANES = $(BIN)/python -m tests.lanes --first "pure and not second_lane" --first "pure and second_lane"
 ALONE = not hardware and not pure and not shared_lab and not agent_process
 
 .PHONY: setup setup-lab setup-all demo demo-down test test-all unit lint bench field hardware-kit dist docs clean
@@ -53,13 +53,14 @@ demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU n
 demo-down:         ## and away with it
 	@$(BIN)/divvy lab down
 
-test: setup        ## every commit: pure tests first, then four lanes at once
+test: setup        ## every commit: pure tests first, then five lanes at once
 	@$(LANES) -m "$(ALONE) and not lab and not thorough" -m "$(ALONE) and lab and not thorough" \
-		-m "agent_process and not thorough" -m "shared_lab and not thorough"
+		-m "agent_process and not second_lane and not thorough" \
+		-m "agent_process and second_lane and not thorough" -m "shared_lab and not thorough"
 
 test-all: setup-all ## everything: sanitizers, long walks, every fault, the wheel, random programs, the mixed lab
 	@DIVVY_THOROUGH=1 $(LANES) -m "$(ALONE) and not lab" -m "$(ALONE) and lab" \
-		-m "agent_process" -m "shared_lab"
+		-m "agent_process and not second_lane" -m "agent_process and second_lane" -m "shared_lab"
 
 unit:              ## what needs neither root nor the lab
 	@$(PYTHON) -m divvy.lab.setup python

@@ -31,6 +31,11 @@ _EDGES = (
     "agent/plugin/test_device_holders", "agent/plugin/test_device_plugins",
     "agent/plugin/test_message_size",
 )  # fmt: skip
+# Rooms that take half of the time of all tests with a mark: they run beside the other half.
+_SECOND_LANE = {
+    "pure": ("cli", "conformance"),
+    "agent_process": ("agent/claims", "agent/mps", "agent/walk"),
+}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -53,6 +58,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_pure = room.startswith(_PURE) and not room.startswith(_EDGES)
         if is_pure and not markers & {"lab", "agent_process", "thorough"}:
             item.add_marker("pure")
+            markers.add("pure")
+        if any(mark in markers and room.startswith(_SECOND_LANE[mark]) for mark in _SECOND_LANE):
+            item.add_marker("second_lane")
     items.sort(
         key=lambda item: (
             item.get_closest_marker("lab") is not None,

@@ -1,6 +1,6 @@
 """Run parts of the suite at the same time: `python -m tests.lanes -m EXPRESSION -m EXPRESSION`.
 
-What `--first` names runs before, alone, and ends the run if it fails: most mistakes show there.
+What `--first` names runs before all others, and ends the run if it fails: most mistakes show there.
 
 What shares the lab mostly waits for kubelets, what runs an agent waits for that, each one test
 after the other; all else can run meanwhile. That is the first expression's, and gives way to the
@@ -96,17 +96,18 @@ def main() -> int:
     """Run pytest once for each mark expression, and what failed there once more, alone."""
     parser = argparse.ArgumentParser(prog="tests.lanes")
     parser.add_argument("-m", action="append", required=True, metavar="EXPRESSION")
-    parser.add_argument("--first", metavar="EXPRESSION", help="runs alone, before all others")
+    parser.add_argument(
+        "--first", action="append", default=[], metavar="EXPRESSION", help="runs before all others"
+    )
     # One that hangs fails with its stack; without a limit it would take the whole run with it.
     parser.add_argument("--timeout", default=900, metavar="SECONDS", help="for each test")
     arguments = parser.parse_args()
     # What an interrupted lane has left in its buffer is worth reading.
     os.environ["PYTHONUNBUFFERED"] = "1"
     with tempfile.TemporaryDirectory(prefix="divvy-lanes-") as folder:
-        if arguments.first is not None:
-            (code,) = run([[*_pytest(arguments.timeout), "-m", arguments.first]])
-            if code:
-                return code
+        first = [[*_pytest(arguments.timeout), "-m", marks] for marks in arguments.first]
+        if failed_first := [code for code in run(first) if code]:
+            return failed_first[0]
         caches = [Path(folder) / str(number) for number in range(len(arguments.m))]
         lanes = [
             [*_pytest(arguments.timeout), "-o", f"cache_dir={cache}", "-m", expression]

@@ -164,9 +164,11 @@ def test_puts_every_test_in_one_lane(target: str, all_tests: str) -> None:
     collect = [sys.executable, "-m", "pytest", "--collect-only", "-q"]
     files = (
         "test_words.py",
+        "cli/test_fit.py",
         "test_lanes.py",
         "lab/test_lifecycle.py",
         "agent/test_held.py",
+        "agent/mps/test_daemons.py",
         "lab/test_cluster.py",
     )
 
@@ -181,11 +183,13 @@ def test_puts_every_test_in_one_lane(target: str, all_tests: str) -> None:
         return {line for line in done.stdout.splitlines() if "::" in line}
 
     lanes = [chosen(expression) for expression in lanes_of(target)]
-    pure, alone, servers, agents, shared = lanes
+    pure, more_pure, alone, servers, agents, second, shared = lanes
     assert set().union(*lanes) == chosen(all_tests)
     assert sum(map(len, lanes)) == len(chosen(all_tests))
     assert {name.partition("::")[0] for name in alone} == {"tests/test_lanes.py"}
     assert {name.partition("::")[0] for name in pure} == {"tests/test_words.py"}
+    assert {name.partition("::")[0] for name in more_pure} == {"tests/cli/test_fit.py"}
     assert {name.partition("::")[0] for name in agents} == {"tests/agent/test_held.py"}
+    assert {name.partition("::")[0] for name in second} == {"tests/agent/mps/test_daemons.py"}
     assert any("test_cluster.py" in name for name in shared)
     assert {name.partition("::")[0] for name in servers} == {"tests/lab/test_lifecycle.py"}
