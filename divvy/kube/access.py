@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from divvy.kube.errors import KubeconfigError
+from divvy.kube.tls import trusting
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PORTS = {"http": 80, "https": 443}
@@ -28,7 +29,7 @@ class Access:
 
     def context(self) -> ssl.SSLContext | None:
         """Return how to speak TLS now: the kubelet writes other authorities to the file."""
-        return self.tls if self.ca_file is None else ssl.create_default_context(cafile=self.ca_file)
+        return self.tls if self.ca_file is None else trusting(self.ca_file)
 
     def bearer(self) -> str:
         """Return the token of now: the kubelet writes another one every hour or so."""

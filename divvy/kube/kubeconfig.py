@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from divvy.kube.errors import KubeconfigError
+from divvy.kube.tls import trusting
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REFUSED = {
@@ -46,18 +47,17 @@ class ClusterConfig:
         try:
             context = self._authorities()
             self._load_certificate(context)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise KubeconfigError(f"kubeconfig, context {self.context}: {error}") from None
         return context
 
     def _authorities(self) -> ssl.SSLContext:
         path, data = (self.cluster.get(f"certificate-authority{end}") for end in ("", "-data"))
-        if path:
-            return ssl.create_default_context(cafile=path)
         if data:
-            return ssl.create_default_context(cadata=_decoded(data).decode())
-        context = ssl.create_default_context()
-        if self.cluster.get("insecure-skip-tls-verify"):
+            # Comments beside certificates may be in any language.
+            return trusting(data=_decoded(data).decode("ascii", "ignore"))
+        context = trusting(path or None)
+        if self.cluster.get("insecure-skip-tls-verify") and not path:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
@@ -77,7 +77,7 @@ class ClusterConfig:
             if len(paths) == 1:
                 raise ValueError("client-certificate and client-key are expected together")
             if paths:
-                context.load_cert_chain(*paths)
+                context.load_cert_chain(*paths, password=_no_password)
 
 
 def cluster_config(
@@ -199,9 +199,14 @@ def _in_cluster(environment: Mapping[str, str]) -> ClusterConfig:
     )
 
 
+def _no_password() -> str:
+    # Without this OpenSSL asks at the terminal, and waits.
+    raise ValueError("an encrypted client-key is not supported")
+
+
 def _decoded(data: str) -> bytes:
     try:
-        return base64.b64decode(data, validate=True)
+        return base64.b64decode("".join(data.split()), validate=True)
     except binascii.Error as error:
         raise ValueError(f"its certificates are not base64: {error}") from None
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives import serialization
 
 from divvy.kube import kubeconfig as module
 from divvy.kube.client import Client
 from divvy.kube.errors import KubeconfigError
-from divvy.kube.kubeconfig import cluster_config
+from divvy.kube.kubeconfig import ClusterConfig, cluster_config
+from divvy.lab.certificates import create_authority
 
 
 def document(server: str, **user: Any) -> dict[str, Any]:
@@ -85,3 +89,57 @@ def test_refuses_a_credential_plugin_of_an_old_version() -> None:
     old = {"apiVersion": "client.authentication.k8s.io/v1alpha1", "command": "x"}
     with pytest.raises(KubeconfigError, match="v1alpha1 is not supported"):
         cluster_config(yaml.safe_dump(document("https://here:1", exec=old)), None, {})
+
+
+def data(path: Path) -> str:
+    """Return a file as base64 of several lines, as ``base64`` prints it."""
+    return base64.encodebytes(path.read_bytes()).decode()
+
+
+def test_reads_certificates_whose_base64_has_several_lines(tmp_path: Path) -> None:
+    create_authority(tmp_path).issue(tmp_path, "client", "me")
+    user = {f"client-{name}-data": data(tmp_path / f"client.{end}")
+            for name, end in (("certificate", "crt"), ("key", "key"))}  # fmt: skip
+    cluster = {"certificate-authority-data": data(tmp_path / "ca.crt")}
+    assert ClusterConfig("https://here:1", cluster=cluster, user=user).tls().get_ca_certs()
+
+
+def test_reads_authorities_beside_comments_of_any_language(tmp_path: Path) -> None:
+    create_authority(tmp_path)
+    file = tmp_path / "commented.crt"
+    file.write_text(f"# Für Müller\n{(tmp_path / 'ca.crt').read_text()}", encoding="utf-8")
+    for cluster in (
+        {"certificate-authority-data": data(file)},
+        {"certificate-authority": str(file)},
+    ):
+        assert len(ClusterConfig("https://here:1", cluster=cluster).tls().get_ca_certs()) == 1
+
+
+def test_prefers_the_authority_in_the_kubeconfig_to_the_one_in_a_file(tmp_path: Path) -> None:
+    create_authority(tmp_path)
+    cluster = {
+        "certificate-authority": str(tmp_path / "none.crt"),
+        "certificate-authority-data": data(tmp_path / "ca.crt"),
+    }
+    assert len(ClusterConfig("https://here:1", cluster=cluster).tls().get_ca_certs()) == 1
+
+
+def test_trusts_authorities_as_kubectl_does(tmp_path: Path) -> None:
+    create_authority(tmp_path)
+    cluster = {"certificate-authority": str(tmp_path / "ca.crt")}
+    for config in (ClusterConfig("https://x", cluster=cluster), ClusterConfig("https://x")):
+        flags = config.tls().verify_flags
+        assert flags & ssl.VERIFY_X509_PARTIAL_CHAIN  # an authority that is not a root
+        assert not flags & ssl.VERIFY_X509_STRICT
+
+
+def test_refuses_an_encrypted_key_instead_of_asking_for_its_password(tmp_path: Path) -> None:
+    create_authority(tmp_path).issue(tmp_path, "client", "me")
+    path = tmp_path / "client.key"
+    key = serialization.load_pem_private_key(path.read_bytes(), None)
+    encryption = serialization.BestAvailableEncryption(b"secret")
+    pkcs8 = serialization.PrivateFormat.PKCS8
+    path.write_bytes(key.private_bytes(serialization.Encoding.PEM, pkcs8, encryption))
+    user = {"client-certificate": str(tmp_path / "client.crt"), "client-key": str(path)}
+    with pytest.raises(KubeconfigError, match="an encrypted client-key is not supported"):
+        ClusterConfig("https://here:1", user=user).tls()
