@@ -95,6 +95,8 @@ def cluster_config(
         return _of_context(document, context)
     except (AttributeError, KeyError, TypeError) as error:
         raise KubeconfigError(f"the kubeconfig is malformed: {error!r}") from None
+    except OSError as error:
+        raise KubeconfigError(f"kubeconfig {error.filename}: {error.strerror}") from None
 
 
 def _of_context(document: Mapping[str, Any], context: str | None) -> ClusterConfig:
@@ -138,37 +140,47 @@ def _document(kubeconfig: str | None, environment: Mapping[str, str]) -> dict[st
     if kubeconfig:
         if "\n" in kubeconfig.strip() or kubeconfig.lstrip().startswith("{"):
             return _parsed(kubeconfig, "the kubeconfig")
-        return merged([_file(Path(kubeconfig).expanduser())])
+        return merged([_file(_expanded(kubeconfig))])
     listed = environment.get("KUBECONFIG")
     if listed:
-        paths = [Path(path).expanduser() for path in listed.split(os.pathsep) if path]
-        files = [path for path in paths if path.is_file()]
+        paths = [_expanded(path) for path in listed.split(os.pathsep) if path]
+        files = [path for path in paths if path.exists()]
         if not files:
             raise KubeconfigError(f"KUBECONFIG={listed}: no such file")
         return merged(_file(path) for path in files)
-    home = Path("~/.kube/config").expanduser()
-    return merged([_file(home)]) if home.is_file() else None
+    home = _expanded("~/.kube/config")
+    return merged([_file(home)]) if home.exists() else None
+
+
+def _expanded(path: str) -> Path:
+    return Path(os.path.expanduser(path))  # noqa: PTH111 (as it is where nobody has a home)
 
 
 def _file(path: Path) -> dict[str, Any]:
     try:
-        document = _parsed(path.read_text(), str(path))
+        document = _parsed(path.read_bytes(), str(path))
     except OSError as error:
         raise KubeconfigError(f"kubeconfig {path}: {error.strerror}") from None
+    folder = path.parent.absolute()
     for kind in ("cluster", "user"):
         for entry in document.get(f"{kind}s") or ():
             inner = entry.get(kind) or {}
             for key in _FILES:
                 if inner.get(key):
-                    inner[key] = str(path.parent / inner[key])
+                    inner[key] = str(folder / inner[key])
+            plugin = inner.get("exec") or {}
+            if os.sep in (plugin.get("command") or ""):  # any other is looked up in PATH
+                plugin["command"] = str(folder / plugin["command"])
     return document
 
 
-def _parsed(text: str, source: str) -> dict[str, Any]:
+def _parsed(text: str | bytes, source: str) -> dict[str, Any]:
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise KubeconfigError(f"{source} is not YAML: {error}") from None
+    if document is None:
+        return {}
     if not isinstance(document, dict):
         raise KubeconfigError(f"{source} is not a kubeconfig")
     return document

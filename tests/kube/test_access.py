@@ -107,7 +107,7 @@ def test_reads_a_token_from_the_kubeconfig_or_a_file_beside_it(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "config is not a kubeconfig"),
+        ("", "has no current context"),
         ("[]", "config is not a kubeconfig"),
         ("hello", "config is not a kubeconfig"),
         ("a: [", "config is not YAML"),

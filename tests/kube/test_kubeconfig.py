@@ -91,6 +91,61 @@ def test_refuses_a_credential_plugin_of_an_old_version() -> None:
         cluster_config(yaml.safe_dump(document("https://here:1", exec=old)), None, {})
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_reads_kubeconfigs_as_windows_writes_them(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(yaml.safe_dump(document("https://here:1")).encode(encoding))
+    assert cluster_config(str(path), None, {}).server == "https://here:1"
+
+
+def test_reports_a_kubeconfig_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_bytes("# Müller\n".encode("latin-1"))
+    with pytest.raises(KubeconfigError, match=f"{path} is not YAML"):
+        cluster_config(str(path), None, {})
+
+
+def test_skips_kubeconfigs_that_are_missing_or_empty(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    named = written(tmp_path / "named", document("https://named:1"))
+    listed = f"{tmp_path / 'empty'}:{tmp_path / 'none'}:{named}"
+    assert cluster_config(None, None, {"KUBECONFIG": listed}).server == "https://named:1"
+
+
+def test_reports_a_kubeconfig_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KubeconfigError, match="Is a directory"):
+        cluster_config(None, None, {"KUBECONFIG": str(tmp_path)})
+    monkeypatch.setenv("HOME", f"/{'x' * 300}")
+    with pytest.raises(KubeconfigError, match="File name too long"):
+        cluster_config(None, None, {})
+
+
+@pytest.mark.usefixtures("pod")
+def test_finds_the_service_account_of_a_user_without_a_home(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("HOME")
+
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert cluster_config(None, None, {}).server == "https://10.0.0.1:443"
+
+
+def test_finds_a_credential_plugin_beside_its_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = "client.authentication.k8s.io/v1"
+    monkeypatch.chdir(tmp_path)
+    for command, expected in (("./x", str(tmp_path / "x")), ("x", "x")):
+        plugin = {"apiVersion": version, "command": command}
+        written(tmp_path / "config", document("https://here:1", exec=plugin))
+        assert cluster_config("config", None, {}).user["exec"]["command"] == expected
+
+
 def data(path: Path) -> str:
     """Return a file as base64 of several lines, as ``base64`` prints it."""
     return base64.encodebytes(path.read_bytes()).decode()
