@@ -164,16 +164,24 @@ def _auth(user: Mapping[str, Any]) -> httpx2.Auth | None:
         return _Bearer(lambda: str(token))
     if plugin := user.get("exec"):
         return _Bearer(lambda: plugin_token(plugin))
-    if user.get("username") and user.get("password"):
-        return httpx2.BasicAuth(user["username"], user["password"])
+    if user.get("username"):
+        return httpx2.BasicAuth(user["username"], user.get("password") or "")
     return None
 
 
 def _token_of(path: str) -> str:
     try:
-        return Path(path).read_text().strip()
+        return Path(path).read_text(errors="replace")
     except OSError as error:
         raise KubeconfigError(f"kubeconfig: token file {path}: {error.strerror}") from None
+
+
+def _header_value(token: str) -> str:
+    token = token.strip()
+    if not (token and token.isascii() and token.isprintable()):
+        # It stays out of the error, which may be logged.
+        raise KubeconfigError("kubeconfig: the token is not one line of ASCII")
+    return token
 
 
 class _Bearer(httpx2.Auth):
@@ -192,7 +200,7 @@ class _Bearer(httpx2.Auth):
             answer = yield request
             if answer.status_code != httpx2.codes.UNAUTHORIZED:
                 return
-        self._token = self._read()
+        self._token = _header_value(self._read())
         if self._token != known:
             request.headers["Authorization"] = f"Bearer {self._token}"
             yield request

@@ -231,16 +231,21 @@ def plugin_token(plugin: Mapping[str, Any]) -> str:
         "kind": "ExecCredential",
         "spec": {"interactive": False},
     }
-    more = {entry["name"]: entry["value"] for entry in plugin.get("env") or ()}
     try:
+        more = {entry["name"]: entry.get("value", "") for entry in plugin.get("env") or ()}
         done = subprocess.run(
             [command, *(plugin.get("args") or ())],
             env={**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(given), **more},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
         )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise KubeconfigError(
+            f"kubeconfig: the credential plugin {command} is malformed: {error}"
+        ) from None
     except OSError as error:
         hint = f" ({plugin['installHint']})" if plugin.get("installHint") else ""
         raise KubeconfigError(
@@ -251,14 +256,14 @@ def plugin_token(plugin: Mapping[str, Any]) -> str:
             f"kubeconfig: the credential plugin {command} failed: {done.stderr.strip()}"
         )
     try:
-        status = json.loads(done.stdout)["status"]
-    except (ValueError, KeyError, TypeError):
+        token = json.loads(done.stdout)["status"].get("token")
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         raise KubeconfigError(
             f"kubeconfig: the credential plugin {command} printed no credential"
         ) from None
-    if not status.get("token"):
+    if not token:
         raise KubeconfigError(
             f"kubeconfig: the credential plugin {command} gives no token; client "
             "certificates from plugins are not supported"
         )
-    return str(status["token"])
+    return str(token)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -170,3 +171,66 @@ def test_sends_the_token_of_a_credential_plugin(server: Server, tmp_path: Path) 
     with server.client(exec={"apiVersion": version, "command": str(plugin)}) as client:
         client.get("/x")
     assert server.requests[0].headers["Authorization"] == "Bearer of-plugin"
+
+
+def test_sends_a_user_without_a_password(server: Server) -> None:
+    server.answers = [(200, [{}])]
+    with server.client(username="me") as client:
+        client.get("/x")
+    assert server.requests[0].headers["Authorization"] == f"Basic {b64encode(b'me:').decode()}"
+
+
+@pytest.mark.parametrize("token", ["sec\nret", "sec\u00e9t", "\n"])
+def test_keeps_an_invalid_token_out_of_the_error(
+    server: Server, tmp_path: Path, token: str
+) -> None:
+    path = tmp_path / "token"
+    path.write_text(token, encoding="latin-1")
+    for user in ({"token": token}, {"tokenFile": str(path)}):
+        with (
+            server.client(**user) as client,
+            pytest.raises(KubeconfigError, match="the token is not one line of ASCII") as problem,
+        ):
+            client.get("/x")
+        assert "sec" not in str(problem.value)
+    assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("script", "more", "words"),
+    [
+        ("echo hello", {}, "printed no credential"),
+        ("printf '\\377'", {}, "printed no credential"),
+        ("echo null", {}, "printed no credential"),
+        ("""echo '{"status": null}'""", {}, "printed no credential"),
+        ("""echo '{"status": "x"}'""", {}, "printed no credential"),
+        ("""echo '{"status": {}}'""", {}, "gives no token"),
+        ("printf '\\377' >&2; exit 1", {}, "failed: \ufffd"),
+        ("true", {"args": [1]}, "is malformed: expected str"),
+        ("true", {"env": ["A"]}, "is malformed"),
+        ("true", {"command": "/none", "installHint": "get it"}, r"does not run: .* \(get it\)"),
+    ],
+)
+def test_reports_what_is_wrong_with_a_credential_plugin(
+    server: Server, tmp_path: Path, script: str, more: dict[str, Any], words: str
+) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.write_text(f"#!/bin/sh\n{script}\n")
+    plugin.chmod(0o755)
+    version = "client.authentication.k8s.io/v1"
+    settings = {"apiVersion": version, "command": str(plugin), **more}
+    with server.client(exec=settings) as client, pytest.raises(KubeconfigError, match=words):
+        client.get("/x")
+
+
+def test_gives_a_credential_plugin_an_environment(server: Server, tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.write_text("""#!/bin/sh\necho '{"status": {"token": "'$A-${B-none}'"}}'\n""")
+    plugin.chmod(0o755)
+    server.answers = [(200, [{}])]
+    environment = [{"name": "A", "value": "a"}, {"name": "B"}]
+    version = "client.authentication.k8s.io/v1"
+    settings = {"apiVersion": version, "command": str(plugin), "env": environment}
+    with server.client(exec=settings) as client:
+        client.get("/x")
+    assert server.requests[0].headers["Authorization"] == "Bearer a-"
