@@ -64,15 +64,9 @@ def _of_kubeconfig(environment: Mapping[str, str]) -> Access:
         if config.user.get(way):
             raise KubeconfigError(f"kubeconfig: users with {way} are not supported")
     server, token_file = urlsplit(config.server), config.user.get("tokenFile")
-    if server.scheme not in _PORTS or not server.hostname:
-        raise KubeconfigError("kubeconfig: the server is not an http or https URL with a host")
-    try:
-        port = server.port or _PORTS[server.scheme]
-    except ValueError as error:
-        raise KubeconfigError(f"kubeconfig: its server {config.server}: {error}") from None
     return Access(
-        host=server.hostname,
-        port=port,
+        host=server.hostname or "",
+        port=server.port or _PORTS[server.scheme],
         path=server.path.rstrip("/"),
         tls=config.tls() if server.scheme == "https" else None,
         token=config.user.get("token") or "",

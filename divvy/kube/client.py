@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import httpx2
 
@@ -47,13 +48,17 @@ class Client:
         self.server = config.server
         self.namespace = config.namespace
         self._seconds = seconds
-        self._http = httpx2.Client(
-            base_url=config.server,
-            verify=config.tls(),
-            auth=_auth(config.user),
-            timeout=seconds,
-            transport=transport,
-        )
+        try:
+            self._http = httpx2.Client(
+                base_url=config.server,
+                verify=config.tls(),
+                auth=_auth(config.user),
+                timeout=seconds,
+                transport=transport,
+                trust_env=not _is_loopback(config.server),
+            )
+        except (httpx2.InvalidURL, ImportError, ValueError) as error:
+            raise KubeconfigError(f"the proxy of the environment cannot be used: {error}") from None
 
     def __enter__(self) -> Self:
         return self
@@ -147,6 +152,15 @@ class Client:
 def _target(path: str, query: Mapping[str, str]) -> str:
     """Add to the query that a path may have already."""
     return f"{path}{'&' if '?' in path else '?'}{urlencode(query)}" if query else path
+
+
+def _is_loopback(server: str) -> bool:
+    """Tell whether no proxy leads there, as kubectl decides it."""
+    host = urlsplit(server).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @contextmanager

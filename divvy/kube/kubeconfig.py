@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -118,9 +119,23 @@ def _of_context(document: Mapping[str, Any], context: str | None) -> ClusterConf
     server = cluster.get("server")
     if not isinstance(server, str) or not server:
         raise KubeconfigError(f"kubeconfig, context {name}: its cluster has no server")
+    if not _is_url(server):
+        raise KubeconfigError(
+            f"kubeconfig, context {name}: its server {server} is not an http or https URL"
+        )
+    if urlsplit(server).scheme == "http":
+        user = {}  # as kubectl, nobody's credentials are sent in the clear
     return ClusterConfig(
         server.rstrip("/"), str(name), entry.get("namespace") or "default", cluster, user
     )
+
+
+def _is_url(server: str) -> bool:
+    try:
+        parts = urlsplit(server)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port that is no number, and a bracket too few
+        return False
 
 
 def merged(documents: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Server:
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._http.server_port}"
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
 
     def client(self, **user: Any) -> Client:
         return Client(ClusterConfig(self.url, user=user), seconds=5)
@@ -234,3 +234,22 @@ def test_gives_a_credential_plugin_an_environment(server: Server, tmp_path: Path
     with server.client(exec=settings) as client:
         client.get("/x")
     assert server.requests[0].headers["Authorization"] == "Bearer a-"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_reaches_a_server_of_this_machine_past_a_proxy(
+    server: Server, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    for scheme in ("HTTP", "ALL"):
+        monkeypatch.setenv(f"{scheme}_PROXY", "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    server.answers = [(200, [{}])]
+    with Client(ClusterConfig(server.url.replace("127.0.0.1", host)), seconds=5) as client:
+        assert client.get("/x") == {}
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "::::", "ftp://127.0.0.1:1"])
+def test_reports_a_proxy_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(KubeconfigError, match="the proxy of the environment cannot be used"):
+        Client(ClusterConfig("https://10.0.0.1:1"))

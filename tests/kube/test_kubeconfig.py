@@ -78,6 +78,10 @@ def test_reads_a_context_without_user_as_without_credentials() -> None:
         ({**document("https://here:1"), "users": []}, "has no user u"),
         ({**document("https://here:1"), "clusters": []}, "has no cluster c"),
         (document(""), "its cluster has no server"),
+        (document("here:6443"), "its server here:6443 is not an http or https URL"),
+        (document("https://here:port"), "is not an http or https URL"),
+        (document("https://[::1"), "is not an http or https URL"),
+        (document("https://"), "is not an http or https URL"),
     ],
 )
 def test_names_what_a_kubeconfig_lacks(found: dict[str, Any], words: str) -> None:
@@ -198,3 +202,9 @@ def test_refuses_an_encrypted_key_instead_of_asking_for_its_password(tmp_path: P
     user = {"client-certificate": str(tmp_path / "client.crt"), "client-key": str(path)}
     with pytest.raises(KubeconfigError, match="an encrypted client-key is not supported"):
         ClusterConfig("https://here:1", user=user).tls()
+
+
+def test_sends_no_credentials_in_the_clear() -> None:
+    for server, user in (("http://here:1", {}), ("https://here:1", {"token": "t"})):
+        text = yaml.safe_dump(document(server, token="t"))
+        assert cluster_config(text, None, {}).user == user
