@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -21,6 +21,8 @@ APPLY = "application/apply-patch+yaml"
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
 # The API server sends so many objects at a time: all pods of a large cluster are gigabytes.
 _PAGE = 500
+# What an answer that is not the API server's leads to.
+_ODD = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -34,6 +36,16 @@ class Answer(NamedTuple):
     def is_success(self) -> bool:
         """Return whether it did what it was asked for."""
         return 200 <= self.code < 300
+
+    def object(self) -> dict[str, Any]:
+        """Return the object that it is; raises ApiError and Unreachable."""
+        if not self.is_success:
+            raise refusal(*self)
+        with _reached():
+            obj = json.loads(self.text)
+            if not isinstance(obj, dict):
+                raise TypeError("the answer is not an object")
+        return obj
 
 
 class Client:
@@ -93,11 +105,7 @@ class Client:
 
     def request(self, method: str, path: str, body: object = None, **options: Any) -> Any:
         """Make one request and return the object that it is answered with."""
-        answer = self.send(method, path, body, **options)
-        if not answer.is_success:
-            raise refusal(*answer)
-        with _reached():
-            return json.loads(answer.text)
+        return self.send(method, path, body, **options).object()
 
     def get(self, path: str, query: Mapping[str, str] = _NOTHING) -> Any:
         """Return an object or a list."""
@@ -126,8 +134,10 @@ class Client:
         while True:
             more = {"continue": token} if token else {}
             page = self.get(path, {**query, "limit": str(_PAGE), **more})
+            with _reached():
+                page["items"] = list(page["items"] or ())
+                token = page["metadata"].get("continue") or ""
             yield page
-            token = page["metadata"].get("continue") or ""
             if not token:
                 return
 
@@ -141,12 +151,23 @@ class Client:
         with _reached(), self._http.stream("GET", target, timeout=patience) as answer:
             if not answer.is_success:
                 raise refusal(answer.status_code, answer.read().decode(errors="replace"))
-            for line in answer.iter_lines():
+            for line in _lines(answer.iter_bytes()):
                 event = json.loads(line)
-                if event["type"] == "ERROR":
-                    status = event["object"]
-                    raise ApiError(status.get("code") or 0, str(status.get("message")), status)
-                yield event["type"], event["object"]
+                kind, obj = event["type"], event["object"]
+                if kind == "ERROR":
+                    raise ApiError(obj.get("code") or 0, str(obj.get("message")), obj)
+                if kind != "BOOKMARK":  # of the object it has nothing but the version
+                    yield kind, obj
+
+
+def _lines(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Split at newlines alone: httpx also does at U+0085, which an object may hold."""
+    rest = b""
+    for part in parts:
+        *lines, rest = (rest + part).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
 
 
 def _target(path: str, query: Mapping[str, str]) -> str:
@@ -167,7 +188,7 @@ def _is_loopback(server: str) -> bool:
 def _reached() -> Iterator[None]:
     try:
         yield
-    except (httpx2.HTTPError, ValueError) as error:
+    except (httpx2.HTTPError, *_ODD) as error:
         raise Unreachable(str(error) or type(error).__name__) from error
 
 

@@ -253,3 +253,39 @@ def test_reports_a_proxy_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, pr
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     with pytest.raises(KubeconfigError, match="the proxy of the environment cannot be used"):
         Client(ClusterConfig("https://10.0.0.1:1"))
+
+
+@pytest.mark.parametrize(
+    "body", ["<html>", "null", "[]", "[" * 100_000, '"x"', '{"items": []}', '{"items": 1}', "{}"]
+)
+def test_reports_a_list_that_is_none(server: Server, body: str) -> None:
+    server.answers = [(200, [body.encode()])]
+    with server.client() as client, pytest.raises(Unreachable):
+        list(client.pages("/x"))
+
+
+def test_reads_a_list_of_no_items(server: Server) -> None:
+    server.answers = [(200, [{"metadata": {}, "items": None}])]
+    with server.client() as client:
+        assert [page["items"] for page in client.pages("/x")] == [[]]
+
+
+@pytest.mark.parametrize("line", [b"<html>", b"null", b"{}", b'{"type": "ERROR"}', b"[" * 100_000])
+def test_reports_a_watch_that_is_none(server: Server, line: bytes) -> None:
+    server.answers = [(200, [line])]
+    with server.client() as client, pytest.raises(Unreachable):
+        list(client.watch("/x", "7", 60))
+
+
+def test_splits_a_watch_at_newlines_alone(server: Server) -> None:
+    odd = "a\u0085b\u2028c\u000b"
+    event = {"type": "ADDED", "object": {"odd": odd}}
+    server.answers = [(200, [json.dumps(event, ensure_ascii=False).encode(), {**event}])]
+    with server.client() as client:
+        assert [obj["odd"] for _, obj in client.watch("/x", "7", 60)] == [odd, odd]
+
+
+def test_yields_no_bookmarks(server: Server) -> None:
+    server.answers = [(200, [{"type": "BOOKMARK", "object": {"metadata": {}}}])]
+    with server.client() as client:
+        assert not list(client.watch("/x", "7", 60))
