@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -220,11 +221,15 @@ def _header_value(token: str) -> str:
 
 
 class _Bearer(httpx2.Auth):
-    """Sends a token, and another one when the server refuses the last."""
+    """Sends a token, and another one when the server refuses the last.
+
+    Threads that need one at a time share it: a plugin may open a browser.
+    """
 
     def __init__(self, read: Callable[[], str]) -> None:
         self._read = read
         self._token: str | None = None
+        self._reading = threading.Lock()
 
     def auth_flow(
         self, request: httpx2.Request
@@ -235,7 +240,10 @@ class _Bearer(httpx2.Auth):
             answer = yield request
             if answer.status_code != httpx2.codes.UNAUTHORIZED:
                 return
-        self._token = _header_value(self._read())
-        if self._token != known:
-            request.headers["Authorization"] = f"Bearer {self._token}"
+        with self._reading:
+            if self._token == known:
+                self._token = _header_value(self._read())
+            token = self._token
+        if token != known:
+            request.headers["Authorization"] = f"Bearer {token}"
             yield request

@@ -6,6 +6,7 @@ import json
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -289,3 +290,18 @@ def test_yields_no_bookmarks(server: Server) -> None:
     server.answers = [(200, [{"type": "BOOKMARK", "object": {"metadata": {}}}])]
     with server.client() as client:
         assert not list(client.watch("/x", "7", 60))
+
+
+def test_asks_a_credential_plugin_once_for_all_threads(server: Server, tmp_path: Path) -> None:
+    plugin, runs = tmp_path / "plugin", tmp_path / "runs"
+    script = f"""echo run >> {runs}; sleep 0.1; echo '{{"status": {{"token": "t"}}}}'"""
+    plugin.write_text(f"#!/bin/sh\n{script}\n")
+    plugin.chmod(0o755)
+    server.answers = [(200, [{}])] * 8
+    version = "client.authentication.k8s.io/v1"
+    with (
+        server.client(exec={"apiVersion": version, "command": str(plugin)}) as client,
+        ThreadPoolExecutor(8) as threads,
+    ):
+        assert list(threads.map(client.get, ["/x"] * 8)) == [{}] * 8
+    assert runs.read_text() == "run\n"
