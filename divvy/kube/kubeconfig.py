@@ -78,7 +78,7 @@ class ClusterConfig:
             if len(paths) == 1:
                 raise ValueError("client-certificate and client-key are expected together")
             if paths:
-                context.load_cert_chain(*paths, password=_no_password)
+                context.load_cert_chain(paths[0], paths[1], _no_password)
 
 
 def cluster_config(

@@ -87,7 +87,7 @@ class Api:
 
     async def _listed(self, path: str, fields: str = "") -> list[dict[str, Any]]:
         query = {"fieldSelector": fields} if fields else {}
-        items = []
+        items: list[dict[str, Any]] = []
         async for page in self._client.pages(path, _PAGE, query=query):
             items += map(_less, page["items"])
             del page  # before the next one is read
