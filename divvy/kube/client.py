@@ -65,7 +65,7 @@ class Client:
             self._http = httpx2.Client(
                 base_url=config.server,
                 verify=config.tls(),
-                auth=_auth(config.user),
+                auth=_auth(config),
                 timeout=seconds,
                 transport=transport,
                 trust_env=not _is_loopback(config.server),
@@ -193,13 +193,14 @@ def _reached() -> Iterator[None]:
         raise Unreachable(str(error) or type(error).__name__) from error
 
 
-def _auth(user: Mapping[str, Any]) -> httpx2.Auth | None:
+def _auth(config: ClusterConfig) -> httpx2.Auth | None:
+    user = config.user
     if path := user.get("tokenFile"):
         return _Bearer(lambda: _token_of(path))
     if token := user.get("token"):
         return _Bearer(lambda: str(token))
-    if plugin := user.get("exec"):
-        return _Bearer(lambda: plugin_token(plugin))
+    if user.get("exec"):
+        return _Bearer(lambda: plugin_token(config))
     if user.get("username"):
         return httpx2.BasicAuth(user["username"], user.get("password") or "")
     return None

@@ -30,6 +30,7 @@ _REFUSED = {
     "user": ("as", "as-uid", "as-groups", "as-user-extra", "auth-provider"),
 }
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
@@ -238,15 +239,32 @@ def _decoded(data: str) -> bytes:
         raise ValueError(f"its certificates are not base64: {error}") from None
 
 
-def plugin_token(plugin: Mapping[str, Any]) -> str:
-    """Ask a credential plugin for a token; raises KubeconfigError."""
-    command = str(plugin.get("command"))
-    given = {
-        "apiVersion": plugin.get("apiVersion"),
-        "kind": "ExecCredential",
-        "spec": {"interactive": False},
+def _told_cluster(config: ClusterConfig) -> dict[str, Any]:
+    """Return what a plugin is told of the cluster where it asks for it."""
+    path, data = (config.cluster.get(f"certificate-authority{end}") for end in ("", "-data"))
+    if path and not data:
+        data = base64.b64encode(Path(path).read_bytes()).decode()
+    named = {entry["name"]: entry for entry in config.cluster.get("extensions") or ()}
+    cluster = {
+        "server": config.server,
+        "insecure-skip-tls-verify": config.cluster.get("insecure-skip-tls-verify"),
+        "certificate-authority-data": data and "".join(data.split()),
+        "config": named.get(_EXEC_EXTENSION, {}).get("extension"),
     }
+    return {key: value for key, value in cluster.items() if value}
+
+
+def plugin_token(config: ClusterConfig) -> str:
+    """Ask the user's credential plugin for a token; raises KubeconfigError."""
+    plugin = config.user["exec"]
+    command = str(plugin.get("command"))
     try:
+        told = {"cluster": _told_cluster(config)} if plugin.get("provideClusterInfo") else {}
+        given = {
+            "apiVersion": plugin.get("apiVersion"),
+            "kind": "ExecCredential",
+            "spec": {"interactive": False, **told},
+        }
         more = {entry["name"]: entry.get("value", "") for entry in plugin.get("env") or ()}
         done = subprocess.run(
             [command, *(plugin.get("args") or ())],

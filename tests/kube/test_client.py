@@ -17,6 +17,7 @@ import pytest
 from divvy.kube.client import MERGE_PATCH, Client
 from divvy.kube.errors import ApiError, KubeconfigError, Unreachable
 from divvy.kube.kubeconfig import ClusterConfig
+from divvy.lab.certificates import create_authority
 
 
 class Sent(NamedTuple):
@@ -305,3 +306,26 @@ def test_asks_a_credential_plugin_once_for_all_threads(server: Server, tmp_path:
     ):
         assert list(threads.map(client.get, ["/x"] * 8)) == [{}] * 8
     assert runs.read_text() == "run\n"
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_tells_a_credential_plugin_of_the_cluster_if_it_asks(tmp_path: Path, asks: bool) -> None:
+    create_authority(tmp_path)
+    plugin, told = tmp_path / "plugin", tmp_path / "told"
+    plugin.write_text(f"""#!/bin/sh\nprintf %s "$KUBERNETES_EXEC_INFO" > {told}\nexit 1\n""")
+    plugin.chmod(0o755)
+    version = "client.authentication.k8s.io/v1"
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
+    cluster = {"certificate-authority": str(tmp_path / "ca.crt"), "extensions": [extension]}
+    user = {
+        "exec": {"apiVersion": version, "command": str(plugin), "provideClusterInfo": asks},
+    }
+    config = ClusterConfig("https://127.0.0.1:1", cluster=cluster, user=user)
+    with Client(config) as client, pytest.raises(KubeconfigError):
+        client.get("/x")
+    expected = {
+        "server": "https://127.0.0.1:1",
+        "certificate-authority-data": b64encode((tmp_path / "ca.crt").read_bytes()).decode(),
+        "config": {"audience": "a"},
+    }
+    assert json.loads(told.read_text()).get("spec").get("cluster") == (expected if asks else None)
