@@ -59,7 +59,10 @@ class ClusterConfig:
             # Comments beside certificates may be in any language.
             return trusting(data=_decoded(data).decode("ascii", "ignore"))
         context = trusting(path or None)
-        if self.cluster.get("insecure-skip-tls-verify") and not path:
+        insecure = self.cluster.get("insecure-skip-tls-verify") or False
+        if not isinstance(insecure, bool):  # "false", of all texts
+            raise TypeError("insecure-skip-tls-verify is neither true nor false")
+        if insecure and not path:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context

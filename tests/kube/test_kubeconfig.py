@@ -208,3 +208,11 @@ def test_sends_no_credentials_in_the_clear() -> None:
     for server, user in (("http://here:1", {}), ("https://here:1", {"token": "t"})):
         text = yaml.safe_dump(document(server, token="t"))
         assert cluster_config(text, None, {}).user == user
+
+
+def test_verifies_unless_told_not_to_by_a_truth_value() -> None:
+    for told, mode in ((True, ssl.CERT_NONE), (False, ssl.CERT_REQUIRED)):
+        cluster = {"insecure-skip-tls-verify": told}
+        assert ClusterConfig("https://here:1", cluster=cluster).tls().verify_mode == mode
+    with pytest.raises(KubeconfigError, match="neither true nor false"):
+        ClusterConfig("https://here:1", cluster={"insecure-skip-tls-verify": "false"}).tls()
