@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -251,8 +252,8 @@ def test_gives_up_a_dropped_connection_before_its_run_counts_as_over(
         seconds.extend(request.extensions["timeout"].values())
         raise httpx2.ReadTimeout("dropped", request=request)
 
-    def client(config: ClusterConfig, *more: float) -> Client:
-        return Client(config, *more, transport=httpx2.MockTransport(answer))
+    def client(config: ClusterConfig, *more: Any) -> Client:
+        return partial(Client, transport=httpx2.MockTransport(answer))(config, *more)
 
     monkeypatch.setattr("conformance.cluster.cluster_under_test.Client", client)
     monkeypatch.setattr(api, "_PAUSES", ())
