@@ -15,8 +15,8 @@ from divvy.kube.kind import Kind
 _Answer = TypeVar("_Answer")
 _MOMENTARY = (429, 500, 502, 503, 504)
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
-# Of a log: what a pod prints is short, and its kubelet may be slow.
-_LOG_SECONDS = 10.0
+# Of one try: a connection that was dropped without a word must not cost a run its lease.
+SECONDS = 10.0
 
 
 class Api:
@@ -114,7 +114,7 @@ class Api:
         self.requests["log"] += 1
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
         with contextlib.suppress(KubeError):
-            return self._client.text(path, _LOG_SECONDS, {"container": container})
+            return self._client.text(path, SECONDS, {"container": container})
         return ""
 
     def watch(

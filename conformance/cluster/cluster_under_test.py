@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import testinfra
 
-from conformance.cluster.api import Api
+from conformance.cluster.api import SECONDS, Api
 from conformance.cluster.inspectors import Inspectors
 from conformance.cluster.namespaces import clear_leftovers
 from conformance.cluster.node_life import not_ready
@@ -304,7 +304,7 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
     kubeconfig = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
     server = ""
     try:
-        client = Client(cluster_config(kubeconfig, cluster.context))
+        client = Client(cluster_config(kubeconfig, cluster.context), SECONDS)
         server = client.server
         api = Api(client)
         clear_leftovers(api)

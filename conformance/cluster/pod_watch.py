@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -63,6 +64,7 @@ class PodWatch:
     def _follow(self) -> None:
         while not self._over.is_set():
             known = set(self._pods)
+            began = time.monotonic()
             try:
                 listed, version = self._api.find_at(POD, namespace=self._namespace)
                 self._replace(known, {pod["metadata"]["name"]: pod for pod in listed})
@@ -71,7 +73,9 @@ class PodWatch:
                     if self._over.is_set():
                         return
             except KubeError:
-                self._over.wait(_PAUSE)
+                pass
+            # A server or proxy that ends each watch at once is asked no more often either.
+            self._over.wait(began + _PAUSE - time.monotonic())
 
     def _replace(self, known: set[str], listed: Mapping[str, Any]) -> None:
         """Take in a list; a pod that was made since is not on it."""

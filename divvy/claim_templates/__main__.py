@@ -11,6 +11,7 @@ from divvy.agent.web import Answer, serve_while, text
 from divvy.claim_templates.client import Api
 from divvy.claim_templates.maker import Maker
 from divvy.claim_templates.metrics import metrics_page
+from divvy.kube.errors import KubeconfigError
 from divvy.model.contract import METRICS_PORT
 
 _LISTEN, _PORT = "DIVVY_LISTEN", "DIVVY_PORT"
@@ -51,7 +52,10 @@ def main() -> None:
         numbers = int(settings[_PORT]), float(settings[_UNUSED]), float(settings[_WATCH])
     except ValueError as problem:
         sys.exit(f"divvy claim templates: {', '.join(list(_DEFAULTS)[1:])}: {problem}")
-    asyncio.run(_run(settings[_LISTEN], *numbers))
+    try:
+        asyncio.run(_run(settings[_LISTEN], *numbers))
+    except KubeconfigError as problem:
+        sys.exit(f"divvy claim templates: {problem}")
 
 
 if __name__ == "__main__":

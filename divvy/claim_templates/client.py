@@ -129,6 +129,7 @@ class Api:
                     kept = filter(None, map(entry, page["items"]))
                     entries.update(kept)
                     version = page["metadata"].get("resourceVersion") or ""
+                    del page, kept  # before the next one is read
                 replace(entries)
                 self._in_touch.add(what)
                 reported = ""
@@ -136,6 +137,7 @@ class Api:
                 # Silence is most often that nothing has happened.
                 async for event, obj in until_silent(events, self._watch_seconds):
                     on_event(event, obj)
+                    del obj
             except KubeError as error:
                 self._in_touch.discard(what)
                 if str(error) != reported:

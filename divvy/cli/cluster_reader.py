@@ -35,7 +35,7 @@ class ClusterReader:
         """Return the items of a list; a resource that this cluster does not have has none."""
         with self._reading(path):
             answer = self._client.find(path)
-        return [] if answer is None else list(answer["items"])
+        return [] if answer is None else list(answer.get("items") or ())
 
     def paged(self, path: str) -> Iterator[dict[str, Any]]:
         """Yield the items of a list, page by page; raises NotAllowed."""

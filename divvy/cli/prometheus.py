@@ -11,6 +11,7 @@ import httpx2
 from divvy.cli.cluster_reader import ClusterReader, Silent
 from divvy.cli.errors import fail
 
+_ODD = (KeyError, RecursionError, TypeError, ValueError)
 _SERVICE = re.compile(r"([a-z0-9-]+)/([a-z0-9-]+):([a-z0-9-]+)")
 
 
@@ -30,5 +31,5 @@ def ask_prometheus(reader: ClusterReader, where: str, path: str, seconds: float)
         else:
             fail(f"--prometheus is {where!r}: a URL or NAMESPACE/SERVICE:PORT is expected")
         return json.loads(text)["data"]
-    except (Silent, httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
+    except (Silent, httpx2.HTTPError, httpx2.InvalidURL, *_ODD) as error:
         fail(f"{where} gives no answer: {error!r}; is it a Prometheus?")

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from divvy.kube.errors import KubeconfigError
+from divvy.kube.tls import trusting
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PORTS = {"http": 80, "https": 443}
@@ -28,7 +29,7 @@ class Access:
 
     def context(self) -> ssl.SSLContext | None:
         """Return how to speak TLS now: the kubelet writes other authorities to the file."""
-        return self.tls if self.ca_file is None else ssl.create_default_context(cafile=self.ca_file)
+        return self.tls if self.ca_file is None else trusting(self.ca_file)
 
     def bearer(self) -> str:
         """Return the token of now: the kubelet writes another one every hour or so."""
@@ -63,15 +64,9 @@ def _of_kubeconfig(environment: Mapping[str, str]) -> Access:
         if config.user.get(way):
             raise KubeconfigError(f"kubeconfig: users with {way} are not supported")
     server, token_file = urlsplit(config.server), config.user.get("tokenFile")
-    if server.scheme not in _PORTS or not server.hostname:
-        raise KubeconfigError("kubeconfig: the server is not an http or https URL with a host")
-    try:
-        port = server.port or _PORTS[server.scheme]
-    except ValueError as error:
-        raise KubeconfigError(f"kubeconfig: its server {config.server}: {error}") from None
     return Access(
-        host=server.hostname,
-        port=port,
+        host=server.hostname or "",
+        port=server.port or _PORTS[server.scheme],
         path=server.path.rstrip("/"),
         tls=config.tls() if server.scheme == "https" else None,
         token=config.user.get("token") or "",

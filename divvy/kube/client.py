@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import httpx2
 
@@ -20,6 +22,8 @@ APPLY = "application/apply-patch+yaml"
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
 # The API server sends so many objects at a time: all pods of a large cluster are gigabytes.
 _PAGE = 500
+# What an answer that is not the API server's leads to.
+_ODD = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -34,6 +38,16 @@ class Answer(NamedTuple):
         """Return whether it did what it was asked for."""
         return 200 <= self.code < 300
 
+    def object(self) -> dict[str, Any]:
+        """Return the object that it is; raises ApiError and Unreachable."""
+        if not self.is_success:
+            raise refusal(*self)
+        with _reached():
+            obj = json.loads(self.text)
+            if not isinstance(obj, dict):
+                raise TypeError("the answer is not an object")
+        return obj
+
 
 class Client:
     """Thread-safe; raises Unreachable, ApiError, and KubeconfigError of a credential plugin."""
@@ -47,13 +61,17 @@ class Client:
         self.server = config.server
         self.namespace = config.namespace
         self._seconds = seconds
-        self._http = httpx2.Client(
-            base_url=config.server,
-            verify=config.tls(),
-            auth=_auth(config.user),
-            timeout=seconds,
-            transport=transport,
-        )
+        try:
+            self._http = httpx2.Client(
+                base_url=config.server,
+                verify=config.tls(),
+                auth=_auth(config),
+                timeout=seconds,
+                transport=transport,
+                trust_env=not _is_loopback(config.server),
+            )
+        except (httpx2.InvalidURL, ImportError, ValueError) as error:
+            raise KubeconfigError(f"the proxy of the environment cannot be used: {error}") from None
 
     def __enter__(self) -> Self:
         return self
@@ -88,11 +106,7 @@ class Client:
 
     def request(self, method: str, path: str, body: object = None, **options: Any) -> Any:
         """Make one request and return the object that it is answered with."""
-        answer = self.send(method, path, body, **options)
-        if not answer.is_success:
-            raise refusal(*answer)
-        with _reached():
-            return json.loads(answer.text)
+        return self.send(method, path, body, **options).object()
 
     def get(self, path: str, query: Mapping[str, str] = _NOTHING) -> Any:
         """Return an object or a list."""
@@ -121,8 +135,10 @@ class Client:
         while True:
             more = {"continue": token} if token else {}
             page = self.get(path, {**query, "limit": str(_PAGE), **more})
+            with _reached():
+                page["items"] = list(page["items"] or ())
+                token = page["metadata"].get("continue") or ""
             yield page
-            token = page["metadata"].get("continue") or ""
             if not token:
                 return
 
@@ -136,12 +152,23 @@ class Client:
         with _reached(), self._http.stream("GET", target, timeout=patience) as answer:
             if not answer.is_success:
                 raise refusal(answer.status_code, answer.read().decode(errors="replace"))
-            for line in answer.iter_lines():
+            for line in _lines(answer.iter_bytes()):
                 event = json.loads(line)
-                if event["type"] == "ERROR":
-                    status = event["object"]
-                    raise ApiError(status.get("code") or 0, str(status.get("message")), status)
-                yield event["type"], event["object"]
+                kind, obj = event["type"], event["object"]
+                if kind == "ERROR":
+                    raise ApiError(obj.get("code") or 0, str(obj.get("message")), obj)
+                if kind != "BOOKMARK":  # of the object it has nothing but the version
+                    yield kind, obj
+
+
+def _lines(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Split at newlines alone: httpx also does at U+0085, which an object may hold."""
+    rest = b""
+    for part in parts:
+        *lines, rest = (rest + part).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
 
 
 def _target(path: str, query: Mapping[str, str]) -> str:
@@ -149,39 +176,61 @@ def _target(path: str, query: Mapping[str, str]) -> str:
     return f"{path}{'&' if '?' in path else '?'}{urlencode(query)}" if query else path
 
 
+def _is_loopback(server: str) -> bool:
+    """Tell whether no proxy leads there, as kubectl decides it."""
+    host = urlsplit(server).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 @contextmanager
 def _reached() -> Iterator[None]:
     try:
         yield
-    except (httpx2.HTTPError, ValueError) as error:
+    except (httpx2.HTTPError, *_ODD) as error:
         raise Unreachable(str(error) or type(error).__name__) from error
 
 
-def _auth(user: Mapping[str, Any]) -> httpx2.Auth | None:
+def _auth(config: ClusterConfig) -> httpx2.Auth | None:
+    user = config.user
     if path := user.get("tokenFile"):
         return _Bearer(lambda: _token_of(path))
     if token := user.get("token"):
         return _Bearer(lambda: str(token))
-    if plugin := user.get("exec"):
-        return _Bearer(lambda: plugin_token(plugin))
-    if user.get("username") and user.get("password"):
-        return httpx2.BasicAuth(user["username"], user["password"])
+    if user.get("exec"):
+        return _Bearer(lambda: plugin_token(config))
+    if user.get("username"):
+        return httpx2.BasicAuth(user["username"], user.get("password") or "")
     return None
 
 
 def _token_of(path: str) -> str:
     try:
-        return Path(path).read_text().strip()
+        return Path(path).read_text(errors="replace")
     except OSError as error:
         raise KubeconfigError(f"kubeconfig: token file {path}: {error.strerror}") from None
 
 
+def _header_value(token: str) -> str:
+    token = token.strip()
+    if not (token and token.isascii() and token.isprintable()):
+        # It stays out of the error, which may be logged.
+        raise KubeconfigError("kubeconfig: the token is not one line of ASCII")
+    return token
+
+
 class _Bearer(httpx2.Auth):
-    """Sends a token, and another one when the server refuses the last."""
+    """Sends a token, and another one when the server refuses the last.
+
+    Threads that need one at a time share it: a plugin may open a browser.
+    """
 
     def __init__(self, read: Callable[[], str]) -> None:
         self._read = read
         self._token: str | None = None
+        self._reading = threading.Lock()
 
     def auth_flow(
         self, request: httpx2.Request
@@ -192,7 +241,10 @@ class _Bearer(httpx2.Auth):
             answer = yield request
             if answer.status_code != httpx2.codes.UNAUTHORIZED:
                 return
-        self._token = self._read()
-        if self._token != known:
-            request.headers["Authorization"] = f"Bearer {self._token}"
+        with self._reading:
+            if self._token == known:
+                self._token = _header_value(self._read())
+            token = self._token
+        if token != known:
+            request.headers["Authorization"] = f"Bearer {token}"
             yield request

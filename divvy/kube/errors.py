@@ -42,7 +42,7 @@ def refusal(code: int, answer: str) -> ApiError:
     """Read an API server's refusal."""
     try:
         body = json.loads(answer)
-    except ValueError:
+    except (RecursionError, ValueError):
         body = {}
     body = body if isinstance(body, dict) else {}
     return ApiError(code, str(body.get("message") or answer.strip() or f"HTTP {code}"), body)

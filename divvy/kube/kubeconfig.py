@@ -17,10 +17,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
 from divvy.kube.errors import KubeconfigError
+from divvy.kube.tls import trusting
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REFUSED = {
@@ -28,6 +30,7 @@ _REFUSED = {
     "user": ("as", "as-uid", "as-groups", "as-user-extra", "auth-provider"),
 }
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
@@ -46,18 +49,20 @@ class ClusterConfig:
         try:
             context = self._authorities()
             self._load_certificate(context)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise KubeconfigError(f"kubeconfig, context {self.context}: {error}") from None
         return context
 
     def _authorities(self) -> ssl.SSLContext:
         path, data = (self.cluster.get(f"certificate-authority{end}") for end in ("", "-data"))
-        if path:
-            return ssl.create_default_context(cafile=path)
         if data:
-            return ssl.create_default_context(cadata=_decoded(data).decode())
-        context = ssl.create_default_context()
-        if self.cluster.get("insecure-skip-tls-verify"):
+            # Comments beside certificates may be in any language.
+            return trusting(data=_decoded(data).decode("ascii", "ignore"))
+        context = trusting(path or None)
+        insecure = self.cluster.get("insecure-skip-tls-verify") or False
+        if not isinstance(insecure, bool):  # "false", of all texts
+            raise TypeError("insecure-skip-tls-verify is neither true nor false")
+        if insecure and not path:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
@@ -77,7 +82,7 @@ class ClusterConfig:
             if len(paths) == 1:
                 raise ValueError("client-certificate and client-key are expected together")
             if paths:
-                context.load_cert_chain(*paths)
+                context.load_cert_chain(paths[0], paths[1], _no_password)
 
 
 def cluster_config(
@@ -95,6 +100,8 @@ def cluster_config(
         return _of_context(document, context)
     except (AttributeError, KeyError, TypeError) as error:
         raise KubeconfigError(f"the kubeconfig is malformed: {error!r}") from None
+    except OSError as error:
+        raise KubeconfigError(f"kubeconfig {error.filename}: {error.strerror}") from None
 
 
 def _of_context(document: Mapping[str, Any], context: str | None) -> ClusterConfig:
@@ -116,9 +123,23 @@ def _of_context(document: Mapping[str, Any], context: str | None) -> ClusterConf
     server = cluster.get("server")
     if not isinstance(server, str) or not server:
         raise KubeconfigError(f"kubeconfig, context {name}: its cluster has no server")
+    if not _is_url(server):
+        raise KubeconfigError(
+            f"kubeconfig, context {name}: its server {server} is not an http or https URL"
+        )
+    if urlsplit(server).scheme == "http":
+        user = {}  # as kubectl, nobody's credentials are sent in the clear
     return ClusterConfig(
         server.rstrip("/"), str(name), entry.get("namespace") or "default", cluster, user
     )
+
+
+def _is_url(server: str) -> bool:
+    try:
+        parts = urlsplit(server)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port that is no number, and a bracket too few
+        return False
 
 
 def merged(documents: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -138,37 +159,47 @@ def _document(kubeconfig: str | None, environment: Mapping[str, str]) -> dict[st
     if kubeconfig:
         if "\n" in kubeconfig.strip() or kubeconfig.lstrip().startswith("{"):
             return _parsed(kubeconfig, "the kubeconfig")
-        return merged([_file(Path(kubeconfig).expanduser())])
+        return merged([_file(_expanded(kubeconfig))])
     listed = environment.get("KUBECONFIG")
     if listed:
-        paths = [Path(path).expanduser() for path in listed.split(os.pathsep) if path]
-        files = [path for path in paths if path.is_file()]
+        paths = [_expanded(path) for path in listed.split(os.pathsep) if path]
+        files = [path for path in paths if path.exists()]
         if not files:
             raise KubeconfigError(f"KUBECONFIG={listed}: no such file")
         return merged(_file(path) for path in files)
-    home = Path("~/.kube/config").expanduser()
-    return merged([_file(home)]) if home.is_file() else None
+    home = _expanded("~/.kube/config")
+    return merged([_file(home)]) if home.exists() else None
+
+
+def _expanded(path: str) -> Path:
+    return Path(os.path.expanduser(path))  # noqa: PTH111 (as it is where nobody has a home)
 
 
 def _file(path: Path) -> dict[str, Any]:
     try:
-        document = _parsed(path.read_text(), str(path))
+        document = _parsed(path.read_bytes(), str(path))
     except OSError as error:
         raise KubeconfigError(f"kubeconfig {path}: {error.strerror}") from None
+    folder = path.parent.absolute()
     for kind in ("cluster", "user"):
         for entry in document.get(f"{kind}s") or ():
             inner = entry.get(kind) or {}
             for key in _FILES:
                 if inner.get(key):
-                    inner[key] = str(path.parent / inner[key])
+                    inner[key] = str(folder / inner[key])
+            plugin = inner.get("exec") or {}
+            if os.sep in (plugin.get("command") or ""):  # any other is looked up in PATH
+                plugin["command"] = str(folder / plugin["command"])
     return document
 
 
-def _parsed(text: str, source: str) -> dict[str, Any]:
+def _parsed(text: str | bytes, source: str) -> dict[str, Any]:
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise KubeconfigError(f"{source} is not YAML: {error}") from None
+    if document is None:
+        return {}
     if not isinstance(document, dict):
         raise KubeconfigError(f"{source} is not a kubeconfig")
     return document
@@ -199,31 +230,58 @@ def _in_cluster(environment: Mapping[str, str]) -> ClusterConfig:
     )
 
 
+def _no_password() -> str:
+    # Without this OpenSSL asks at the terminal, and waits.
+    raise ValueError("an encrypted client-key is not supported")
+
+
 def _decoded(data: str) -> bytes:
     try:
-        return base64.b64decode(data, validate=True)
+        return base64.b64decode("".join(data.split()), validate=True)
     except binascii.Error as error:
         raise ValueError(f"its certificates are not base64: {error}") from None
 
 
-def plugin_token(plugin: Mapping[str, Any]) -> str:
-    """Ask a credential plugin for a token; raises KubeconfigError."""
-    command = str(plugin.get("command"))
-    given = {
-        "apiVersion": plugin.get("apiVersion"),
-        "kind": "ExecCredential",
-        "spec": {"interactive": False},
+def _told_cluster(config: ClusterConfig) -> dict[str, Any]:
+    """Return what a plugin is told of the cluster where it asks for it."""
+    path, data = (config.cluster.get(f"certificate-authority{end}") for end in ("", "-data"))
+    if path and not data:
+        data = base64.b64encode(Path(path).read_bytes()).decode()
+    named = {entry["name"]: entry for entry in config.cluster.get("extensions") or ()}
+    cluster = {
+        "server": config.server,
+        "insecure-skip-tls-verify": config.cluster.get("insecure-skip-tls-verify"),
+        "certificate-authority-data": data and "".join(data.split()),
+        "config": named.get(_EXEC_EXTENSION, {}).get("extension"),
     }
-    more = {entry["name"]: entry["value"] for entry in plugin.get("env") or ()}
+    return {key: value for key, value in cluster.items() if value}
+
+
+def plugin_token(config: ClusterConfig) -> str:
+    """Ask the user's credential plugin for a token; raises KubeconfigError."""
+    plugin = config.user["exec"]
+    command = str(plugin.get("command"))
     try:
+        told = {"cluster": _told_cluster(config)} if plugin.get("provideClusterInfo") else {}
+        given = {
+            "apiVersion": plugin.get("apiVersion"),
+            "kind": "ExecCredential",
+            "spec": {"interactive": False, **told},
+        }
+        more = {entry["name"]: entry.get("value", "") for entry in plugin.get("env") or ()}
         done = subprocess.run(
             [command, *(plugin.get("args") or ())],
             env={**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(given), **more},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
         )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise KubeconfigError(
+            f"kubeconfig: the credential plugin {command} is malformed: {error}"
+        ) from None
     except OSError as error:
         hint = f" ({plugin['installHint']})" if plugin.get("installHint") else ""
         raise KubeconfigError(
@@ -234,14 +292,14 @@ def plugin_token(plugin: Mapping[str, Any]) -> str:
             f"kubeconfig: the credential plugin {command} failed: {done.stderr.strip()}"
         )
     try:
-        status = json.loads(done.stdout)["status"]
-    except (ValueError, KeyError, TypeError):
+        token = json.loads(done.stdout)["status"].get("token")
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         raise KubeconfigError(
             f"kubeconfig: the credential plugin {command} printed no credential"
         ) from None
-    if not status.get("token"):
+    if not token:
         raise KubeconfigError(
             f"kubeconfig: the credential plugin {command} gives no token; client "
             "certificates from plugins are not supported"
         )
-    return str(status["token"])
+    return str(token)

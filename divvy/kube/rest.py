@@ -38,8 +38,9 @@ _WRITES = frozenset({"POST", "PUT", "PATCH"})
 # A server that ends every watch at once is not asked again without a pause.
 _AGAIN_SECONDS = 1.0
 _MAX_PART = 1 << 16
-# Of JSON that takes eight times as much when it is read; the container may have 300 MiB.
-_MAX_ANSWER = 1 << 24
+# Of JSON that takes up to 24 times as much when it is read, as lists of small objects do; the
+# container may have 300 MiB. One object is 9 MiB at most, and that only as one long text.
+_MAX_ANSWER, _MAX_PAGE = 1 << 24, 1 << 22
 _MAX_REFUSAL = 1 << 16
 # The words of a refusal come with it, and its code is known without them.
 _WORDS_SECONDS = 2.0
@@ -137,16 +138,18 @@ class RestClient:
         kind: str = _JSON,
         patience: float | None = None,
         query: Mapping[str, str] = MappingProxyType({}),
+        longest: int | None = None,
     ) -> Any:
         """Make one request and return the object that it is answered with.
 
-        ``patience``: how long the whole answer may take, where it is not the usual 10 s.
+        ``patience``: how long the whole answer may take, where it is not the usual 10 s;
+        ``longest``: how many bytes it may have, where not the usual 16 MiB.
         """
         if method in _WRITES:
             query = {**query, "fieldManager": self._manager}
         seconds = _SECONDS if patience is None else patience
         async with self._asked(method, path, query, body, kind, seconds) as connection:
-            text = await self._answer(connection, _MAX_ANSWER)
+            text = await self._answer(connection, longest or _MAX_ANSWER)
             return json.loads(text) if text else None
 
     async def pages(
@@ -159,13 +162,17 @@ class RestClient:
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the pages of a list: smaller ones where an answer is too long.
 
-        A tenant can make each object as large as etcd takes.
+        A tenant can make each object as large as etcd takes: who keeps no page but the last has
+        one in memory at a time, if it lets go of that, too.
         """
         more: dict[str, str] = {}
         while True:
             options = {**query, "limit": str(limit), **more}
             try:
-                page = await self.request("GET", path, patience=patience, query=options)
+                longest = None if limit == 1 else _MAX_PAGE
+                page = await self.request(
+                    "GET", path, patience=patience, query=options, longest=longest
+                )
             except Unreachable as error:
                 if not error.too_long or limit == 1:
                     raise
@@ -175,6 +182,7 @@ class RestClient:
                 page["items"] = page["items"] or []
                 token = page["metadata"].get("continue")
             yield page
+            del page
             if not token:
                 return
             more = {"continue": token}
@@ -206,6 +214,7 @@ class RestClient:
                     version = seen["metadata"]["resourceVersion"]
                     if kind != "BOOKMARK":  # of the object it has nothing but the version
                         yield kind, seen
+                    del line, event, seen  # before the next one is read: each may be large
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def close(self) -> None:
@@ -306,6 +315,7 @@ async def until_silent(
             except (TimeoutError, StopAsyncIteration):
                 return
             yield event
+            del event
 
 
 async def _lines(connection: _Connection) -> AsyncIterator[bytes]:

@@ -8,6 +8,7 @@ import os
 import sys
 
 from divvy.agent.web import Answer, serve_while, text
+from divvy.kube.errors import KubeconfigError
 from divvy.model.contract import METRICS_PORT
 from divvy.preemption.client import Api
 from divvy.preemption.controller import Controller
@@ -41,7 +42,10 @@ def main() -> None:
         namespace, port = os.environ["NAMESPACE"], int(settings[_PORT])
     except (KeyError, ValueError) as problem:
         sys.exit(f"divvy preemption: NAMESPACE and {_PORT} are needed: {problem}")
-    asyncio.run(_run(namespace, settings[_LISTEN], port))
+    try:
+        asyncio.run(_run(namespace, settings[_LISTEN], port))
+    except KubeconfigError as problem:
+        sys.exit(f"divvy preemption: {problem}")
 
 
 if __name__ == "__main__":

@@ -87,8 +87,11 @@ class Api:
 
     async def _listed(self, path: str, fields: str = "") -> list[dict[str, Any]]:
         query = {"fieldSelector": fields} if fields else {}
-        pages = self._client.pages(path, _PAGE, query=query)
-        return [_less(item) async for page in pages for item in page["items"]]
+        items: list[dict[str, Any]] = []
+        async for page in self._client.pages(path, _PAGE, query=query):
+            items += map(_less, page["items"])
+            del page  # before the next one is read
+        return items
 
 
 def _less(item: dict[str, Any]) -> dict[str, Any]:

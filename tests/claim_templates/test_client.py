@@ -119,21 +119,32 @@ def test_relists_after_a_watch_that_is_too_old(
     assert all("labelSelector=divvy.gpu%2Fby-size%3Dtrue" in path for path in asked)
 
 
+# What a pod has of a tenant's: one long text, or as many small parts, each 20 times as large in
+# memory as it is in JSON.
+@pytest.mark.parametrize(
+    ("number", "annotation", "variables"), [(220, "x" * (1 << 20), 0), (11, "", 60_000)]
+)
 def test_holds_little_of_large_pods_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    annotation: str,
+    variables: int,
 ) -> None:
-    number, size = 220, 1 << 20
-    filler = "x" * size
+    size = 1 << 20
     pods: dict[str, frozenset[Key]] = {}
 
     async def scene() -> int:
         async with serving(tmp_path, monkeypatch) as server:
             server.gone = False
             # One text behind all of them: only what the client makes of it counts.
-            metadata = {"annotations": {"filler": filler}}
+            metadata = {"annotations": {"filler": annotation}}
+            containers = [{"env": [{"name": "a"}] * variables}]
             server.pods = [
                 pod(str(at), f"divvy-1x{at + 1}m", metadata=metadata) for at in range(number)
             ]
+            for large in server.pods:
+                large["spec"]["containers"] = containers
             api = Api()
             listed = asyncio.Event()
 

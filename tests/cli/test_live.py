@@ -3,12 +3,15 @@
 import io
 import json
 
+import httpx2
 import pytest
 from rich.console import Console
 
-from divvy.cli.cluster_reader import reading
+from divvy.cli.cluster_reader import ClusterReader, reading
 from divvy.cli.errors import CommandError
 from divvy.cli.live import live_node_of
+from divvy.kube.client import Client
+from divvy.kube.kubeconfig import ClusterConfig
 from divvy.model import parse_cluster
 from divvy.plan import compare_live
 from divvy.plan.live_claims import UnreadableClaims
@@ -54,6 +57,12 @@ def test_reports_unreadable_claims_in_one_error(tmp_path):
     file.write_text(json.dumps(config))
     with pytest.raises(CommandError, match="claim a/b"), reading(str(file), None):
         raise UnreadableClaims("claim a/b cannot be read")
+
+
+def test_reads_a_list_of_no_items():
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, json={"items": None}))
+    with Client(ClusterConfig("https://here:1"), transport=transport) as client:
+        assert ClusterReader(client).listed("/api/v1/nodes") == []
 
 
 def test_reports_a_node_that_is_not_ready_as_different():

@@ -214,8 +214,9 @@ def test_shows_firing_alerts_of_divvy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("api")
-def test_reports_a_url_that_is_no_prometheus() -> None:
-    text = status("--prometheus", "http://127.0.0.1:1", expect=1)
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://here:port"])
+def test_reports_a_url_that_is_no_prometheus(url: str) -> None:
+    text = status("--prometheus", url, expect=1)
     assert "is it a Prometheus?" in text
 
 

@@ -9,20 +9,24 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import yaml
 from typer.testing import CliRunner
 
-from conformance.cluster import api
+from conformance.cluster import api, run_lease
 from conformance.cluster.cluster_under_test import open_cluster
 from conformance.image import compile_workloads
 from divvy.cli.main import app
 from divvy.distribution import install_command
 from divvy.image.build import BuildFailed
+from divvy.kube.client import Client
+from divvy.kube.kubeconfig import ClusterConfig
 from divvy.lab.paths import REPOSITORY
 
 FORBIDDEN = {
@@ -237,3 +241,21 @@ def test_reports_workloads_that_cannot_be_built() -> None:
     )
     assert ended.returncode == 1
     assert ended.stderr.startswith("the workloads' image cannot be built and pushed: ")
+
+
+def test_gives_up_a_dropped_connection_before_its_run_counts_as_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds: list[float] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seconds.extend(request.extensions["timeout"].values())
+        raise httpx2.ReadTimeout("dropped", request=request)
+
+    def client(config: ClusterConfig, *more: Any) -> Client:
+        return partial(Client, transport=httpx2.MockTransport(answer))(config, *more)
+
+    monkeypatch.setattr("conformance.cluster.cluster_under_test.Client", client)
+    monkeypatch.setattr(api, "_PAUSES", ())
+    assert "dropped" in refused(stack_file(tmp_path, kubeconfig(tmp_path, 1)))
+    assert run_lease._RENEW + max(seconds) < run_lease.LONGEST_SILENCE

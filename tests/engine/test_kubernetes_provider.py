@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,10 +11,11 @@ import pytest
 
 from divvy.engine.errors import StepFailed
 from divvy.engine.kubernetes import connection as module
-from divvy.engine.kubernetes.api import Api
+from divvy.engine.kubernetes.api import Api, ApiProblem
 from divvy.engine.kubernetes.connection import Connection
 from divvy.engine.kubernetes.provider import KubernetesProvider
-from divvy.kube.kind import Kind
+from divvy.kube.client import Answer, Client
+from divvy.kube.kind import CONFIG_MAP, Kind
 from tests.engine.bare_cluster import BareCluster
 
 
@@ -38,6 +40,23 @@ def test_shortens_a_field_manager_to_what_the_api_accepts() -> None:
     managers = {provider.begin(inputs)[1]["__fieldManager"] for _ in range(2)}
     assert len(managers) == 2
     assert {len(manager) for manager in managers} == {128}
+
+
+def test_reports_what_is_not_the_api_servers_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    kubeconfig = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://here:1"}}],
+    }
+    api = Api(json.dumps(kubeconfig), None)
+    answers = [Answer(200, '{"items": null}'), *(Answer(200, text) for text in ("<html>", "null"))]
+    monkeypatch.setattr(Client, "send", lambda *_, **__: answers.pop(0))
+    assert api.list(CONFIG_MAP, "n") == []
+    while answers:
+        with pytest.raises(ApiProblem, match="does not answer as one") as problem:
+            api.get(CONFIG_MAP, "n", "x")
+        assert problem.value.unsure
+    api.close()
 
 
 @pytest.mark.lab

@@ -65,10 +65,10 @@ Place = Callable[[dict[str, str]], dict[str, str]]
 
 
 def test_reads_a_plaintext_server_from_a_kubeconfig(tmp_path: Path, environment: Place) -> None:
-    found = kubeconfig(tmp_path, {"server": "http://127.0.0.1:81/k8s/"}, {"token": "t"})
+    found = kubeconfig(tmp_path, {"server": "http://127.0.0.1:81/k8s/"}, {"token": "secret"})
     access = access_from({**POD, **environment(found)}, tmp_path / "no-account")
     assert (access.host, access.port, access.path) == ("127.0.0.1", 81, "/k8s")
-    assert (access.tls, access.bearer()) == (None, "t")
+    assert (access.tls, access.bearer()) == (None, "")  # it is not sent in the clear
 
 
 def test_reads_certificates_from_files_or_the_kubeconfig(
@@ -107,7 +107,7 @@ def test_reads_a_token_from_the_kubeconfig_or_a_file_beside_it(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "config is not a kubeconfig"),
+        ("", "has no current context"),
         ("[]", "config is not a kubeconfig"),
         ("hello", "config is not a kubeconfig"),
         ("a: [", "config is not YAML"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +17,7 @@ import pytest
 from divvy.kube.client import MERGE_PATCH, Client
 from divvy.kube.errors import ApiError, KubeconfigError, Unreachable
 from divvy.kube.kubeconfig import ClusterConfig
+from divvy.lab.certificates import create_authority
 
 
 class Sent(NamedTuple):
@@ -58,7 +61,7 @@ class Server:
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._http.server_port}"
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
 
     def client(self, **user: Any) -> Client:
         return Client(ClusterConfig(self.url, user=user), seconds=5)
@@ -170,3 +173,159 @@ def test_sends_the_token_of_a_credential_plugin(server: Server, tmp_path: Path) 
     with server.client(exec={"apiVersion": version, "command": str(plugin)}) as client:
         client.get("/x")
     assert server.requests[0].headers["Authorization"] == "Bearer of-plugin"
+
+
+def test_sends_a_user_without_a_password(server: Server) -> None:
+    server.answers = [(200, [{}])]
+    with server.client(username="me") as client:
+        client.get("/x")
+    assert server.requests[0].headers["Authorization"] == f"Basic {b64encode(b'me:').decode()}"
+
+
+@pytest.mark.parametrize("token", ["sec\nret", "sec\u00e9t", "\n"])
+def test_keeps_an_invalid_token_out_of_the_error(
+    server: Server, tmp_path: Path, token: str
+) -> None:
+    path = tmp_path / "token"
+    path.write_text(token, encoding="latin-1")
+    for user in ({"token": token}, {"tokenFile": str(path)}):
+        with (
+            server.client(**user) as client,
+            pytest.raises(KubeconfigError, match="the token is not one line of ASCII") as problem,
+        ):
+            client.get("/x")
+        assert "sec" not in str(problem.value)
+    assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("script", "more", "words"),
+    [
+        ("echo hello", {}, "printed no credential"),
+        ("printf '\\377'", {}, "printed no credential"),
+        ("echo null", {}, "printed no credential"),
+        ("""echo '{"status": null}'""", {}, "printed no credential"),
+        ("""echo '{"status": "x"}'""", {}, "printed no credential"),
+        ("""echo '{"status": {}}'""", {}, "gives no token"),
+        ("printf '\\377' >&2; exit 1", {}, "failed: \ufffd"),
+        ("true", {"args": [1]}, "is malformed: expected str"),
+        ("true", {"env": ["A"]}, "is malformed"),
+        ("true", {"command": "/none", "installHint": "get it"}, r"does not run: .* \(get it\)"),
+    ],
+)
+def test_reports_what_is_wrong_with_a_credential_plugin(
+    server: Server, tmp_path: Path, script: str, more: dict[str, Any], words: str
+) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.write_text(f"#!/bin/sh\n{script}\n")
+    plugin.chmod(0o755)
+    version = "client.authentication.k8s.io/v1"
+    settings = {"apiVersion": version, "command": str(plugin), **more}
+    with server.client(exec=settings) as client, pytest.raises(KubeconfigError, match=words):
+        client.get("/x")
+
+
+def test_gives_a_credential_plugin_an_environment(server: Server, tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.write_text("""#!/bin/sh\necho '{"status": {"token": "'$A-${B-none}'"}}'\n""")
+    plugin.chmod(0o755)
+    server.answers = [(200, [{}])]
+    environment = [{"name": "A", "value": "a"}, {"name": "B"}]
+    version = "client.authentication.k8s.io/v1"
+    settings = {"apiVersion": version, "command": str(plugin), "env": environment}
+    with server.client(exec=settings) as client:
+        client.get("/x")
+    assert server.requests[0].headers["Authorization"] == "Bearer a-"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_reaches_a_server_of_this_machine_past_a_proxy(
+    server: Server, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    for scheme in ("HTTP", "ALL"):
+        monkeypatch.setenv(f"{scheme}_PROXY", "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    server.answers = [(200, [{}])]
+    with Client(ClusterConfig(server.url.replace("127.0.0.1", host)), seconds=5) as client:
+        assert client.get("/x") == {}
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "::::", "ftp://127.0.0.1:1"])
+def test_reports_a_proxy_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(KubeconfigError, match="the proxy of the environment cannot be used"):
+        Client(ClusterConfig("https://10.0.0.1:1"))
+
+
+@pytest.mark.parametrize(
+    "body", ["<html>", "null", "[]", "[" * 100_000, '"x"', '{"items": []}', '{"items": 1}', "{}"]
+)
+def test_reports_a_list_that_is_none(server: Server, body: str) -> None:
+    server.answers = [(200, [body.encode()])]
+    with server.client() as client, pytest.raises(Unreachable):
+        list(client.pages("/x"))
+
+
+def test_reads_a_list_of_no_items(server: Server) -> None:
+    server.answers = [(200, [{"metadata": {}, "items": None}])]
+    with server.client() as client:
+        assert [page["items"] for page in client.pages("/x")] == [[]]
+
+
+@pytest.mark.parametrize("line", [b"<html>", b"null", b"{}", b'{"type": "ERROR"}', b"[" * 100_000])
+def test_reports_a_watch_that_is_none(server: Server, line: bytes) -> None:
+    server.answers = [(200, [line])]
+    with server.client() as client, pytest.raises(Unreachable):
+        list(client.watch("/x", "7", 60))
+
+
+def test_splits_a_watch_at_newlines_alone(server: Server) -> None:
+    odd = "a\u0085b\u2028c\u000b"
+    event = {"type": "ADDED", "object": {"odd": odd}}
+    server.answers = [(200, [json.dumps(event, ensure_ascii=False).encode(), {**event}])]
+    with server.client() as client:
+        assert [obj["odd"] for _, obj in client.watch("/x", "7", 60)] == [odd, odd]
+
+
+def test_yields_no_bookmarks(server: Server) -> None:
+    server.answers = [(200, [{"type": "BOOKMARK", "object": {"metadata": {}}}])]
+    with server.client() as client:
+        assert not list(client.watch("/x", "7", 60))
+
+
+def test_asks_a_credential_plugin_once_for_all_threads(server: Server, tmp_path: Path) -> None:
+    plugin, runs = tmp_path / "plugin", tmp_path / "runs"
+    script = f"""echo run >> {runs}; sleep 0.1; echo '{{"status": {{"token": "t"}}}}'"""
+    plugin.write_text(f"#!/bin/sh\n{script}\n")
+    plugin.chmod(0o755)
+    server.answers = [(200, [{}])] * 8
+    version = "client.authentication.k8s.io/v1"
+    with (
+        server.client(exec={"apiVersion": version, "command": str(plugin)}) as client,
+        ThreadPoolExecutor(8) as threads,
+    ):
+        assert list(threads.map(client.get, ["/x"] * 8)) == [{}] * 8
+    assert runs.read_text() == "run\n"
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_tells_a_credential_plugin_of_the_cluster_if_it_asks(tmp_path: Path, asks: bool) -> None:
+    create_authority(tmp_path)
+    plugin, told = tmp_path / "plugin", tmp_path / "told"
+    plugin.write_text(f"""#!/bin/sh\nprintf %s "$KUBERNETES_EXEC_INFO" > {told}\nexit 1\n""")
+    plugin.chmod(0o755)
+    version = "client.authentication.k8s.io/v1"
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
+    cluster = {"certificate-authority": str(tmp_path / "ca.crt"), "extensions": [extension]}
+    user = {
+        "exec": {"apiVersion": version, "command": str(plugin), "provideClusterInfo": asks},
+    }
+    config = ClusterConfig("https://127.0.0.1:1", cluster=cluster, user=user)
+    with Client(config) as client, pytest.raises(KubeconfigError):
+        client.get("/x")
+    expected = {
+        "server": "https://127.0.0.1:1",
+        "certificate-authority-data": b64encode((tmp_path / "ca.crt").read_bytes()).decode(),
+        "config": {"audience": "a"},
+    }
+    assert json.loads(told.read_text()).get("spec").get("cluster") == (expected if asks else None)

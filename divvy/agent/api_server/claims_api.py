@@ -45,6 +45,7 @@ class ClaimsApi:
         async for page in self._client.pages(f"{_API}/resourceclaims", _PAGE):
             for claim in page["items"]:
                 yield claim
+            del page  # before the next one is read
 
     async def slices(self) -> tuple[dict[str, dict[str, Any]], str]:
         """Return this node's slices by name, and the version from which a watch goes on."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any
 
 from divvy.engine.errors import Conflict, EngineError, StepFailed
 from divvy.kube.client import APPLY, JSON_PATCH, Answer, Client
-from divvy.kube.errors import ApiError, KubeconfigError, Unreachable, refusal
+from divvy.kube.errors import ApiError, KubeconfigError, Unreachable
 from divvy.kube.kind import Kind
 from divvy.kube.kubeconfig import cluster_config
 
@@ -130,7 +129,7 @@ class Api:
 
     def list(self, kind: Kind, namespace: str, **query: str) -> list[dict[str, Any]]:
         """List objects; ``query`` is ``labelSelector`` or ``fieldSelector``."""
-        return list(self._request("GET", kind.path(namespace), query=query)["items"])
+        return list(self._request("GET", kind.path(namespace), query=query).get("items") or ())
 
     def apply(
         self, kind: Kind, namespace: str, obj: Mapping[str, Any], manager: str, **flags: bool
@@ -235,10 +234,12 @@ def _starting(answer: Answer) -> bool:
 
 
 def _body(answer: Answer) -> dict[str, Any]:
-    if not answer.is_success:
-        raise _problem(refusal(*answer))
-    body: dict[str, Any] = json.loads(answer.text)
-    return body
+    try:
+        return answer.object()
+    except ApiError as error:
+        raise _problem(error) from None
+    except Unreachable as error:
+        raise ApiProblem(f"the API server does not answer as one: {error}", 0) from None
 
 
 def _problem(error: ApiError) -> StepFailed:
