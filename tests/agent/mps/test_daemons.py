@@ -324,8 +324,11 @@ def test_adopts_a_daemon_without_a_record_and_starts_no_second() -> None:
             assert said(client) == 0
             before = daemon(node)
             await node.kill()
-            (node.folder / "state/mps.json").write_text("{")
+            kept = node.folder / "state/mps.json"
+            kept.write_text("{")
             await node.start()
+            # The kubelet's list is still that of the agent before.
+            await node.until(lambda: kept.read_text() != "{")
             await node.offered(SHARED, 4)
             assert daemon(node) == before
             assert client.stdin is not None
