@@ -75,8 +75,8 @@ class Release:
             pod["metadata"]["name"]: (
                 pod["metadata"]["uid"],
                 sum(
-                    container_statuse["restartCount"]
-                    for container_statuse in pod["status"]["containerStatuses"]
+                    container_status["restartCount"]
+                    for container_status in pod["status"]["containerStatuses"]
                 ),
             )
             for pod in pods

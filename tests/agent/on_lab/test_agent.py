@@ -228,8 +228,8 @@ def test_ends_only_the_pod_above_an_enforced_limit(
         def states() -> dict[str, Any]:
             found = deployed.lab.get("pod", "pair", f"-n={namespace}")["status"]
             return {
-                container_statuse["name"]: container_statuse["state"]
-                for container_statuse in found.get("containerStatuses", ())
+                container_status["name"]: container_status["state"]
+                for container_status in found.get("containerStatuses", ())
             }
 
         deployed.until(lambda: "terminated" in states().get("over", {}), 60)

@@ -43,9 +43,9 @@ def test_holds_back_a_container_with_a_share_and_another_gpu(
 
         def state(name: str, container: int = 0) -> dict[str, Any]:
             found = deployed.lab.get("pod", name, f"-n={namespace}")["status"]
-            for container_statuse in found.get("containerStatuses", ()):
-                if container_statuse["name"] == f"c{container}":
-                    return dict(container_statuse["state"])
+            for container_status in found.get("containerStatuses", ()):
+                if container_status["name"] == f"c{container}":
+                    return dict(container_status["state"])
             return {}
 
         def waits(name: str) -> bool:
