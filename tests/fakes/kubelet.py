@@ -47,6 +47,8 @@ class FakeKubelet(DeviceManager, stubs.RegistrationServicer, pods_stubs.PodResou
         self.failed: list[tuple[str, str]] = []  # pods that it ended itself, and why
         self.answer_seconds = 0.0  # what PodResources takes
         self.lists_ended = False
+        # From Kubernetes 1.37: a plugin that is connected cannot register again at its socket.
+        self.keeps_connections = True
         self._servers: list[Any] = []
         self._changed = asyncio.Event()
 
@@ -116,6 +118,11 @@ class FakeKubelet(DeviceManager, stubs.RegistrationServicer, pods_stubs.PodResou
             await context.abort(grpc.StatusCode.UNKNOWN, f"version {request.version} unknown")
         await self._thawed.wait()
         socket = self.plugins / request.endpoint
+        known = self.endpoints.get(request.resource_name)
+        is_connected = known is not None and known.watch is not None and not known.watch.done()
+        if self.keeps_connections and is_connected and known.socket == socket:
+            refusal = f"device plugin already connected: {socket}"
+            await context.abort(grpc.StatusCode.UNKNOWN, refusal)
         channel = grpc.aio.insecure_channel(f"unix:{socket}")
         stub = stubs.DevicePluginStub(channel)
         # It does not look at the request's options.

@@ -25,6 +25,8 @@ from divvy.agent.ticks import next_tick_or
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.5
 _RETRY_SECONDS = 1.0
+# pkg/kubelet/cm/devicemanager/manager.go of Kubernetes 1.37.
+_CONNECTED = "device plugin already connected"
 
 
 class DevicePlugins:
@@ -174,6 +176,13 @@ class DevicePlugins:
             try:
                 await stubs.RegistrationStub(channel).Register(request, timeout=15)
             except grpc.RpcError as error:
+                if _CONNECTED in (error.details() or ""):
+                    # From Kubernetes 1.37 a kubelet learns no options where it is connected. It
+                    # lists nothing until the next try; what pods hold they keep.
+                    await server.stop()
+                    await server.start()
+                    self._wake.set()
+                    return False
                 self._report(f"the kubelet refused {resource}: {error.details()}")
                 return False
         _log.info("registered %s with the kubelet", resource)

@@ -16,7 +16,7 @@ from divvy.agent.plugin.allocation import ContainerAllocation, allocated_uuids
 from divvy.agent.plugin.inventory import Resource
 from divvy.agent.plugin.preferred_allocation import preferred_allocation
 from divvy.agent.plugin.registration import DevicePlugins
-from tests.agent.devices import replicas, whole
+from tests.agent.devices import limited, replicas, whole
 from tests.fakes.device_manager import AdmissionFailed
 from tests.fakes.kubelet import FakeKubelet, fake_kubelet
 from tests.fakes.scene import play
@@ -245,5 +245,23 @@ def test_allocates_fifty_different_shares_to_fifty_pods_at_once(sockets: Path) -
                 for gpu in {name.split("::")[0] for name in held}
             }
             assert sorted(per_gpu.values()) == [6, 6, 6, 6, 6, 6, 7, 7]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("keeps_connections", [False, True])
+def test_registers_again_for_other_options(sockets: Path, keeps_connections: bool) -> None:
+    """Kubernetes 1.37 refuses a second registration while the first one's stream is open."""
+
+    async def scene() -> None:
+        async with serving(sockets, replicas(2, 4)) as (kubelet, plugin):
+            kubelet.keeps_connections = keeps_connections
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
+            assert not kubelet.endpoints[SHARED].pre_start
+            await plugin.advertise((limited(2, 4, 1024),))
+            await kubelet.until(
+                lambda: kubelet.endpoints[SHARED].pre_start and kubelet.allocatable(SHARED) == 8
+            )
+            await kubelet.until(lambda: plugin.registered)
 
     play(scene)
