@@ -119,8 +119,8 @@ class FakeKubelet(DeviceManager, stubs.RegistrationServicer, pods_stubs.PodResou
         await self._thawed.wait()
         socket = self.plugins / request.endpoint
         known = self.endpoints.get(request.resource_name)
-        is_connected = known is not None and known.watch is not None and not known.watch.done()
-        if self.keeps_connections and is_connected and known.socket == socket:
+        watch = None if known is None or known.socket != socket else known.watch
+        if self.keeps_connections and watch is not None and not watch.done():
             refusal = f"device plugin already connected: {socket}"
             await context.abort(grpc.StatusCode.UNKNOWN, refusal)
         channel = grpc.aio.insecure_channel(f"unix:{socket}")
