@@ -139,6 +139,7 @@ def test_admits_a_container_from_before_the_limit_beside_another_gpu() -> None:
             await kubelet.start_container("team/both")
             await kubelet.restart()
             await node.offered(SHARED, 4)
+            await node.offered(GPU, 1)
             await kubelet.start_container("team/both")
             # The next pod has the limiter.
             kubelet.end("team/both")

@@ -48,7 +48,8 @@ class ResourceServer(stubs.DevicePluginServicer):
         allocator: Allocator,
         on_stream_end: Callable[[str], None],
     ) -> None:
-        self.socket = folder / socket_name(resource.name)
+        self._folder = folder
+        self._moves = 0
         self._resource = resource
         self._message = _message(resource)
         self._changed = asyncio.Event()
@@ -93,6 +94,18 @@ class ResourceServer(stubs.DevicePluginServicer):
         server.add_insecure_port(f"unix:{self.socket}")
         await server.start()
         self._server = server
+
+    @property
+    def socket(self) -> Path:
+        """Return where it listens, or is to."""
+        path = self._folder / socket_name(self._resource.name)
+        return path if not self._moves else path.with_suffix(f".{self._moves}.sock")
+
+    async def move(self) -> None:
+        """End every stream, and listen on another socket."""
+        await self.stop()
+        self._moves += 1
+        await self.start()
 
     async def stop(self) -> None:
         """Close the socket and every stream."""

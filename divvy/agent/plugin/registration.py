@@ -25,8 +25,6 @@ from divvy.agent.ticks import next_tick_or
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.5
 _RETRY_SECONDS = 1.0
-# pkg/kubelet/cm/devicemanager/manager.go of Kubernetes 1.37.
-_CONNECTED = "device plugin already connected"
 
 
 class DevicePlugins:
@@ -46,6 +44,8 @@ class DevicePlugins:
         self._allocator = allocator
         self._servers: dict[str, ResourceServer] = {}
         self._unregistered: set[str] = set()
+        # Where this kubelet was asked to connect, by resource.
+        self._tried: dict[str, Path] = {}
         self._identity: tuple[int, int] | None = None
         self._wake = asyncio.Event()
         self._on_change = on_change
@@ -88,8 +88,7 @@ class DevicePlugins:
                 options = known.options
                 changed |= known.advertise(resource)
                 if known.options != options:
-                    # It learns of them when it connects. The stream that is open stays: with its
-                    # end the kubelet would disconnect the one that took its place.
+                    # It learns of them when it connects.
                     self._unregistered.add(name)
                     self._wake.set()
                 continue
@@ -146,6 +145,7 @@ class DevicePlugins:
         if identity != self._identity:
             # A new kubelet removed every socket in its folder when it started. A copy, since a
             # resource may be added meanwhile: by whom adds it, it is started and to be registered.
+            self._tried.clear()
             for name, server in list(self._servers.items()):
                 await server.stop()
                 await server.start()
@@ -166,6 +166,13 @@ class DevicePlugins:
 
     async def _register(self, resource: str) -> bool:
         server = self._servers[resource]
+        if self._tried.get(resource) == server.socket:
+            # From Kubernetes 1.37 a kubelet refuses a second connection to a socket, and then does
+            # not notice the end of the first: it would refuse for as long as it lives
+            # (pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go, deregisterClient). For a
+            # moment it lists nothing; what pods hold they keep.
+            await server.move()
+        self._tried[resource] = server.socket
         request = api.RegisterRequest(
             version=API_VERSION,
             endpoint=server.socket.name,
@@ -176,13 +183,6 @@ class DevicePlugins:
             try:
                 await stubs.RegistrationStub(channel).Register(request, timeout=15)
             except grpc.RpcError as error:
-                if _CONNECTED in (error.details() or ""):
-                    # From Kubernetes 1.37 a kubelet learns no options where it is connected. It
-                    # lists nothing until the next try; what pods hold they keep.
-                    await server.stop()
-                    await server.start()
-                    self._wake.set()
-                    return False
                 self._report(f"the kubelet refused {resource}: {error.details()}")
                 return False
         _log.info("registered %s with the kubelet", resource)
