@@ -29,7 +29,8 @@ its pods and namespaces. A run on simulated GPUs says so everywhere and is at be
 | `--host ssh://user@name` | with `--bare`: another host |
 | `--driver-root FOLDER` | with `--bare`: the driver root, if it is not the host itself |
 | `--workloads FOLDER` | with `--bare`: the compiled workloads, where there is no compiler |
-| `--mig` | with `--bare`: cuts an idle GPU by MIG, and makes it whole again; needs root |
+| `--mig` | with `--bare`: partitions an idle GPU by MIG, and makes it whole again; needs root |
+| `--workload-image I` | the image of the workloads, instead of building and pushing it |
 | `--vector-add-image I`, `--gpu-burn-image I` | runs well-known images, reads their output |
 | `--compare OLD` | compares with an earlier `report.yaml`, archive, or `last`: see below |
 | `--product` | writes `PRODUCT.yaml`: rows of the CNCF's AI conformance product file |
@@ -140,10 +141,10 @@ namespace, whose pods are privileged, and creating pods in any: whoever may use 
 on the GPU nodes. `kubectl delete -f verify-job.yaml` takes it away after the run. Sonobuoy gives
 its plugins an account of its own, with all rights.
 
-**As a metric.** A run notes on each node on which a check passed, and none failed that fails the
-run, when that was (the annotation `divvy.gpu/conformance-success`); with `--select` it notes
+**As a metric.** Where checks of a node passed and none failed that fails the run, the run writes
+the time to the node's annotation `divvy.gpu/conformance-success`; with `--select` it writes
 nothing. The node's agent serves it as `divvy_conformance_last_success_seconds`. So an alert can
-say which node nobody has found sound for a week.
+name the nodes that no run has found sound for a week.
 
 ## The product file of AI conformance
 

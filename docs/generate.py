@@ -47,9 +47,11 @@ they give it no more than one. By MPS it gets both, so there it is not refused.
 _MODELS = """\
 The data of each model, with its sources and its doubts, is in `divvy/model/gpu_models`. MIG
 profiles that are *not published* exist, but no source tells their memory and SMs; Divvy does not
-create them. Any other NVIDIA GPU is offered whole or time-sliced, with what its driver says of it:
-write its name and its `memory` for a plan (`{model: NVIDIA GeForce RTX 3090, memory: 24Gi, gpus: 4,
-count: 2}`), or leave `hardware` out. Its MIG geometry is not known, and the plan says so.
+create them. Common other spellings are understood, such as `H100-80GB-HBM3` and the label's
+`NVIDIA-H100-80GB-HBM3`. Any other NVIDIA GPU is offered whole or time-sliced, with what its driver
+says of it: write its name and its `memory` for a plan (`{model: NVIDIA GeForce RTX 3090, memory:
+24Gi, gpus: 4, count: 2}`), or leave `hardware` out. Its MIG geometry is not known, and the plan
+says so.
 """
 
 _WRONG = """\

@@ -73,7 +73,8 @@ it say whether that is its own. Each word is explained below the table.
 people who share by agreement: notebooks, tests, small inference. A replica is a turn on the GPU,
 not a part of it: two replicas give a container no more than one. MPS lets kernels of several
 containers run at the same time, and is no boundary either: its limits are of processes, and one
-fault ends all of a GPU's clients. It has been run on the simulated driver only, no real one yet.
+fault ends all of a GPU's clients. It has been run on the simulated driver only, not yet on a real
+one.
 
 Guarantees that the driver library in the container enforces (*prevented*, *weighted*, *capped*)
 hold for containers without any other GPU resource; others do not start: [limiter.md](limiter.md).

@@ -25,7 +25,7 @@ Copy the folder to the machine and run it as root:
 
 ```
 ./run.sh               # all that leaves the GPUs' settings alone
-./run.sh --mig         # also cuts an idle GPU by MIG, and makes it whole again
+./run.sh --mig         # also partitions an idle GPU by MIG, and makes it whole again
 ```
 
 It is [`divvy verify --bare --exclusive`](conformance.md) with the programs that such a machine

@@ -89,7 +89,9 @@ _Workloads = Annotated[
 ]
 _Mig = Annotated[
     bool,
-    typer.Option("--mig", help="With --bare, cut an idle GPU by MIG, and make it whole again."),
+    typer.Option(
+        "--mig", help="With --bare, partition an idle GPU by MIG, and make it whole again."
+    ),
 ]
 _Image = Annotated[str | None, typer.Option("--workload-image", help="Image with the workloads.")]
 _VectorAdd = Annotated[
