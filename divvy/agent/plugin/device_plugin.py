@@ -128,7 +128,7 @@ class ResourceServer(stubs.DevicePluginServicer):
 
     async def ListAndWatch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802, ARG002
         """Send the list now and after every change."""
-        stream = id(context)
+        stream, server = id(context), self._server
         self._sent[stream] = None
         try:
             while True:
@@ -138,8 +138,9 @@ class ResourceServer(stubs.DevicePluginServicer):
                 await changed.wait()
         finally:
             del self._sent[stream]
-            # The kubelet has taken another stream already where it replaced this one.
-            if self._server is not None and not self._sent:
+            # Of a server that was stopped the end was ours, and may be noticed after the next has
+            # started. Where the kubelet replaced this stream it has taken another one already.
+            if server is not None and self._server is server and not self._sent:
                 self._on_stream_end(self._resource.name)
 
     async def GetPreferredAllocation(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002

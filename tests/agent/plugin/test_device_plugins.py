@@ -263,5 +263,10 @@ def test_registers_again_for_other_options(sockets: Path, keeps_connections: boo
                 lambda: kubelet.endpoints[SHARED].pre_start and kubelet.allocatable(SHARED) == 8
             )
             await kubelet.until(lambda: plugin.registered)
+            # The stream that it ended itself is no reason to register once more.
+            registered = len(kubelet.registrations)
+            await asyncio.sleep(2.5)
+            assert len(kubelet.registrations) == registered
+            assert kubelet.allocatable(SHARED) == 8
 
     play(scene)
