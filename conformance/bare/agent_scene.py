@@ -41,14 +41,14 @@ class Scene:
 
     async def play(self) -> None:
         """Go through all of it."""
-        findings, whole = self.findings, gpu_resource()
+        findings, resource = self.findings, gpu_resource()
         began = time.monotonic()
         gpus = self.host.gpus
         async with self._node(len(gpus)) as node:
             # GPUs whose MIG the administrator has set up are offered otherwise, and left alone.
             expected = sum(gpu.mig != "Enabled" for gpu in gpus)
-            listed = await _offered(node, whole, expected)
-            seen = node.kubelet.allocatable(whole)
+            listed = await _offered(node, resource, expected)
+            seen = node.kubelet.allocatable(resource)
             findings.holds("whole GPUs that it lists", listed, expected, seen)
             findings.tell("from its start to the list in seconds", time.monotonic() - began)
             ready = await _until(node, lambda: node.status.get("state") == "Ready")
@@ -58,7 +58,7 @@ class Scene:
             if not listed:
                 findings.tell("its log", node.log)
                 return
-            await self._allocate(node, whole)
+            await self._allocate(node, resource)
             await self._change(node, expected)
             await self._break(node)
             findings.tell("labels that it has written", len(node.api.node["metadata"]["labels"]))

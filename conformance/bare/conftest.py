@@ -120,5 +120,5 @@ def time_share(host: BareHost) -> TimeShare:
 
 @pytest.fixture
 def measured_for(host: BareHost) -> Callable[[float], float]:
-    """Give how long figures are measured: what simulated GPUs give is no measurement."""
+    """Give how many seconds each figure is measured: simulated GPUs yield no figures."""
     return lambda seconds: min(seconds, 1.0) if host.simulated else seconds

@@ -6,12 +6,10 @@ its own report says what the upgrade changed.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,12 @@ import pytest
 import yaml
 
 from divvy.lab.paths import REPOSITORY, STATES
-from divvy.lab.tools import KUBERNETES_VERSIONS, kubernetes
+from divvy.lab.section import read_lab
+from divvy.lab.tools import KUBERNETES_VERSIONS
+from divvy.stack.file import read_path
+from tests.agent.tenants import GPU, pod
 from tests.divvy_command import run_divvy
+from tests.running_lab import RunningLab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 NAME, REGISTRY = "ages", "10.145.0.1:15945"
@@ -42,22 +44,24 @@ REQUESTS = [
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """The lab's cluster, with the commands of its administrator."""
+class Upgraded:
+    """A lab of its own, with the commands of its administrator."""
 
     folder: Path
     kubeconfig: Path
 
-    def divvy(self, *arguments: str, expect: int = 0) -> str:
+    @cached_property
+    def lab(self) -> RunningLab:
+        """Return what tests do with a lab that is up."""
+        description = read_lab(read_path(self.folder / "stacks/Pulumi.lab.yaml"))
+        return RunningLab(description, self.kubeconfig)
+
+    def divvy(self, *arguments: str) -> str:
         """Run divvy for this lab and its stack."""
-        done = run_divvy(
-            *arguments,
-            folder=self.folder,
-            expect=expect,
-            timeout=900,
-            environment={"DIVVY_LAB": NAME},
-        )
-        return done.stdout
+        environment = {"DIVVY_LAB": NAME}
+        return run_divvy(
+            *arguments, folder=self.folder, timeout=900, environment=environment
+        ).stdout
 
     def run_kubernetes(self, release: str) -> None:
         """Write the stack file: the repository's, on this lab."""
@@ -74,95 +78,66 @@ class Cluster:
         cluster["plugin"]["image"] = {"registry": REGISTRY, "base": base, "insecure": True}
         (self.folder / "stacks/Pulumi.lab.yaml").write_text(yaml.safe_dump(stack, sort_keys=False))
 
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl as administrator; fail with its words."""
-        command = [str(kubernetes("1.37").bin / "kubectl"), f"--kubeconfig={self.kubeconfig}"]
-        done = subprocess.run(
-            [*command, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
-        return done.stdout
-
-    def get(self, *arguments: str) -> Any:
-        """Return what kubectl get answers."""
-        return json.loads(self.kubectl("get", *arguments, "--output=json"))
-
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[Upgraded]:
     """Give a fresh lab of the older Kubernetes with Divvy deployed; it is down afterwards."""
     (tmp_path / "stacks").mkdir()
     project = yaml.safe_load((REPOSITORY / "Pulumi.yaml").read_text())
     project["main"] = str(REPOSITORY)
     (tmp_path / "Pulumi.yaml").write_text(yaml.safe_dump(project))
-    lab = Cluster(tmp_path, STATES / f"divvy-{NAME}/kubeconfig")
+    lab = Upgraded(tmp_path, STATES / f"divvy-{NAME}/kubeconfig")
     lab.run_kubernetes("1.36")
     lab.divvy("lab", "down")
     try:
         lab.divvy("lab", "up", "--file=stacks/Pulumi.lab.yaml")
         lab.divvy("up", "--stack=lab", "--yes")
         yield lab
+        lab.lab.api.close()
     finally:
         lab.divvy("lab", "down")
 
 
 def _pod(name: str, node: str, limits: dict[str, int]) -> dict[str, Any]:
-    container = {
-        "name": "main",
-        "image": f"{REGISTRY}/divvy/base:bookworm",
-        "command": ["sleep", "infinity"],
-        "resources": {"limits": limits},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {
-            "nodeSelector": {"kubernetes.io/hostname": node},
-            "terminationGracePeriodSeconds": 0,
-            "containers": [container],
-        },
-    }
+    manifest = pod(name, GPU, node=node)
+    (container,) = manifest["spec"]["containers"]
+    container |= {"image": f"{REGISTRY}/divvy/base:bookworm", "resources": {"limits": limits}}
+    return manifest
 
 
-def _containers(cluster: Cluster) -> dict[str, tuple[str, int]]:
-    """Return of each pod its container's id and restarts."""
+def _containers(cluster: Upgraded) -> dict[str, tuple[str, int]]:
+    """Return id and restarts of the container of each pod."""
     containers = {}
-    for pod in cluster.get("pods")["items"]:
-        (status,) = pod["status"]["containerStatuses"]
-        containers[pod["metadata"]["name"]] = status["containerID"], status["restartCount"]
+    for running in cluster.lab.get("pods")["items"]:
+        (status,) = running["status"]["containerStatuses"]
+        containers[running["metadata"]["name"]] = status["containerID"], status["restartCount"]
     return containers
 
 
-def _devices(cluster: Cluster) -> dict[str, str]:
+def _devices(cluster: Upgraded) -> dict[str, str]:
     """Return what the driver lists in each pod."""
-    return {
-        pod["metadata"]["name"]: cluster.kubectl(
-            "exec", pod["metadata"]["name"], "--", "nvidia-smi", "-L"
-        )
-        for pod in cluster.get("pods")["items"]
-    }
+    names = [running["metadata"]["name"] for running in cluster.lab.get("pods")["items"]]
+    return {name: cluster.lab.kubectl("exec", name, "--", "nvidia-smi", "-L") for name in names}
 
 
-def _kubelets(cluster: Cluster) -> Counter[str]:
-    nodes = cluster.get("nodes")["items"]
+def _claims(cluster: Upgraded) -> set[str]:
+    return {claim["metadata"]["uid"] for claim in cluster.lab.get("resourceclaims")["items"]}
+
+
+def _kubelets(cluster: Upgraded) -> Counter[str]:
+    nodes = cluster.lab.get("nodes")["items"]
     return Counter(node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes)
 
 
-def test_keeps_what_pods_hold_while_kubernetes_is_upgraded(cluster: Cluster) -> None:
+def test_keeps_what_pods_hold_while_kubernetes_is_upgraded(cluster: Upgraded) -> None:
     assert _kubelets(cluster) == {OLD: 6}
     pods = [_pod(f"pod-{n}", node, limits) for n, (node, limits) in enumerate(REQUESTS)]
     assert len(pods) == 20
-    for pod in pods:
-        cluster.kubectl("create", "--filename=-", stdin=json.dumps(pod))
-    cluster.kubectl("wait", "pods", "--all", "--for=condition=Ready", "--timeout=120s")
+    cluster.lab.apply(*pods)
+    ready = ("--all", "--for=condition=Ready", "--timeout=120s")
+    cluster.lab.kubectl("wait", "pods", *ready, timeout=150)
     containers, devices = _containers(cluster), _devices(cluster)
-    claims = {claim["metadata"]["uid"] for claim in cluster.get("resourceclaims")["items"]}
+    claims = _claims(cluster)
     assert len(claims) == 7
     assert all("UUID: " in device for device in devices.values()), devices
     cluster.divvy("verify", "--stack=lab", "--out=before")
@@ -173,16 +148,15 @@ def test_keeps_what_pods_hold_while_kubernetes_is_upgraded(cluster: Cluster) -> 
     assert _kubelets(cluster) == {NEW: 6}
     assert _containers(cluster) == containers
     assert _devices(cluster) == devices
-    assert {claim["metadata"]["uid"] for claim in cluster.get("resourceclaims")["items"]} == claims
+    assert {
+        claim["metadata"]["uid"] for claim in cluster.lab.get("resourceclaims")["items"]
+    } == claims
     comparison = cluster.divvy(
         "verify", "--stack=lab", "--out=after", "--compare=before/report.yaml"
     )
     assert f"Kubernetes: {OLD} → {NEW}" in comparison
     assert "newly fails" not in comparison
     # What they held is free again, and can be held.
-    cluster.kubectl("delete", "pods", "--all")
-    deadline = time.monotonic() + 60
-    while cluster.get("resourceclaims")["items"]:
-        assert time.monotonic() < deadline, "claims are still there a minute after their pods"
-        time.sleep(1)
+    cluster.lab.kubectl("delete", "pods", "--all", timeout=120)
+    cluster.lab.until(lambda: not cluster.lab.get("resourceclaims")["items"])
     cluster.divvy("verify", "--stack=lab", "--out=freed", "--exclusive", "--select=PLUG-03,CLM-05")

@@ -16,16 +16,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from conformance.image import build_and_push
+from tests.agent.tenants import GPU, pod, run
 from tests.deployment import Deployment
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 NODES = {"training": "gpu-h100", "experiments": "gpu-on-demand"}
 PLUGIN, CLAIMS = "whole", "by-size"
-GPU = "nvidia.com/gpu"
 
 
-class Run(NamedTuple):
+class Hold(NamedTuple):
     """When a container held a GPU; they sort by when they began to hold it."""
 
     gpu: str
@@ -47,41 +46,25 @@ def moving(deployed: Deployment) -> Iterator[Deployment]:
     deployed.end_claims()
 
 
-@pytest.fixture(scope="module")
-def image(deployed: Deployment) -> str:
-    return build_and_push(deployed.registry, deployed.base_image, insecure=True)
-
-
-def _pod(name: str, image: str, seconds: int) -> dict[str, Any]:
+def _pod(name: str, seconds: int) -> dict[str, Any]:
+    """Return a pod that any of the nodes may run."""
+    manifest = pod(name, GPU, f"nvidia-smi -L; sleep {seconds}")
     nodes = {"key": "kubernetes.io/hostname", "operator": "In", "values": [*NODES.values()]}
     term = {"nodeSelectorTerms": [{"matchExpressions": [nodes]}]}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}},
-            "containers": [
-                {
-                    "name": "main",
-                    "image": image,
-                    "command": ["sh", "-c", f"nvidia-smi -L; sleep {seconds}"],
-                    "resources": {"limits": {GPU: "1"}},
-                }
-            ],
-        },
+    del manifest["spec"]["nodeSelector"]
+    manifest["spec"]["affinity"] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}
     }
+    return manifest
 
 
-def _run(deployed: Deployment, namespace: str, pod: dict[str, Any]) -> Run:
+def _held(deployed: Deployment, namespace: str, pod: dict[str, Any]) -> Hold:
     name = pod["metadata"]["name"]
     (container,) = pod["status"]["containerStatuses"]
     ended = container["state"]["terminated"]
     (gpu,) = re.findall(r"UUID: (GPU-[^)]+)", deployed.lab.kubectl("logs", name, f"-n={namespace}"))
     started, finished = (datetime.fromisoformat(ended[key]) for key in ("startedAt", "finishedAt"))
-    return Run(gpu, started, finished, name)
+    return Hold(gpu, started, finished, name)
 
 
 def _owners(deployed: Deployment, node: str) -> set[str]:
@@ -94,9 +77,7 @@ def _served_as(deployed: Deployment, node: str, profile: str) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_refuses_no_pod_while_nodes_move_to_claims_and_back(
-    moving: Deployment, image: str, seed: int
-) -> None:
+def test_refuses_no_pod_while_nodes_move_to_claims_and_back(moving: Deployment, seed: int) -> None:
     random = Random(seed)
     moves = [(pool, profile) for profile in (CLAIMS, PLUGIN) for pool in NODES]
     # Each node goes to claims before it comes back; between the nodes any order may be.
@@ -108,9 +89,7 @@ def test_refuses_no_pod_while_nodes_move_to_claims_and_back(
 
     def create(namespace: str) -> None:
         for _ in range(random.randrange(1, 4)):
-            pod = _pod(f"pod-{next(names)}", image, random.randrange(1, 12))
-            pod["metadata"]["namespace"] = namespace
-            moving.lab.apply(pod)
+            run(moving, namespace, _pod(f"pod-{next(names)}", random.randrange(1, 12)))
 
     with moving.lab.namespace() as namespace:
         create(namespace)
@@ -128,8 +107,8 @@ def test_refuses_no_pod_while_nodes_move_to_claims_and_back(
         pods = moving.lab.get("pods", f"-n={namespace}")["items"]
         failed = [pod["status"] for pod in pods if pod["status"]["phase"] != "Succeeded"]
         assert not failed
-        runs = sorted(_run(moving, namespace, pod) for pod in pods)
-        for first, second in pairwise(runs):
+        holds = sorted(_held(moving, namespace, pod) for pod in pods)
+        for first, second in pairwise(holds):
             apart = first.gpu != second.gpu or first.finished <= second.started
             assert apart, f"{first.pod} and {second.pod} held {first.gpu} at the same time"
         for node in NODES.values():
