@@ -148,9 +148,7 @@ def test_keeps_what_pods_hold_while_kubernetes_is_upgraded(cluster: Upgraded) ->
     assert _kubelets(cluster) == {NEW: 6}
     assert _containers(cluster) == containers
     assert _devices(cluster) == devices
-    assert {
-        claim["metadata"]["uid"] for claim in cluster.lab.get("resourceclaims")["items"]
-    } == claims
+    assert _claims(cluster) == claims
     comparison = cluster.divvy(
         "verify", "--stack=lab", "--out=after", "--compare=before/report.yaml"
     )
