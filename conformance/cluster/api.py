@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from divvy.kube.client import MERGE_PATCH, Client
+from divvy.kube.client import Client
 from divvy.kube.errors import CONFLICT, NOT_FOUND, ApiError, KubeError, Unreachable
 from divvy.kube.kind import Kind
+from divvy.kube.media_types import MERGE_PATCH
 
 _Answer = TypeVar("_Answer")
 _MOMENTARY = (429, 500, 502, 503, 504)

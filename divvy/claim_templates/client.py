@@ -13,9 +13,9 @@ from typing import Any
 from divvy.claim_templates.offered import Share, shares_of
 from divvy.claim_templates.wanted import Key
 from divvy.kube.access import access_from
+from divvy.kube.async_client import AsyncClient, until_silent
 from divvy.kube.errors import CONFLICT, NOT_FOUND, ApiError, KubeError
 from divvy.kube.kind import POD, RESOURCE_SLICE, Kind
-from divvy.kube.rest import RestClient, until_silent
 from divvy.model.contract import (
     BY_SIZE_LABEL,
     CLAIMS_DRIVER,
@@ -44,7 +44,7 @@ class Api:
     """
 
     def __init__(self, watch_seconds: float = 240.0) -> None:
-        self._client = RestClient(access_from(os.environ), TEMPLATE_MAKER)
+        self._client = AsyncClient(access_from(os.environ), TEMPLATE_MAKER)
         self._watch_seconds = watch_seconds
         self._in_touch: set[str] = set()
 

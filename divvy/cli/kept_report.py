@@ -7,9 +7,10 @@ from typing import Any
 
 from divvy.cli.cluster_reader import reading
 from divvy.cli.errors import fail
-from divvy.kube.client import APPLY, Client
+from divvy.kube.client import Client
 from divvy.kube.errors import KubeError
 from divvy.kube.kubeconfig import cluster_config
+from divvy.kube.media_types import APPLY
 from divvy.model import Cluster
 from divvy.model.contract import CONFORMANCE_LABEL
 from divvy.reports.archive import REPORT, DamagedArchive, condensed, report_archive, unpack

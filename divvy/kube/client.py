@@ -14,16 +14,12 @@ from urllib.parse import urlencode, urlsplit
 
 import httpx2
 
-from divvy.kube.errors import NOT_FOUND, ApiError, KubeconfigError, Unreachable, refusal
+from divvy.kube.errors import MALFORMED, NOT_FOUND, ApiError, KubeconfigError, Unreachable, refusal
 from divvy.kube.kubeconfig import ClusterConfig, plugin_token
+from divvy.kube.media_types import JSON
 
-JSON = "application/json"
-APPLY = "application/apply-patch+yaml"
-JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
 # The API server sends so many objects at a time: all pods of a large cluster are gigabytes.
 _PAGE = 500
-# What an answer that is not the API server's leads to.
-_ODD = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -189,7 +185,7 @@ def _is_loopback(server: str) -> bool:
 def _reached() -> Iterator[None]:
     try:
         yield
-    except (httpx2.HTTPError, *_ODD) as error:
+    except (httpx2.HTTPError, *MALFORMED) as error:
         raise Unreachable(str(error) or type(error).__name__) from error
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from divvy.kube.access import access_from
-from divvy.kube.rest import RestClient
+from divvy.kube.async_client import AsyncClient
 from divvy.model import Cluster, parse_canonical
 from divvy.model.contract import CLAIMS_DRIVER, CONFIG_KEY, CONFIG_MAP, PREEMPTION
 from divvy.plan.preemption import MIRROR, Observed, PodName
@@ -23,7 +23,7 @@ class Api:
     """Reads the cluster and evicts; ``namespace`` is Divvy's own."""
 
     def __init__(self, namespace: str) -> None:
-        self._client = RestClient(access_from(os.environ))
+        self._client = AsyncClient(access_from(os.environ))
         self._namespace = namespace
 
     async def waiting(self) -> list[dict[str, Any]]:

@@ -14,9 +14,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from divvy.kube.client import MERGE_PATCH, Client
+from divvy.kube.client import Client
 from divvy.kube.errors import ApiError, KubeconfigError, Unreachable
 from divvy.kube.kubeconfig import ClusterConfig
+from divvy.kube.media_types import MERGE_PATCH
 from divvy.lab.certificates import create_authority
 
 

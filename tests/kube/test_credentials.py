@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from divvy.kube.access import Access
+from divvy.kube.async_client import AsyncClient
 from divvy.kube.errors import Unreachable
-from divvy.kube.rest import RestClient
 from divvy.lab.certificates import create_authority
 from tests.fakes.prepared_answers import answer, serving
 from tests.fakes.scene import play
@@ -19,7 +19,7 @@ def test_rereads_the_token_for_every_request(tmp_path: Path) -> None:
     async def scene() -> None:
         async with serving() as server:
             file = tmp_path / "token"
-            client = RestClient(Access("127.0.0.1", server.port, token_file=file))
+            client = AsyncClient(Access("127.0.0.1", server.port, token_file=file))
             server.answers = [answer({}), answer({})]
             for token in ("first", "second"):
                 file.write_text(f"{token}\n")
@@ -35,7 +35,7 @@ def test_keeps_an_invalid_token_out_of_the_error(token: str) -> None:
     async def scene() -> None:
         async with serving() as server:
             with pytest.raises(Unreachable, match="the token is not one line") as problem:
-                await RestClient(Access("127.0.0.1", server.port, token=token)).request("GET", "/")
+                await AsyncClient(Access("127.0.0.1", server.port, token=token)).request("GET", "/")
             assert "sec" not in str(problem.value)
             server.answers.clear()
 
@@ -53,7 +53,7 @@ def test_verifies_the_servers_certificate(tmp_path: Path, host: str, met: bool) 
     async def scene() -> None:
         async with serving(tls) as server:
             server.answers = [answer({"a": 1})]
-            client = RestClient(Access("127.0.0.1", server.port, ca_file=authority_file))
+            client = AsyncClient(Access("127.0.0.1", server.port, ca_file=authority_file))
             if met:
                 assert await client.request("GET", "/api") == {"a": 1}
             else:
@@ -78,7 +78,7 @@ def test_trusts_another_authority_as_soon_as_its_file_changes(tmp_path: Path) ->
 
     async def scene() -> None:
         async with serving(tls) as server:
-            client = RestClient(Access("127.0.0.1", server.port, ca_file=file))
+            client = AsyncClient(Access("127.0.0.1", server.port, ca_file=file))
             for authority in (b"", old):
                 file.write_bytes(authority)
                 with pytest.raises(Unreachable):

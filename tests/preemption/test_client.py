@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from divvy.kube.access import Access
+from divvy.kube.async_client import AsyncClient
 from divvy.kube.errors import Unreachable
-from divvy.kube.rest import RestClient
 from divvy.preemption.client import Api
 
 MAX_PAGE = 1 << 24
 
 
-class Server(RestClient):
+class Server(AsyncClient):
     """Lists objects page by page, but none that is longer than a client takes."""
 
     def __init__(self, *items: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ class Server(RestClient):
 
 def api(monkeypatch: pytest.MonkeyPatch, *items: dict[str, Any]) -> Api:
     monkeypatch.setattr("divvy.preemption.client.access_from", lambda _: None)
-    monkeypatch.setattr("divvy.preemption.client.RestClient", lambda _: Server(*items))
+    monkeypatch.setattr("divvy.preemption.client.AsyncClient", lambda _: Server(*items))
     return Api("divvy-system")
 
 

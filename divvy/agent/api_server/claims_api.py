@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from divvy.kube.access import access_from
+from divvy.kube.async_client import AsyncClient, raising_unreachable, until_silent
 from divvy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError
-from divvy.kube.rest import RestClient, raising_unreachable, until_silent
 from divvy.model.contract import CLAIMS_DRIVER
 
 _API = "/apis/resource.k8s.io/v1"
@@ -26,7 +26,7 @@ class ClaimsApi:
     """Reads claims, and keeps this node's slices; raises KubeError."""
 
     def __init__(self, node: str, watch_seconds: float = 240.0) -> None:
-        self._client = RestClient(access_from(os.environ))
+        self._client = AsyncClient(access_from(os.environ))
         self._mine = f"spec.nodeName={node},spec.driver={CLAIMS_DRIVER}"
         self._watch_seconds = watch_seconds
 

@@ -15,9 +15,10 @@ from typing import Any
 
 from divvy.agent.gpu.node import NodeView
 from divvy.kube.access import access_from
+from divvy.kube.async_client import AsyncClient, raising_unreachable
 from divvy.kube.backoff import Backoff
 from divvy.kube.errors import NOT_FOUND, ApiError, KubeError
-from divvy.kube.rest import MERGE_PATCH, RestClient, raising_unreachable
+from divvy.kube.media_types import MERGE_PATCH
 from divvy.model.contract import CONFIG_KEY
 
 _log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class ApiServer:
     def __init__(
         self, node: str, namespace: str, config_map: str, watch_seconds: float = 240.0
     ) -> None:
-        self._client = RestClient(access_from(os.environ))
+        self._client = AsyncClient(access_from(os.environ))
         self._node = node
         self._namespace = namespace
         self._config_map = config_map

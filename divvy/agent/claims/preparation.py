@@ -40,8 +40,8 @@ from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.mig_apply import apply_plan
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.settings import Settings
+from divvy.kube.async_client import raising_unreachable
 from divvy.kube.errors import KubeError
-from divvy.kube.rest import raising_unreachable
 from divvy.model.contract import claims_pool
 
 _log = logging.getLogger(__name__)

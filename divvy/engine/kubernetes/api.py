@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from divvy.engine.errors import Conflict, EngineError, StepFailed
-from divvy.kube.client import APPLY, JSON_PATCH, Answer, Client
+from divvy.kube.client import Answer, Client
 from divvy.kube.errors import ApiError, KubeconfigError, Unreachable
 from divvy.kube.kind import Kind
 from divvy.kube.kubeconfig import cluster_config
+from divvy.kube.media_types import APPLY, JSON_PATCH
 
 # How long a server that has answered before may be away: a restart takes some seconds.
 _RESTART_SECONDS = 20.0

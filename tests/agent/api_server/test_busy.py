@@ -97,7 +97,7 @@ def test_resets_the_backoff_after_an_answer_or_no_connection(
 def test_waits_for_a_write_as_long_as_the_server_works_on_it(
     link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("divvy.kube.rest._SECONDS", 0.1)
+    monkeypatch.setattr("divvy.kube.async_client._SECONDS", 0.1)
 
     async def scene() -> None:
         async with serving() as server:

@@ -13,7 +13,7 @@ import pytest
 from divvy.agent.api_server import claims_api
 from divvy.agent.api_server.claims_api import ClaimsApi
 from divvy.agent.claims.slice_publisher import SlicePublisher
-from divvy.kube import backoff, rest
+from divvy.kube import async_client, backoff
 from divvy.model.slice_specs import slice_specs
 from tests.agent.claim_values import ON_DEMAND, offered_gpu
 from tests.fakes.api import FakeApi, fake_api
@@ -260,7 +260,7 @@ def test_reads_all_claims_page_by_page(
 ) -> None:
     """By smaller pages, where a page is longer than the agent can hold."""
     monkeypatch.setattr(claims_api, "_PAGE", 2)
-    monkeypatch.setattr(rest, "_MAX_ANSWER", longest)
+    monkeypatch.setattr(async_client, "_MAX_ANSWER", longest)
 
     async def scene() -> None:
         async with fake_api("node") as api:

@@ -22,11 +22,10 @@ from urllib.parse import urlencode
 import h11
 
 from divvy.kube.access import Access
-from divvy.kube.errors import ApiError, Unreachable
+from divvy.kube.errors import MALFORMED, ApiError, Unreachable
+from divvy.kube.media_types import JSON
 
 _Event = TypeVar("_Event")
-MERGE_PATCH = "application/merge-patch+json"
-_JSON = "application/json"
 # For a connection, and for a whole answer.
 _SECONDS = 10.0
 # What was sent and is not even acknowledged for so long goes to nobody: a server that is busy has a
@@ -46,9 +45,8 @@ _MAX_REFUSAL = 1 << 16
 _WORDS_SECONDS = 2.0
 # Of a refusal: it goes into the log, and into the node's status, which holds 256 KiB.
 _MAX_WORDS = 500
-# What an answer that is not the API server's leads to, beside h11's own.
-_ODD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-_BROKEN = (OSError, EOFError, *_ODD, h11.ProtocolError)  # of these TimeoutError is an OSError
+# What a connection, or reading an odd answer, fails with.
+_BROKEN = (OSError, EOFError, *MALFORMED, h11.ProtocolError)  # of these TimeoutError is an OSError
 
 
 @dataclass
@@ -121,7 +119,7 @@ class _Connection:
         self.writer.transport.abort()
 
 
-class RestClient:
+class AsyncClient:
     """Talks to one API server; raises Unreachable and ApiError."""
 
     def __init__(self, access: Access, manager: str = "divvy-agent") -> None:
@@ -135,7 +133,7 @@ class RestClient:
         path: str,
         body: object = None,
         *,
-        kind: str = _JSON,
+        kind: str = JSON,
         patience: float | None = None,
         query: Mapping[str, str] = MappingProxyType({}),
         longest: int | None = None,
@@ -202,7 +200,7 @@ class RestClient:
         while True:
             since = {"resourceVersion": version} if version else {}
             options = {**query, **since, "watch": "true"}
-            async with self._asked("GET", path, options, None, _JSON, None) as connection:
+            async with self._asked("GET", path, options, None, JSON, None) as connection:
                 on_open()
                 async for line in _lines(connection):
                     event = json.loads(line)
@@ -276,7 +274,7 @@ class RestClient:
     ) -> tuple[h11.Request, bytes]:
         access = self._access
         host = f"[{access.host}]" if ":" in access.host else access.host
-        headers = {"Host": f"{host}:{access.port}", "Accept": _JSON, "User-Agent": self._manager}
+        headers = {"Host": f"{host}:{access.port}", "Accept": JSON, "User-Agent": self._manager}
         if token := access.bearer():
             headers["Authorization"] = f"Bearer {token}"
         content = b""

@@ -11,8 +11,8 @@ from contextlib import aclosing, asynccontextmanager, suppress
 import pytest
 
 from divvy.kube.access import Access
+from divvy.kube.async_client import AsyncClient
 from divvy.kube.errors import ApiError, Unreachable
-from divvy.kube.rest import RestClient
 from tests.fakes.prepared_answers import Server, answer, chunked, serving, silent
 from tests.fakes.scene import play
 
@@ -20,8 +20,8 @@ LINES = {version: f'{{"type":"ADDED","object":{{"metadata":{{"resourceVersion":"
          for version in ("7", "8", "9")}  # fmt: skip
 
 
-def client_of(server: Server) -> RestClient:
-    return RestClient(Access("127.0.0.1", server.port))
+def client_of(server: Server) -> AsyncClient:
+    return AsyncClient(Access("127.0.0.1", server.port))
 
 
 def raised(kind: type[Exception], prepared: bytes | None) -> Exception:
@@ -227,12 +227,12 @@ async def trickling(status: str) -> AsyncIterator[int]:
 def test_times_out_a_trickling_answer(
     status: str, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("divvy.kube.rest._WORDS_SECONDS", 0.2)
+    monkeypatch.setattr("divvy.kube.async_client._WORDS_SECONDS", 0.2)
 
     async def scene() -> None:
         async with trickling(status) as port, asyncio.timeout(3):
             with pytest.raises(expected) as problem:
-                await RestClient(Access("127.0.0.1", port)).request("PATCH", "/", {}, patience=0.7)
+                await AsyncClient(Access("127.0.0.1", port)).request("PATCH", "/", {}, patience=0.7)
             if isinstance(problem.value, ApiError):
                 assert problem.value.code == 429
             else:
@@ -258,7 +258,7 @@ def test_shortens_a_refusal_to_one_line() -> None:
 
 
 def test_bounds_the_length_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("divvy.kube.rest._MAX_ANSWER", 1000)
+    monkeypatch.setattr("divvy.kube.async_client._MAX_ANSWER", 1000)
     assert str(raised(Unreachable, answer("a" * 1000))) == "the answer is longer than 1000 bytes"
     _, _, problem = watched(chunked(*["a" * 400] * 3), count=1)
     assert problem == "an event is longer than 1000 bytes"
@@ -287,11 +287,11 @@ def test_gives_up_an_unacknowledged_request_before_its_timeout() -> None:
 
 
 def test_times_out_an_answer_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("divvy.kube.rest._SECONDS", 0.1)
+    monkeypatch.setattr("divvy.kube.async_client._SECONDS", 0.1)
 
     async def scene() -> None:
         async with silent() as port:
             with pytest.raises(Unreachable, match="in time"):
-                await RestClient(Access("127.0.0.1", port)).request("GET", "/api")
+                await AsyncClient(Access("127.0.0.1", port)).request("GET", "/api")
 
     play(scene)
