@@ -22,7 +22,7 @@ from divvy.lab.identities import ensure_identities
 from divvy.lab.images import IMAGES
 from divvy.lab.inotify import ensure_instances, shortage
 from divvy.lab.machine import Machine
-from divvy.lab.paths import KUBECONFIG, REPOSITORY, STATE, name_problem
+from divvy.lab.paths import KUBECONFIG, NAME, REPOSITORY, STATE, name_problem
 from divvy.lab.tools import (
     CONTAINERD,
     KUBERNETES,
@@ -46,7 +46,7 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> bool:
     """
     _check_machine()
     _build_kubernetes(lab, tell)
-    _build_driver(lab)
+    _build_driver(lab, tell)
     with _alone():
         _check_same(lab)
         network.check_free(lab)
@@ -114,7 +114,8 @@ def running_lab() -> Lab:
     try:
         return lab_of(json.loads(_DESCRIPTION.read_text()))
     except FileNotFoundError:
-        raise LabFailed("no lab is up on this machine: divvy lab up starts one") from None
+        lab = "no lab" if "DIVVY_LAB" not in os.environ else f"no lab {NAME} (DIVVY_LAB)"
+        raise LabFailed(f"{lab} is up on this machine: divvy lab up starts one") from None
 
 
 def running_machine(name: str) -> Machine:
@@ -129,7 +130,7 @@ def running_machine(name: str) -> Machine:
 
 def restart_node(machine: Machine, tell: Tell, patience: float = 90.0) -> None:
     """Shut a node down if it runs, start it again and wait until it is Ready."""
-    _build_driver(machine.lab)
+    _build_driver(machine.lab, tell)
     with _alone():
         if machine.running():
             machine.shut_down()
@@ -212,12 +213,14 @@ def _build_kubernetes(lab: Lab, tell: Tell) -> None:
             raise LabFailed(str(error)) from error
 
 
-def _build_driver(lab: Lab) -> None:
+def _build_driver(lab: Lab, tell: Tell) -> None:
     """Build the simulated driver here, once, so that no node has to."""
     if any(node.gpus and node.driver == "simulated" for node in lab.nodes):
         # Loads the model, which commands on a running lab do not need.
-        from divvy.lab.simulated_driver import build  # noqa: PLC0415
+        from divvy.lab.simulated_driver import BUILT, build  # noqa: PLC0415
 
+        if not BUILT.is_dir():
+            tell("the simulated driver is built first, once; this takes a minute")
         build()
 
 

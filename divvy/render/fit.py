@@ -20,7 +20,7 @@ def fit_text(fit: Fit) -> RenderableType:
     fitting = sum(pod.fitting for pod in fit.pods)
     unknown = sum(pod.unknown for pod in fit.pods)
     against = "alongside what is held now" if fit.is_live else "where nothing is held"
-    text = f": {fitting} of {_pods(wanted)} fit {against}"
+    text = f": {fitting} of {wanted:,} pods fit {against}"
     text += f", {unknown:,} {'is' if unknown == 1 else 'are'} unknown" if unknown else ""
     heading = Text.assemble((fit.cluster, "bold"), text)
     parts: list[RenderableType] = [heading]

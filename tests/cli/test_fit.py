@@ -59,7 +59,7 @@ has""",
     )
     first = PODS.partition("---")[0]
     code, text = run("-", "-s", "prod", stdin=first)
-    assert (code, text.splitlines()[0]) == (0, "prod: 1 of 1 pod fit where nothing is held")
+    assert (code, text.splitlines()[0]) == (0, "prod: 1 of 1 pods fit where nothing is held")
 
 
 CLAIM = """\

@@ -261,5 +261,7 @@ def test_says_in_every_command_that_there_is_no_lab(small_lab: SmallLab) -> None
     for command in (["status"], ["kubeconfig"], ["logs", "etcd"], ["kill", "cpu-1"]):
         done = small_lab.divvy(*command)
         assert done.returncode == 1
-        assert done.stderr == ("error: no lab is up on this machine: divvy lab up starts one\n")
+        assert done.stderr == (
+            "error: no lab test (DIVVY_LAB) is up on this machine: divvy lab up starts one\n"
+        )
     assert "no lab was up" in small_lab.divvy("down").stdout
