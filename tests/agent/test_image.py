@@ -17,7 +17,7 @@ def test_notices_an_edit_between_digest_and_build(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(build, "push_context", lambda *_, **__: "pushed")
     now = build.input_digest("base")
     assert build.build_and_push("localhost:5000", "base", now) == "pushed"
-    with pytest.raises(build.BuildFailed, match="changed meanwhile"):
+    with pytest.raises(build.BuildFailed, match="changed during the build"):
         build.build_and_push("localhost:5000", "base", "taken before an edit")
 
 

@@ -260,7 +260,7 @@ def test_reads_all_claims_page_by_page(
 ) -> None:
     """By smaller pages, where a page is longer than the agent can hold."""
     monkeypatch.setattr(claims_api, "_PAGE", 2)
-    monkeypatch.setattr(async_client, "_MAX_ANSWER", longest)
+    monkeypatch.setattr(async_client, "_MAX_PAGE", longest)
 
     async def scene() -> None:
         async with fake_api("node") as api:
