@@ -4,7 +4,7 @@
 set -eu
 folder=$(dirname "$0")
 
-apply() { sed "s|registry.example:5000/divvy/workloads|$IMAGE|" "$folder/$1" | $KUBECTL apply --filename=- >/dev/null; }
+create() { sed "s|registry.example:5000/divvy/workloads|$IMAGE|" "$folder/$1" | $KUBECTL create --filename=- >/dev/null; }
 # kubectl logs an error of its own where several pods get ready; it counts where the wait fails.
 ready() { said=$($KUBECTL wait pod "$@" --for=condition=Ready --timeout=90s 2>&1) || { echo "$said" >&2; return 1; }; }
 remove() { $KUBECTL delete "$@" --timeout=60s >/dev/null; }
@@ -14,13 +14,13 @@ trap '$KUBECTL delete --ignore-not-found --wait=false pod/share-3000 pod/share-6
 agents_before=$(agents)
 
 echo "-- two pods ask for 3,000 and 6,000 MiB of one A100"
-apply shares.yaml
+create shares.yaml
 ready share-3000 share-6000
 $KUBECTL exec share-3000 -- nvidia-smi | sed -n '/A100/,/MiB/p'
 $KUBECTL exec share-6000 -- nvidia-smi | sed -n '/A100/,/MiB/p'
 
 echo "-- a third asks for the whole GPU, and waits; divvy why says for whom"
-apply whole.yaml
+create whole.yaml
 $KUBECTL wait pod whole --for=condition=PodScheduled=false --timeout=30s >/dev/null
 $DIVVY why whole -s "$STACK" || [ $? = 2 ]
 
@@ -31,7 +31,7 @@ $KUBECTL exec whole -- nvidia-smi -L
 
 echo "-- it ends, and seven pods ask for a MIG device each"
 remove pod/whole
-apply seven.yaml
+create seven.yaml
 ready --selector=app=seven
 $DIVVY top -s "$STACK" --once --node gpu-on-demand
 

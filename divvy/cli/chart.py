@@ -12,7 +12,7 @@ from divvy.cli.driver_tags import check_tags
 from divvy.cli.errors import fail
 from divvy.cli.generated_folder import archive, differences, write_file, write_folder
 from divvy.cli.operator_files import operator as for_operator
-from divvy.cli.options import StackName, StackPath
+from divvy.cli.options import StackName, StackPath, named_stack
 from divvy.cli.output import counted
 from divvy.distribution import version as installed_version
 from divvy.model import ClusterDocument
@@ -142,7 +142,7 @@ def chart(
         fail("--build pushes images, and --check changes nothing: name them with --image")
     if (pool or without) and not operator:
         fail("--pool and --without belong to --operator: a chart has all pools")
-    source = read_stack(stack, file)
+    source = read_stack(named_stack(stack, file), file)
     document = read_document(source)
     cluster = document.cluster
     if check_driver_tags:

@@ -1,5 +1,6 @@
 """Options that several commands have, with one name and one meaning each."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,13 @@ import typer
 
 from divvy.stack.errors import StackError
 from divvy.stack.project import find_project
+
+_VARIABLE = "PULUMI_STACK"
+
+
+def named_stack(stack: str | None, file: Path | None) -> str | None:
+    """Return the stack that a command is about: the environment's where it names nothing."""
+    return stack if stack or file else os.environ.get(_VARIABLE)
 
 
 def stack_names(incomplete: str) -> list[str]:
@@ -20,12 +28,13 @@ def stack_names(incomplete: str) -> list[str]:
 
 Stack = Annotated[
     str,
-    typer.Option(
-        "--stack", "-s", envvar="PULUMI_STACK", help="The stack.", autocompletion=stack_names
-    ),
+    typer.Option("--stack", "-s", envvar=_VARIABLE, help="The stack.", autocompletion=stack_names),
 ]
 StackName = Annotated[
-    str | None, typer.Option("--stack", "-s", help="The stack.", autocompletion=stack_names)
+    str | None,
+    typer.Option(
+        "--stack", "-s", help=f"The stack, or that of {_VARIABLE}.", autocompletion=stack_names
+    ),
 ]
 StackPath = Annotated[
     Path | None, typer.Option("--file", help="A stack file instead of a stack's name.")

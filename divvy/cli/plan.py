@@ -7,7 +7,7 @@ import typer
 from rich.console import RenderableType
 
 from divvy.cli.errors import fail
-from divvy.cli.options import OutFile, StackName, StackPath
+from divvy.cli.options import OutFile, StackName, StackPath, named_stack
 from divvy.cli.output import Format, write
 from divvy.plan import Plan
 from divvy.plan import plan as predict
@@ -60,7 +60,7 @@ def plan(
     out: OutFile = None,
 ) -> None:
     """Predict what every node will advertise and guarantee; nothing is touched."""
-    source = read_stack(stack, file)
+    source = read_stack(named_stack(stack, file), file)
     predicted = predict(read_cluster(source), source.name)
     if output not in _TEMPLATES:
         write(render_plan(predicted, Format(output.value)), out)

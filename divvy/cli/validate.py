@@ -7,7 +7,7 @@ import typer
 
 from divvy.cli.claims_checks import check_floor
 from divvy.cli.errors import fail
-from divvy.cli.options import stack_names
+from divvy.cli.options import named_stack, stack_names
 from divvy.cli.output import counted
 from divvy.cli.rung_check import warn_of_weaker_rungs
 from divvy.stack.errors import StackError
@@ -19,7 +19,10 @@ def validate(
     stacks: Annotated[
         list[str] | None,
         typer.Option(
-            "-s", "--stack", help="Stack to check (repeatable).", autocompletion=stack_names
+            "-s",
+            "--stack",
+            help="Stack to check (repeatable), or that of PULUMI_STACK.",
+            autocompletion=stack_names,
         ),
     ] = None,
     files: Annotated[
@@ -33,6 +36,8 @@ def validate(
     """Check stack files and report every error at once; nothing is touched."""
     wanted: list[tuple[str | None, Path | None]] = [(stack, None) for stack in stacks or ()]
     wanted += [(None, file) for file in files or ()]
+    if not wanted and (stack := named_stack(None, None)):
+        wanted.append((stack, None))
     if not wanted:
         fail("name a stack with -s <stack>, or a file with --file FILE")
     errors = []

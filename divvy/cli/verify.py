@@ -22,7 +22,7 @@ from divvy.cli.errors import (
     fail,
 )
 from divvy.cli.kept_report import keep_report, kept_report
-from divvy.cli.options import StackName, StackPath
+from divvy.cli.options import StackName, StackPath, named_stack
 from divvy.cli.run_archive import (
     ARCHIVE,
     PRODUCT,
@@ -210,6 +210,8 @@ def verify(
         fail("--seed is for --sample")
     if runner_image and not in_cluster:
         fail("--runner-image is for --in-cluster")
+    if not bare:
+        stack = named_stack(stack, file)
     if in_cluster:
         if bare or key or (compare not in (None, _LAST)):
             fail("--in-cluster takes no --bare, --key or file to compare with: a pod has none")

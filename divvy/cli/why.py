@@ -7,7 +7,7 @@ import typer
 from divvy.cli.cluster_reader import reading
 from divvy.cli.errors import fail
 from divvy.cli.fit_reader import FitReader
-from divvy.cli.options import StackName
+from divvy.cli.options import StackName, named_stack
 from divvy.cli.output import write
 from divvy.plan.fit import PodsFit
 from divvy.plan.fit import fit as put
@@ -27,7 +27,8 @@ def why(
     stack: StackName = None,
 ) -> None:
     """Say why a pod waits: what is in the way on each node, and which pods hold it."""
-    if stack is None:
+    stack = named_stack(stack, None)
+    if not stack:
         fail("name the stack whose cluster the pod is in: -s <stack>")
     source = read_side(str(stack_path(stack)), None)
     cluster = read_cluster(source)

@@ -1,5 +1,6 @@
 """The GPU models: what a card is and how MIG can partition it, one TOML file each, with sources."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,11 +23,19 @@ class UnknownGpuModel(KeyError):
         super().__init__(name)
         self.name = name
         self.known = known
-        self.nearest = tuple(get_close_matches(name, known, n=1, cutoff=0.4))
+        parts = re.findall(r"[A-Z]+|\d+", name.upper())
+        self._nearest = [
+            each for each in known if parts and all(part in each.upper() for part in parts)
+        ] or get_close_matches(name, known, n=1, cutoff=0.4)
+
+    @property
+    def remedy(self) -> str:
+        """What may have been meant, and all that there are."""
+        guess = f"did you mean {' or '.join(self._nearest)}? " if self._nearest else ""
+        return f"{guess}known: {', '.join(self.known)}"
 
     def __str__(self) -> str:
-        guess = f"did you mean {self.nearest[0]}? " if self.nearest else ""
-        return f"unknown GPU model {self.name!r}; {guess}known: {', '.join(self.known)}"
+        return f"unknown GPU model {self.name!r}; {self.remedy}"
 
 
 @dataclass(frozen=True)

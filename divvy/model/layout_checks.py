@@ -35,10 +35,7 @@ def check_pool_hardware(cluster: Cluster) -> list[Problem]:
         try:
             model = hardware_model(pool.hardware)
         except UnknownGpuModel as unknown:
-            guess = f"did you mean {unknown.nearest[0]}? " if unknown.nearest else ""
-            remedy = (
-                f"{guess}known: {', '.join(unknown.known)}; for another one write its `memory`, too"
-            )
+            remedy = f"{unknown.remedy}; for another one write its `memory`, too"
             keys = ("pools", name, "hardware", "model")
             problems.append(problem(keys, f"unknown GPU model {unknown.name!r}", remedy))
             continue

@@ -35,7 +35,7 @@ def verdict_words(difference: Difference, names: int = 20) -> str:
     match result.level:
         case "GPUs must be idle":
             gpus = plural(result.gpus, "GPU")
-            return f"{gpus} on {nodes} must be idle, {_POLICIES[result.policy]}: {pools}"
+            return f"{gpus} on {nodes} must be idle; {_POLICIES[result.policy]}: {pools}"
         case "new pods only":
             return f"Running pods keep what they have; new pods find a change on {nodes}: {pools}"
         case "none" if result.nodes:

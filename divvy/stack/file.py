@@ -40,7 +40,9 @@ class StackFile(YamlText):
 def read_stack(stack: str | None, file: Path | None) -> StackFile:
     """Read the stack of that name, or that file; exactly one of them is given."""
     if (stack is None) == (file is None):
-        raise StackError("name a stack with -s <stack>, or a file with --file FILE (one of them)")
+        raise StackError(
+            "name a stack with -s <stack> or PULUMI_STACK, or a file with --file FILE (one of them)"
+        )
     if file is not None:
         return read_path(file)
     assert stack is not None

@@ -85,6 +85,14 @@ NOT_YAML = (
     RecursionError,
 )
 
+# By what libyaml says is wrong.
+_REMEDIES = {
+    "found character that cannot start any token": "indent with spaces, not with tabs; put a value "
+    "that begins with @, ` or % in quotes",
+    "mapping values are not allowed in this context": "put `{key: value}` in braces, or on a line "
+    "of its own that is indented further; put a text that contains `: ` in quotes",
+}
+
 Keys = tuple[str | int, ...]
 
 # A cluster of 100,000 values has a tenth of this.
@@ -180,9 +188,13 @@ def reason_of(error: Exception) -> str:
         why = str(error) if isinstance(error, ValueError) and "digits" not in str(error) else ""
         what = "it contains an invalid date, number or value after a tag (!!)"
         return f"{what}{f' ({why})' if why else ''}: put text in quotes"
-    mark = getattr(error, "problem_mark", None)
+    mark, start = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
     where = f"line {mark.line + 1}: " if mark is not None else ""
-    return where + str(getattr(error, "problem", None) or error)
+    reason = str(getattr(error, "problem", None) or error)
+    if mark is not None and start is not None and start.line < mark.line:
+        reason += f", {error.context} that begins in line {start.line + 1}"  # type: ignore[attr-defined]
+    remedy = _REMEDIES.get(str(getattr(error, "problem", None)))
+    return f"{where}{reason}{f': {remedy}' if remedy else ''}"
 
 
 def _child(node: yaml.Node | None, key: Hashable) -> tuple[yaml.Node, int] | None:

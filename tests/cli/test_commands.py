@@ -69,6 +69,16 @@ def test_plans_a_stack_and_its_file_alike(project, monkeypatch):
     assert run("plan", "-s", "a", "-o", "json").stdout == by_name.stdout
 
 
+def test_plans_the_stack_of_the_environment_where_nothing_is_named(project, monkeypatch):
+    by_name = run("plan", "-s", "a")
+    monkeypatch.setenv("PULUMI_STACK", "a")
+    assert run("plan").stdout == by_name.stdout
+    assert run("plan", "-s", "wrong").exit_code == 1
+    assert run("validate").stdout == f"{project}/stacks/Pulumi.a.yaml: valid (1 pool, 2 profiles)\n"
+    monkeypatch.setenv("PULUMI_STACK", "wrong")
+    assert run("plan", "--file", "stacks/Pulumi.a.yaml").stdout == by_name.stdout
+
+
 @pytest.mark.parametrize(
     ("form", "start"), [("text", "a: 1 pool"), ("md", "## GPU plan"), ("html", "<!doctype html>")]
 )

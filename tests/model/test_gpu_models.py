@@ -91,10 +91,18 @@ def test_finds_a_model_by_each_of_its_spellings():
     assert len(spelt) == len(set(spelt))
 
 
-def test_names_the_nearest_model_for_an_unknown_one():
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("H2000", "did you mean H200?"),
+        ("A100-40", "did you mean A100-SXM4-40GB?"),
+        ("a100", "did you mean A100-SXM4-40GB or A100-SXM4-80GB?"),
+    ],
+)
+def test_names_the_nearest_models_for_an_unknown_one(name, nearest):
     with pytest.raises(UnknownGpuModel) as refusal:
-        gpu_model("H2000")
-    assert "did you mean H200?" in str(refusal.value)
+        gpu_model(name)
+    assert nearest in str(refusal.value)
 
 
 def test_maps_a_device_id_to_one_model():

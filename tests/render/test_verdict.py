@@ -48,7 +48,7 @@ def test_reports_what_the_policy_does_to_gpus_that_must_be_idle(
     policy: str, consequence: str
 ) -> None:
     assert verdict_words(dangerous(policy, harmless=1)) == (
-        f"800 GPUs on 100 nodes must be idle, {consequence}: pool training"
+        f"800 GPUs on 100 nodes must be idle; {consequence}: pool training"
     )
 
 

@@ -64,6 +64,20 @@ def test_reports_the_same_mistake_alike_from_every_reader(read, text: str, words
     assert str(refused.value).startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "remedy"),
+    [
+        ("config:\n  a: {\n  b: {c: 1}\nd: 2\n", 4, "a flow mapping that begins in line 2"),
+        ("config:\n\ta: 1\n", 2, "indent with spaces, not with tabs"),
+        ("config:\n  a: @b\n", 2, "put a value that begins with @, ` or % in quotes"),
+        ("config:\n  a: b: {c: 1}\n", 2, "put `{key: value}` in braces, or on a line"),
+    ],
+)
+def test_says_how_to_write_what_is_not_yaml(text: str, line: int, remedy: str) -> None:
+    with pytest.raises(StackError, match=f"x.yaml is not YAML: line {line}: .*{remedy}"):
+        read_cluster(file(text))
+
+
 def test_refuses_a_duplicate_section() -> None:
     both = CLUSTER + "  divvy:cluster:\n    profiles: {}\n"
     with pytest.raises(
