@@ -37,7 +37,7 @@ def stack_text(
     ``image`` is the agent's image as `plugin.image` writes it, empty where it is not known yet.
     ``schema`` is the path of the JSON Schema from the file, for editors.
     """
-    notes = ["Written by `divvy init` from the cluster's nodes; `divvy plan` says what they will offer."]
+    notes = ["Written by `divvy init` from the cluster's nodes; `divvy plan` says what they get."]
     notes += remarks(draft, others)
     lines = [f"# yaml-language-server: $schema={schema}"] if schema else []
     lines += [f"# {line}" for note in notes for line in wrap(note, _WIDTH, subsequent_indent="  ")]
