@@ -10,6 +10,9 @@ _FOLDERS = (
     "usr/lib/aarch64-linux-gnu",
     "usr/lib",
     "lib64",
+    # Debian's packages: what is in the folders above leads here by absolute links.
+    "usr/lib/x86_64-linux-gnu/nvidia/current",
+    "usr/lib/aarch64-linux-gnu/nvidia/current",
 )
 
 

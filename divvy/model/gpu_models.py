@@ -23,10 +23,10 @@ class UnknownGpuModel(KeyError):
         super().__init__(name)
         self.name = name
         self.known = known
-        parts = re.findall(r"[A-Z]+|\d+", name.upper())
-        self._nearest = [
-            each for each in known if parts and all(part in each.upper() for part in parts)
-        ] or get_close_matches(name, known, n=1, cutoff=0.4)
+        parts = _parts(name)
+        self._nearest = [model for model in known if parts and parts <= _parts(model)] or (
+            get_close_matches(name, known, n=1, cutoff=0.4)
+        )
 
     @property
     def remedy(self) -> str:
@@ -36,6 +36,11 @@ class UnknownGpuModel(KeyError):
 
     def __str__(self) -> str:
         return f"unknown GPU model {self.name!r}; {self.remedy}"
+
+
+def _parts(name: str) -> set[str]:
+    """Return the words and numbers of a model's name."""
+    return set(re.findall(r"[A-Z]+|\d+", name.upper()))
 
 
 @dataclass(frozen=True)

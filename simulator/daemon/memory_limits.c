@@ -59,9 +59,10 @@ static void find_groups(struct client *client)
     if (!group_path(client->pid, path, sizeof path))
         return;
     size_t top = strlen(hierarchy());
-    while (client->group_count < MAX_GROUPS) {
+    for (;;) {
+        /* Whoever may make groups makes them below its own: of too many, those above count. */
         if (stat(path, &about) == 0)
-            client->groups[client->group_count++] = about.st_ino;
+            client->groups[client->group_count++ % MAX_GROUPS] = about.st_ino;
         if (strlen(path) <= top)
             return;
         *strrchr(path, '/') = '\0';
@@ -72,7 +73,7 @@ static bool is_in(struct client *client, uint64_t group)
 {
     if (!client->knows_groups)
         find_groups(client);
-    for (unsigned i = 0; i < client->group_count; i++)
+    for (unsigned i = 0; i < client->group_count && i < MAX_GROUPS; i++)
         if (client->groups[i] == group)
             return true;
     return false;

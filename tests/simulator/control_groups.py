@@ -32,7 +32,7 @@ def control_group() -> Iterator[Path]:
     try:
         yield made
     finally:
-        assert eventually(lambda: _removed(below) and _removed(made))
+        assert eventually(lambda: removed(below) and removed(made))
 
 
 def start_within(group: Path, *command: str, wait: bool = False) -> subprocess.Popen[str]:
@@ -48,7 +48,8 @@ def start_within(group: Path, *command: str, wait: bool = False) -> subprocess.P
     )
 
 
-def _removed(folder: Path) -> bool:
+def removed(folder: Path) -> bool:
+    """Remove a group; return whether it is gone."""
     try:
         folder.rmdir()
     except FileNotFoundError:

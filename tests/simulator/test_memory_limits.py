@@ -5,12 +5,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pynvml as nvml
 import pytest
 
-from tests.simulator.control_groups import control_group, start_within
+from tests.simulator.control_groups import control_group, removed, start_within
 from tests.simulator.driver_root import HOLDER, OTHER_VERSION, DriverRoot, eventually
 
 VERSION = "615.71.09"
@@ -78,6 +79,25 @@ def test_the_limit_of_a_group_above_counts_too(driver: DriverRoot, group: Path) 
     limit(driver, group / "below", "100")
     assert first_line(hold(driver, group / "below", 101)) == OUT_OF_MEMORY
     assert first_line(hold(driver, group / "below", 100)) == GRANTED
+
+
+def test_the_limit_of_a_group_far_above_counts_too(driver: DriverRoot, group: Path) -> None:
+    """Who may make groups makes them below its own, as many as it likes."""
+    limit(driver, group, "1000")
+    deep = group / "below"
+    made = []
+    try:
+        for _ in range(40):
+            deep /= "d"
+            deep.mkdir()
+            made.append(deep)
+        process = hold(driver, deep, 1001)
+        assert first_line(process) == OUT_OF_MEMORY
+        process.kill()
+        process.wait()
+    finally:
+        for folder in reversed(made):
+            assert eventually(partial(removed, folder))
 
 
 def test_a_limit_is_of_one_gpu(driver: DriverRoot, group: Path) -> None:

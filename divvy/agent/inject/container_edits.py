@@ -60,12 +60,13 @@ class ContainerEdits:
 class DriverFiles:
     """Paths below the driver root, each relative to it.
 
-    ``libraries`` pairs a file with the names under which a container sees it.
+    ``libraries`` pairs a file with the names under which a container sees it, ``programs`` the
+    path in a container with the file.
     """
 
     libraries: tuple[tuple[str, tuple[str, ...]], ...]
     library_folder: str
-    programs: tuple[str, ...]
+    programs: tuple[tuple[str, str], ...]
     control_nodes: tuple[str, ...]
     socket_folders: tuple[str, ...]
 
@@ -77,7 +78,7 @@ def common_edits(files: DriverFiles, root: PurePosixPath) -> ContainerEdits:
         for path, names in files.libraries
         for name in names
     ]
-    mounts += [Mount(f"/{path}", str(root / path), _READ_ONLY) for path in files.programs]
+    mounts += [Mount(f"/{path}", str(root / file), _READ_ONLY) for path, file in files.programs]
     mounts += [Mount(f"/{path}", str(root / path), _SOCKETS) for path in files.socket_folders]
     return ContainerEdits(
         # Tells NVIDIA's own runtime, where it is the default, to inject nothing by itself.

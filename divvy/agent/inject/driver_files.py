@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -19,6 +20,7 @@ _PROGRAMS = (
 _CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 # Where the user-space daemons of the driver have their sockets.
 _SOCKET_FOLDERS = ("run/nvidia-persistenced", "run/nvidia-fabricmanager")
+_MAX_LINKS = 40  # as in Linux
 # Names that programs ask the loader for although the driver names a file by its version.
 _LIBRARY_LINKS = {
     "libcuda.so": ("libcuda.so.1", "libcuda.so"),
@@ -56,13 +58,33 @@ def _find(root: Path, version: str) -> DriverFiles:
         libraries=tuple(libraries),
         library_folder="" if folder is None else str(folder.relative_to(root)),
         programs=tuple(
-            f"usr/bin/{name}" for name in _PROGRAMS if (root / "usr/bin" / name).is_file()
+            (f"usr/bin/{name}", file)
+            for name in _PROGRAMS
+            if (file := file_below(root, f"usr/bin/{name}")) is not None
         ),
         control_nodes=tuple(
             f"dev/{name}" for name in _CONTROL_NODES if _is_device(root / "dev" / name)
         ),
         socket_folders=tuple(name for name in _SOCKET_FOLDERS if (root / name).is_dir()),
     )
+
+
+def file_below(root: Path, path: str) -> str | None:
+    """Return where links lead from a path below ``root``, or None where there is no file.
+
+    Debian's nvidia-smi is an absolute link, which means a file below the host's root and not
+    below ours.
+    """
+    place = root / path
+    for _ in range(_MAX_LINKS):
+        if not place.is_symlink():
+            return str(place.relative_to(root)) if place.is_file() else None
+        target = place.readlink()
+        place = root / target.relative_to("/") if target.is_absolute() else place.parent / target
+        place = Path(os.path.normpath(place))
+        if not place.is_relative_to(root):
+            return None
+    return None
 
 
 def _is_device(path: Path) -> bool:

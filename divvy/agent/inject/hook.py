@@ -93,7 +93,7 @@ def limiting_call(
     ``groups`` that of the control groups.
     """
     arguments = (
-        f"--smi={root / SMI}",
+        f"--smi={root / dict(files.programs).get(SMI, SMI)}",
         f"--libraries={root / files.library_folder}",
         f"--shares={shares}",
         f"--groups={groups}",

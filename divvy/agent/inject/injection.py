@@ -22,7 +22,7 @@ from divvy.agent.inject.container_edits import (
     without_cdi,
     without_hook,
 )
-from divvy.agent.inject.driver_files import find_driver_files
+from divvy.agent.inject.driver_files import file_below, find_driver_files
 from divvy.agent.inject.hook import (
     SMI,
     Hook,
@@ -120,7 +120,7 @@ class Injection:
     def capabilities(self, driver: str, runtime: str) -> NodeCapabilities:
         """Return what this node can limit the memory of containers with."""
         settings = self._settings
-        has_smi = (settings.driver_root / SMI).is_file()
+        has_smi = file_below(settings.driver_root, SMI) is not None
         hook = self._hook is not None and has_smi and cdi_is_on(runtime, settings.containerd_folder)
         return node_capabilities(driver, settings.cgroup_folder, hook=hook)
 
@@ -149,9 +149,9 @@ class Injection:
         limits = driver_limits_problem(self.capabilities(snapshot.driver_version, runtime))
         # Should the writing fail, or should the hook have come this moment, nobody is given it.
         self._driver_limits_problem = limits or "its CDI specification is not written"
-        # Containers that were given it start again by it, or do not start, whatever the node has.
-        is_known = (settings.cdi_folder / DRIVER_LIMITED_FILE).exists()
-        if hook is not None and (is_known or not limits):
+        if hook is not None:
+            # Also where the driver has no limits: a boot empties the folder of specifications, and
+            # a container that was given this one before it fails by the hook, which says why.
             root, shares = settings.host_driver_root, settings.share_folder / "shares"
             limiting = limiting_call(hook, files, root, shares, settings.cgroup_folder)
             by_driver = cdi_spec(whole, devices, (limiting, *hooks), DRIVER_LIMITED_KIND)

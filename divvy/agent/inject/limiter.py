@@ -89,16 +89,13 @@ def has_share(folder: Path, device_ids: Sequence[str]) -> bool:
 
 
 def write_share(
-    folder: Path,
-    device_ids: Sequence[str],
-    devices: Sequence[DeviceShare],
-    *,
-    by_any: bool = False,
+    folder: Path, device_ids: Sequence[str], devices: Sequence[DeviceShare]
 ) -> tuple[Mount, ...]:
     """Write limits, account and pages of what a container is allocated, and return its mounts.
 
-    ``by_any``: it is not known what limits the container, so that its files are those of all.
-    Raises OSError.
+    Raises OSError. An account is also written where the driver itself limits the container, which
+    then does not see it: the agent charges it what NVML shows. And containers that the limiter
+    kept before a boot brought another driver start again with their account mounted.
     """
     name = share_name(device_ids)
     share, pages = folder / "shares" / name, folder / "pages"
@@ -110,18 +107,13 @@ def write_share(
     replace_file(
         share / "devices", "".join(f"{device_id}\n" for device_id in device_ids).encode(), _MODE
     )
-    by_driver = any(device.sharing.by_driver for device in devices)
-    if by_driver and not by_any:
-        # Nothing in the container keeps an account.
-        (share / "account").unlink(missing_ok=True)
-    else:
-        create_account(share / "account")
+    create_account(share / "account")
     for device in devices:
         if device.page != NO_PAGE:
             (pages / device.uuid).mkdir(parents=True, exist_ok=True)
             create_page(pages / device.uuid / device.page, device.sharing.weight)
     # Last: what has it is whole.
     replace_file(share / "limits", limits_text(devices).encode(), _MODE)
-    if by_driver:
+    if any(device.sharing.by_driver for device in devices):
         return limits_mount(share)
     return share_mounts(share, pages, devices)

@@ -57,20 +57,17 @@ class ShareFolder:
             return f"the folder for limited shares cannot be mounted: {error}"
         return ""
 
-    def lay(
-        self, device_ids: Sequence[str], shares: Sequence[DeviceShare], *, by_any: bool = False
-    ) -> tuple[Mount, ...]:
+    def lay(self, device_ids: Sequence[str], shares: Sequence[DeviceShare]) -> tuple[Mount, ...]:
         """Write the files of what a container is allocated; raises InjectionProblem.
 
-        Those that an agent before this one laid for other holders of the same go. ``by_any``: it
-        is not known what limits the container, so that its files are those of all.
+        Those that an agent before this one laid for other holders of the same go.
         """
         remove_share(self._earlier, device_ids)
         needed = _LISTS_BYTES + account.SIZE + gate_page.SIZE * len(shares)
         with self._lock:
             try:
                 self._mount()
-                return self._written(device_ids, shares, needed, by_any=by_any)
+                return self._written(device_ids, shares, needed)
             except OSError as error:
                 raise InjectionProblem(f"the share's files are not written: {error}") from error
             finally:
@@ -100,17 +97,12 @@ class ShareFolder:
             self._fit(0)
 
     def _written(
-        self,
-        device_ids: Sequence[str],
-        shares: Sequence[DeviceShare],
-        needed: int,
-        *,
-        by_any: bool,
+        self, device_ids: Sequence[str], shares: Sequence[DeviceShare], needed: int
     ) -> tuple[Mount, ...]:
         for _ in range(_TRIES):
             self._fit(needed)
             try:
-                return write_share(self._folder, device_ids, shares, by_any=by_any)
+                return write_share(self._folder, device_ids, shares)
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise

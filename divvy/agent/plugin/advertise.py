@@ -258,8 +258,6 @@ class Advertiser:
             )
         shares = device_shares(resource, device_ids)
         try:
-            # The boot may have brought another driver, and the container was given what limited
-            # shares by the one before: a runtime would make a folder of a file that it lacks.
-            self.injection.share_folder.lay(device_ids, shares, by_any=True)
+            self.injection.share_folder.lay(device_ids, shares)
         except InjectionProblem as problem:
             raise Refused(str(problem)) from problem

@@ -23,7 +23,7 @@ ROOT = PurePosixPath("/run/nvidia/driver")
 FILES = DriverFiles(
     libraries=(("usr/lib64/libcuda.so.550.163.01", ("libcuda.so.550.163.01", "libcuda.so.1")),),
     library_folder="usr/lib64",
-    programs=("usr/bin/nvidia-smi",),
+    programs=(("usr/bin/nvidia-smi", "usr/bin/nvidia-smi"),),
     control_nodes=("dev/nvidiactl",),
     socket_folders=("run/nvidia-persistenced",),
 )
@@ -109,6 +109,33 @@ def test_reports_a_specification_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InjectionProblem, match="the CDI specification is not written: .*file"):
         write_spec(tmp_path / "file", b"{}")
+
+
+def test_finds_the_files_of_debians_packages(tmp_path: Path) -> None:
+    """There, what is in the usual folders leads to the files by absolute links."""
+    current = tmp_path / "usr/lib/x86_64-linux-gnu/nvidia/current"
+    programs, alternatives = tmp_path / "usr/lib/nvidia/current", tmp_path / "etc/alternatives"
+    for folder in (current, programs, alternatives, tmp_path / "usr/bin"):
+        folder.mkdir(parents=True)
+    (current / "libnvidia-ml.so.550.163.01").touch()
+    (current / "libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.550.163.01")
+    (programs / "nvidia-smi").touch()
+    links = {
+        "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": "nvidia--libnvidia-ml.so.1",
+        "usr/bin/nvidia-smi": "nvidia--nvidia-smi",
+        "usr/bin/nvidia-debugdump": "nvidia--nvidia-debugdump",
+    }
+    for link, alternative in links.items():
+        (tmp_path / link).symlink_to(f"/etc/alternatives/{alternative}")
+    nvml = "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1"
+    (alternatives / "nvidia--libnvidia-ml.so.1").symlink_to(nvml)
+    (alternatives / "nvidia--nvidia-smi").symlink_to("/usr/lib/nvidia/current/nvidia-smi")
+    (alternatives / "nvidia--nvidia-debugdump").symlink_to("nvidia--nvidia-debugdump")
+    files = find_driver_files(tmp_path, "550.163.01")
+    assert files.library_folder == "usr/lib/x86_64-linux-gnu/nvidia/current"
+    assert files.programs == (("usr/bin/nvidia-smi", "usr/lib/nvidia/current/nvidia-smi"),)
+    mounts = {mount.path: mount.host for mount in common_edits(files, PurePosixPath("/")).mounts}
+    assert mounts["/usr/bin/nvidia-smi"] == "/usr/lib/nvidia/current/nvidia-smi"
 
 
 def test_mounts_only_libraries_of_the_loaded_driver(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from divvy.agent.inject.limiter import write_share
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.inject.share import share_name
 from divvy.agent.inject.share_folder import ShareFolder
-from divvy.model.sharing import DeviceShare
+from divvy.model.sharing import DeviceShare, Sharing
 from tests.agent.devices import device_share
 from tests.agent.inject.bundle import administrator
 from tests.fakes.agent import unmount
@@ -203,6 +203,15 @@ def test_frees_preallocated_disk_of_files_from_earlier_agents(node: ShareFolder)
     node.lay(*shared(0))
     assert not account.exists()
     assert files(node, 0)[0].is_relative_to(node.folders[0])
+
+
+def test_keeps_an_account_of_a_share_that_the_driver_limits(node: ShareFolder) -> None:
+    """The agent charges it; its container does not see it, but one of before a boot may."""
+    ids = ["GPU-0::0"]
+    sharing = Sharing(memory_mib=1000, action="prevent", enforcement="driver")
+    (limits,) = node.lay(ids, [DeviceShare("GPU-0", sharing)])
+    assert limits.path == "/usr/lib/divvy/share/limits"
+    assert not any(read_account(Path(limits.host).with_name("account")).used)
 
 
 def test_reports_why_shares_cannot_be_placed(tmp_path: Path) -> None:
