@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from divvy.agent.agent import Agent
+from divvy.agent.allocated import allocated, allocated_gauges
 from divvy.agent.claims.metrics import claim_gauges, memory_of_claims
 from divvy.agent.gpu.device_id import is_share, physical
 from divvy.agent.gpu.hardware import Gpu
@@ -71,6 +72,7 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
     _holders(page, using, _held_devices(resources, named, gpus), memory)
     memory_of_claims(using, agent.claims.record, gpus, memory)
     claim_gauges(page, agent.claims.record)
+    allocated_gauges(page, allocated(resources, named, agent.claims.record, gpus))
     page.registry.register(agent.claims.prepare_seconds)
     claimed = await agent.claims.named_holders()
     _shares(page, agent.share_accounts.figures, (*named, *claimed))

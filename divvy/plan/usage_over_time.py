@@ -28,8 +28,11 @@ def is_duration(text: str) -> bool:
 
 
 def device_hours_query(since: str) -> str:
-    """Return the PromQL query for the hours that devices were held, by namespace and resource."""
-    over = f"sum_over_time(divvy_device_held[{since}:{_STEP}m])"
+    """Return the PromQL query for the hours that devices were held, by namespace and resource.
+
+    The resource of what was allocated by claims is ``claims``.
+    """
+    over = f"sum_over_time(divvy_allocated_devices[{since}:{_STEP}m])"
     return f"sum by (namespace, resource) ({over}) * {_STEP} / 60"
 
 

@@ -12,6 +12,11 @@ from divvy.model.contract import AGENT, STATUS_ANNOTATION, State
 _DAEMON_SET = f'{{daemonset="{AGENT}"}}'
 # A resource is a label there, with _ for every other sign.
 _GPU_REQUESTS = 'kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu|mig).*"}'
+PENDING = (
+    "kube_pod_status_unschedulable == 1"
+    f" and on (namespace, pod) max by (namespace, pod) ({_GPU_REQUESTS}) > 0"
+)
+"""Pods that request GPUs and have no node."""
 
 
 def alert_groups(generation: str, runbooks: str, *, mps: bool = False) -> list[dict[str, Any]]:
@@ -97,8 +102,7 @@ def _pods() -> tuple[dict[str, Any], ...]:
     return (
         _alert(
             "DivvyGpuPodPending",
-            "kube_pod_status_unschedulable == 1"
-            f" and on (namespace, pod) max by (namespace, pod) ({_GPU_REQUESTS}) > 0",
+            PENDING,
             "15m",
             "info",
             "{{ $labels.namespace }}/{{ $labels.pod }} waits for a GPU",

@@ -8,6 +8,7 @@ from divvy.model import Cluster
 from divvy.model.contract import Component, component_labels
 from divvy.render.alerts import alert_groups
 from divvy.render.dashboard import FILE, dashboard_json
+from divvy.render.usage_rules import usage_group
 
 NAME = "divvy"
 DASHBOARD = "divvy-dashboard"
@@ -55,7 +56,12 @@ def observability_objects(cluster: Cluster, generation: str) -> list[dict[str, A
                 "apiVersion": "monitoring.coreos.com/v1",
                 "kind": "PrometheusRule",
                 "metadata": metadata(NAME),
-                "spec": {"groups": alert_groups(generation, enabled.runbooks, mps=mps)},
+                "spec": {
+                    "groups": [
+                        *alert_groups(generation, enabled.runbooks, mps=mps),
+                        usage_group(),
+                    ]
+                },
             }
         )
     if enabled.network_policy is not None:

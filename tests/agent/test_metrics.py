@@ -38,9 +38,15 @@ HELD = (
 
 
 def gpu(uuid: str, minor: int, *parts: str) -> Any:
-    instances = tuple(SimpleNamespace(uuid=part) for part in parts)
+    instances = tuple(SimpleNamespace(uuid=part, profile_id=19, memory_mib=4864) for part in parts)
     return SimpleNamespace(
-        uuid=uuid, index=minor, minor=minor, product="T4", present=True, instances=instances
+        uuid=uuid,
+        index=minor,
+        minor=minor,
+        product="T4",
+        memory_mib=15360,
+        present=True,
+        instances=instances,
     )
 
 

@@ -12,7 +12,7 @@ from divvy.plan.usage_over_time import device_hours_query, memory_query
 from tests.observability.prometheus import PROMTOOL
 
 pytestmark = pytest.mark.lab
-HELD = 'divvy_device_held{namespace="%s",pod="%s",resource="nvidia.com/gpu",device="%s"}'
+HELD = 'divvy_allocated_devices{namespace="%s",pod="%s",resource="nvidia.com/gpu",uuid="%s"}'
 USED = 'divvy_pod_memory_used_mib{namespace="a",pod="p",resource="nvidia.com/gpu",device="0"}'
 SHARE = 'divvy_share_memory_used_mib{namespace="a",pod="q",container="c",uuid="GPU-1"}'
 

@@ -11,11 +11,12 @@ from divvy.model import canonical_json, generation
 from divvy.model.contract import RUNBOOKS, component_of
 from divvy.render.alerts import alert_groups
 from divvy.render.dashboard import dashboard_json
+from divvy.render.usage_rules import usage_group
 from tests.render.documents import objects_of
 
 STACK = Path(__file__).parents[2] / "stacks/Pulumi.lab.yaml"
 AGENT = Path(__file__).parents[2] / "divvy/agent"
-METRICS = (AGENT / "metrics.py", AGENT / "claims/metrics.py")
+METRICS = (AGENT / "metrics.py", AGENT / "allocated.py", AGENT / "claims/metrics.py")
 METRIC = re.compile(r"\b(?:divvy|DCGM_FI)_[A-Za-z_]+")
 
 
@@ -72,7 +73,8 @@ def test_admits_only_the_chosen_namespaces_by_a_network_policy() -> None:
 def test_names_the_config_maps_version_in_the_rule_on_old_configurations() -> None:
     found = made(alerts=True)
     expected = generation(canonical_json(found["value"]))
-    assert found["PrometheusRule"]["spec"]["groups"] == alert_groups(expected, RUNBOOKS)
+    groups = [*alert_groups(expected, RUNBOOKS), usage_group()]
+    assert found["PrometheusRule"]["spec"]["groups"] == groups
 
 
 def test_gives_panels_distinct_titles_numbers_and_places() -> None:
@@ -92,5 +94,7 @@ def test_queries_only_metrics_that_the_agent_has() -> None:
         for name in METRIC.findall(target["expr"])
     }
     asked |= set(METRIC.findall(json.dumps(alert_groups("abc", RUNBOOKS))))
+    rules = usage_group()["rules"]
+    asked |= {name for rule in rules for name in METRIC.findall(rule["expr"])}
     assert asked
     assert asked <= known

@@ -176,6 +176,32 @@ def _rows() -> list[tuple[str, list[Any]]]:
             ],
         ),
         (
+            "Teams",
+            [
+                lines(
+                    "GPUs allocated, by namespace",
+                    "A MIG device counts by its compute slices, a share by its part of the GPU.",
+                    {queries.ALLOCATED: "{{namespace}}"},
+                    "short",
+                    24,
+                )
+                .stacking(common_builder.StackingConfig().mode(common.StackingMode.NORMAL))
+                .fill_opacity(40),
+                listing(
+                    "GPU hours in the range",
+                    "Allocated, whether used or not; an hour of half a GPU is half a GPU hour.",
+                    queries.GPU_HOURS,
+                    ["namespace", "kind", "Value"],
+                ),
+                listing(
+                    "GiB hours in the range",
+                    "GPU memory allocated, whether used or not.",
+                    queries.MEMORY_HOURS,
+                    ["namespace", "kind", "Value"],
+                ),
+            ],
+        ),
+        (
             "Limited shares",
             [
                 lines(

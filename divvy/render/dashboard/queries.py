@@ -46,6 +46,12 @@ SHARE_REFUSALS = f"{_BY_POD} (delta(divvy_share_refusals{{{_NODE}}}[5m]))"
 SHARE_WAITED = f"{_BY_POD} (deriv(divvy_share_waited_seconds{{{_NODE}}}[5m]))"
 SHARE_GATE_OPENED = f"{_BY_POD} (delta(divvy_share_gate_opened{{{_NODE}}}[5m]))"
 
+ALLOCATED = f"sum by (namespace) (divvy_allocated_cores{{{_NODE}}}) / 100"
+# A sample stands for a minute.
+_SUM = "sum by (namespace, kind) (sum_over_time({}[$__range:1m]))"
+GPU_HOURS = f"{_SUM.format(f'divvy_allocated_cores{{{_NODE}}}')} / 60 / 100"
+MEMORY_HOURS = f"{_SUM.format(f'divvy_allocated_memory_mib{{{_NODE}}}')} / 60 / 1024"
+
 HOLDERS = f"divvy_device_held{{{_NODE}}}"
 MEMORY_BY_POD = f"sum by (namespace, pod) (divvy_pod_memory_used_mib{{{_NODE}}})"
 OVER_BY_POD = f"sum by (namespace, pod, resource) (divvy_memory_over_limit_mib{{{_NODE}}}) > 0"
