@@ -224,7 +224,7 @@ class Observability(StackPart):
     dashboard: Annotated[bool, Field(strict=True)] = True
     """Create the Grafana dashboard's ConfigMap."""
     alerts: Annotated[bool, Field(strict=True)] = False
-    """Create a PrometheusRule for the Prometheus Operator: alerts, and records of what pods have."""
+    """Create a PrometheusRule for the Prometheus Operator: alerts, and records for bills."""
     network_policy: Labels | None = None
     """Labels of the namespaces whose pods may read the agents' metrics; then no others may."""
     runbooks: Text = RUNBOOKS
