@@ -77,7 +77,7 @@ def call_hook(node: AgentNode, answer: Any, pid: int) -> subprocess.CompletedPro
 
 
 @pytest.mark.parametrize(("version", "by_driver"), [(R615, True), (R580, False)])
-def test_the_agent_reaches_auto_by_the_strongest_means_of_its_node(
+def test_enforces_auto_by_the_strongest_rung_of_the_node(
     tmp_path: Path, version: str, by_driver: bool
 ) -> None:
     environment = {**of_version_2(tmp_path), **with_limiter(tmp_path)}
@@ -108,7 +108,7 @@ def test_the_agent_reaches_auto_by_the_strongest_means_of_its_node(
         (R615, False, "this node has version 1"),
     ],
 )
-def test_a_driver_limit_that_a_node_cannot_set_withdraws_the_shares_and_says_why(
+def test_withdraws_shares_that_the_nodes_driver_cannot_limit(
     tmp_path: Path, version: str, has_groups: bool, words: str
 ) -> None:
     environment = {"DIVVY_CGROUP_FOLDER": str(tmp_path)}
@@ -130,7 +130,7 @@ def test_a_driver_limit_that_a_node_cannot_set_withdraws_the_shares_and_says_why
     play(scene)
 
 
-def test_a_container_is_limited_by_the_driver_before_its_program_starts() -> None:
+def test_limits_a_container_before_its_program_starts() -> None:
     environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
 
     async def scene(group: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_container_is_limited_by_the_driver_before_its_program_starts() -> Non
 
 
 @pytest.mark.parametrize(("before", "after"), [(R580, R615), (R615, R580)])
-def test_a_container_of_before_a_boot_has_its_files_with_another_driver(
+def test_keeps_a_containers_files_over_a_boot_with_another_driver(
     tmp_path: Path, before: str, after: str
 ) -> None:
     """The kubelet starts it by what Allocate answered: a runtime would make folders of files."""
@@ -196,7 +196,7 @@ def test_a_container_of_before_a_boot_has_its_files_with_another_driver(
     play(scene)
 
 
-def test_the_limit_of_several_replicas_is_their_sum() -> None:
+def test_limits_several_replicas_to_their_sum() -> None:
     environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
     rule = profile("driver")
     rule["timeSlicing"]["failRequestsGreaterThanOne"] = False
@@ -220,7 +220,7 @@ def test_the_limit_of_several_replicas_is_their_sum() -> None:
         play(lambda: scene(made))
 
 
-def test_a_share_that_the_driver_limits_takes_no_second_gpu() -> None:
+def test_refuses_a_second_gpu_beside_a_driver_limited_share() -> None:
     environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
     rules = [{"devices": [0], **profile("driver")}, {"devices": [1]}]
 
@@ -237,7 +237,7 @@ def test_a_share_that_the_driver_limits_takes_no_second_gpu() -> None:
     play(scene)
 
 
-def test_a_container_starts_again_by_the_hook_whatever_the_node_has_now() -> None:
+def test_restarts_a_driver_limited_container_by_its_hook() -> None:
     """Its specification stays, and an older driver keeps it from starting without its limit."""
     environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
 

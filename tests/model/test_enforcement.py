@@ -55,7 +55,7 @@ def test_says_why_a_driver_limits_no_memory(capabilities: NodeCapabilities, word
     assert Rung.DRIVER not in rungs(capabilities, has_mig=True)
 
 
-def test_a_driver_of_615_limits_memory_on_any_kernel() -> None:
+def test_limits_memory_by_driver_615_on_any_kernel() -> None:
     for kernel in ("5.15.0", "6.13.9", "6.14.0-29-generic", "7.0"):
         assert driver_limits_problem(replace(R615, kernel=kernel)) == ""
     counted = {kernel: counted_by(replace(R615, kernel=kernel)) for kernel in ("6.8.0", "6.13.9")}
@@ -64,7 +64,7 @@ def test_a_driver_of_615_limits_memory_on_any_kernel() -> None:
     assert counted_by(replace(R615, kernel="?")) == "misc"
 
 
-def test_the_rungs_are_listed_from_the_strongest() -> None:
+def test_lists_the_strongest_rung_first() -> None:
     assert rungs(R615, has_mig=True) == tuple(Rung)
     assert rungs(replace(R615, driver="570.1"), has_mig=False) == (
         Rung.MPS,
@@ -97,7 +97,7 @@ def test_auto_means_the_strongest_that_a_node_has(driver: str, cgroup: int, expe
     assert sharing(in_mps, capabilities).enforcement == expected
 
 
-def test_what_a_rule_says_stays_whatever_the_node_has() -> None:
+def test_keeps_the_rung_that_a_rule_names_on_every_node() -> None:
     old = replace(R615, driver="535.183.06")
     assert sharing(sliced("driver"), old).enforcement == "driver"
     assert sharing(sliced("limiter"), R615).enforcement == "limiter"
@@ -122,7 +122,7 @@ def test_auto_means_the_limiter_where_only_that_will_do(rule: dict[str, Any]) ->
     assert sharing(rule, R615).enforcement == "limiter"
 
 
-def test_by_mps_each_process_alone_is_refused() -> None:
+def test_guarantees_a_limit_per_process_by_mps() -> None:
     by_mps = sharing({"mps": {"replicas": 4, "memoryLimit": limit("mps")}})
     assert by_mps == sharing({"mps": {"replicas": 4}})
 
@@ -144,12 +144,12 @@ def test_by_mps_each_process_alone_is_refused() -> None:
         (sliced("cgroup"), "auto, driver, mps or limiter is expected"),
     ],
 )
-def test_what_cannot_be_is_refused(rule: dict[str, Any], words: str) -> None:
+def test_refuses_combinations_that_no_node_can_enforce(rule: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidCluster, match=words):
         sharing(rule)
 
 
-def test_no_guarantee_is_stronger_than_the_weakest_rung_that_it_may_mean() -> None:
+def test_guarantees_no_more_than_the_weakest_possible_rung() -> None:
     def memory(rule: dict[str, Any], capabilities: NodeCapabilities | None = None) -> str:
         cluster = parse_cluster({"profiles": {"p": rule}, "pools": {"all": {"profile": "p"}}})
         facts = GpuFacts(0, "GPU-0", A100.product, A100.memory_mib, A100)

@@ -55,9 +55,7 @@ def limit(driver: DriverRoot, group: Path, hard: str, soft: str = "0", gpu: str 
     assert driver.smi("memory-limits", "--set", *options) == "All done.\n"
 
 
-def test_a_group_gets_no_more_than_its_limit_all_processes_together(
-    driver: DriverRoot, group: Path
-) -> None:
+def test_limits_all_processes_of_a_group_together(driver: DriverRoot, group: Path) -> None:
     limit(driver, group, "1000")
     assert first_line(hold(driver, group, 1001)) == OUT_OF_MEMORY
     one = hold(driver, group, 600)
@@ -71,7 +69,7 @@ def test_a_group_gets_no_more_than_its_limit_all_processes_together(
     assert first_line(driver.hold(20000)) == GRANTED
 
 
-def test_the_limit_of_a_group_above_counts_too(driver: DriverRoot, group: Path) -> None:
+def test_applies_the_limit_of_a_parent_group(driver: DriverRoot, group: Path) -> None:
     limit(driver, group, "1000")
     limit(driver, group / "below", "max")
     assert first_line(hold(driver, group, 500)) == GRANTED
@@ -81,7 +79,7 @@ def test_the_limit_of_a_group_above_counts_too(driver: DriverRoot, group: Path) 
     assert first_line(hold(driver, group / "below", 100)) == GRANTED
 
 
-def test_the_limit_of_a_group_far_above_counts_too(driver: DriverRoot, group: Path) -> None:
+def test_applies_the_limit_of_a_distant_ancestor(driver: DriverRoot, group: Path) -> None:
     """Who may make groups makes them below its own, as many as it likes."""
     limit(driver, group, "1000")
     deep = group / "below"
@@ -100,7 +98,7 @@ def test_the_limit_of_a_group_far_above_counts_too(driver: DriverRoot, group: Pa
             assert eventually(partial(removed, folder))
 
 
-def test_a_limit_is_of_one_gpu(driver: DriverRoot, group: Path) -> None:
+def test_limits_one_gpu_alone(driver: DriverRoot, group: Path) -> None:
     limit(driver, group, "100", gpu="1")
     assert first_line(hold(driver, group, 1000)) == GRANTED
 
@@ -131,7 +129,7 @@ def test_nvml_shows_a_group_its_limit_and_others_the_gpu(driver: DriverRoot, gro
     assert int(used) >= 300
 
 
-def test_a_limit_is_read_back_and_removed(driver: DriverRoot, group: Path) -> None:
+def test_reads_back_and_removes_a_limit(driver: DriverRoot, group: Path) -> None:
     get = ("memory-limits", "--get", "--namespace", str(group), "-i", "0")
     none = f"namespace: {group}\nsoft limit: 0 MiB\nhard limit: max\ncurrent used: 0 MiB\n"
     assert driver.smi(*get) == none
@@ -159,7 +157,7 @@ def test_nvml_sets_and_gets_in_bytes(driver: DriverRoot, group: Path) -> None:
     assert (told.softLimit, told.hardLimit, told.currentUsed) == (0, 512 * MIB, 0)
 
 
-def test_what_makes_no_sense_is_refused(driver: DriverRoot, group: Path) -> None:
+def test_refuses_invalid_limits(driver: DriverRoot, group: Path) -> None:
     library = driver.nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
 
@@ -177,7 +175,7 @@ def test_what_makes_no_sense_is_refused(driver: DriverRoot, group: Path) -> None
         driver.smi("memory-limits", *wrong, rc=2)
 
 
-def test_a_gpu_in_mig_mode_takes_none(driver: DriverRoot, group: Path) -> None:
+def test_refuses_a_limit_in_mig_mode(driver: DriverRoot, group: Path) -> None:
     driver.smi("-i", "0", "-mig", "1")
     options = ("-n", str(group), "--soft-limit", "0", "--hard-limit", "100", "-i", "0")
     assert "Not Supported" in driver.smi("memory-limits", "--set", *options, rc=3)
@@ -203,14 +201,14 @@ def test_root_alone_sets_and_everybody_reads(driver: DriverRoot, group: Path) ->
     assert "hard limit: 1000 MiB" in driver.smi("memory-limits", "--get", "-n", str(group))
 
 
-def test_a_limit_goes_with_its_group(driver: DriverRoot, group: Path) -> None:
+def test_removes_a_limit_with_its_group(driver: DriverRoot, group: Path) -> None:
     limit(driver, group / "below", "100")
     (group / "below").rmdir()
     (group / "below").mkdir()
     assert first_line(hold(driver, group / "below", 1000)) == GRANTED
 
 
-def test_a_driver_that_is_loaded_again_has_no_limits(
+def test_forgets_limits_when_the_driver_is_reloaded(
     group: Path, install: Callable[..., DriverRoot]
 ) -> None:
     driver = install(version=VERSION)
@@ -219,7 +217,7 @@ def test_a_driver_that_is_loaded_again_has_no_limits(
     assert first_line(hold(driver, group, 1000)) == GRANTED
 
 
-def test_an_older_driver_lacks_the_functions(
+def test_lacks_the_functions_in_an_older_driver(
     group: Path, install: Callable[..., DriverRoot]
 ) -> None:
     driver = install()

@@ -99,7 +99,7 @@ def limited(sanitized: Path, tmp_path: Path) -> Iterator[Limited]:
         process.communicate()
 
 
-def test_each_gpu_of_the_share_is_limited_in_the_containers_own_group(limited: Limited) -> None:
+def test_limits_each_gpu_of_a_share_in_the_containers_own_group(limited: Limited) -> None:
     file = limited.limits(line() + line(OTHER, 1000))
     done = limited.call(file)
     assert (done.returncode, done.stderr) == (0, "said\nsaid\n")
@@ -110,7 +110,7 @@ def test_each_gpu_of_the_share_is_limited_in_the_containers_own_group(limited: L
     ]
 
 
-def test_a_driver_that_refuses_keeps_the_container_from_starting(limited: Limited) -> None:
+def test_keeps_a_container_from_starting_when_the_driver_refuses(limited: Limited) -> None:
     limited.smi(code=3)
     done = limited.call(limited.limits(line()))
     assert done.returncode == 1
@@ -147,14 +147,14 @@ def test_without_the_shares_own_limits_nothing_starts(limited: Limited) -> None:
         "x\n",
     ],
 )
-def test_a_file_that_is_no_list_of_limits_sets_none(limited: Limited, text: str) -> None:
+def test_sets_no_limit_from_a_file_of_another_kind(limited: Limited, text: str) -> None:
     done = limited.call(limited.limits(text))
     assert done.returncode == 1
     assert "are not set" in done.stderr
     assert limited.calls == []
 
 
-def test_a_link_in_place_of_the_limits_is_not_followed(limited: Limited) -> None:
+def test_follows_no_link_in_place_of_the_limits(limited: Limited) -> None:
     file = limited.limits(line())
     file.rename(file.with_name("other"))
     file.symlink_to("other")
@@ -162,7 +162,7 @@ def test_a_link_in_place_of_the_limits_is_not_followed(limited: Limited) -> None
     assert limited.calls == []
 
 
-def test_the_group_of_the_whole_node_is_never_limited(limited: Limited) -> None:
+def test_never_limits_the_group_of_the_whole_node(limited: Limited) -> None:
     limited.pid = 2**22 + 1  # of no process
     done = limited.call(limited.limits(line()))
     assert (done.returncode, limited.calls) == (1, [])
@@ -170,7 +170,7 @@ def test_the_group_of_the_whole_node_is_never_limited(limited: Limited) -> None:
 
 
 @pytest.mark.parametrize("above", [False, True], ids=["the same", "above it"])
-def test_the_group_of_the_runtime_is_never_limited(limited: Limited, above: bool) -> None:
+def test_never_limits_the_group_of_the_runtime(limited: Limited, above: bool) -> None:
     """A runtime without control groups of its own leaves containers in the group it has itself."""
     group = limited.group / "runtime" if above else limited.group
     group.mkdir(exist_ok=True)
@@ -182,7 +182,7 @@ def test_the_group_of_the_runtime_is_never_limited(limited: Limited, above: bool
     assert "no control group of its own" in done.stderr
 
 
-def test_a_group_that_the_runtime_does_not_see_is_not_limited(limited: Limited) -> None:
+def test_limits_no_group_outside_the_runtimes_view(limited: Limited) -> None:
     """In a namespace of groups the kernel names those beside it by "..", which leads elsewhere."""
     group = limited.group.parent / "runtime"
     group.mkdir()
@@ -216,7 +216,7 @@ def impatient(sanitized: Path) -> Path:
 
 
 @pytest.mark.parametrize("hanging", ["exec sleep 300", "exec >&- 2>&-; exec sleep 300", "exec yes"])
-def test_a_driver_that_hangs_does_not_hold_the_runtime_up(
+def test_returns_in_time_when_the_driver_hangs(
     limited: Limited, impatient: Path, hanging: str
 ) -> None:
     """A runtime waits until nobody has the hook's output open: call does so, too."""
@@ -234,14 +234,14 @@ def _is_ended(process: Path) -> bool:
     return not process.exists() or not (process / "cmdline").read_bytes()
 
 
-def test_what_an_nvidia_smi_leaves_running_is_not_waited_for(limited: Limited) -> None:
+def test_waits_for_no_process_that_nvidia_smi_leaves(limited: Limited) -> None:
     limited.script(f"sleep 60 & echo $! > {limited.folder}/calls; echo said")
     done = limited.call(limited.limits(line()))
     assert (done.returncode, done.stderr) == (0, "said\n")
     os.kill(int(limited.calls[0]), signal.SIGKILL)
 
 
-def test_of_a_talkative_driver_the_first_words_are_the_reason(limited: Limited) -> None:
+def test_reports_the_first_line_of_a_talkative_driver(limited: Limited) -> None:
     limited.script("echo first; yes | head -c 8000000; exit 3")
     done = limited.call(limited.limits(line()))
     assert done.returncode == 1
