@@ -13,12 +13,20 @@ from tests.agent.node_machine import Broken
 from tests.agent.pool_walk import walk_pool
 
 
-@pytest.mark.parametrize("seeds", [range(12), range(12, 1000)], ids=["first", "others"])
-def test_moves_and_serves_every_pod_meanwhile(seeds: range) -> None:
+def walk_pools(seeds: range) -> None:
     for seed in seeds:
         pool = walk_pool(seed)
         assert pool.counts["moves"] == 3
         assert not pool.waiting
+
+
+def test_moves_and_serves_every_pod_meanwhile() -> None:
+    walk_pools(range(12))
+
+
+@pytest.mark.parametrize("hundred", range(10))
+def test_moves_and_serves_every_pod_in_a_thousand_orders(hundred: int) -> None:
+    walk_pools(range(100 * hundred, 100 * hundred + 100))
 
 
 def test_finds_a_gpu_that_moves_ahead_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
