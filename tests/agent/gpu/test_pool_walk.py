@@ -1,4 +1,7 @@
-"""A pool moves to claims and back, node by node, and no pod waits beside an idle GPU for long."""
+"""A pool moves to claims and back, node by node, and no pod waits beside an idle GPU for long.
+
+``python -m tests.agent.pool_walk`` plays any number of orders.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,9 @@ def test_moves_and_serves_every_pod_meanwhile() -> None:
     walk_pools(range(12))
 
 
-@pytest.mark.parametrize("hundred", range(10))
-def test_moves_and_serves_every_pod_in_a_thousand_orders(hundred: int) -> None:
-    walk_pools(range(100 * hundred, 100 * hundred + 100))
+@pytest.mark.parametrize("first", range(12, 212, 50))
+def test_moves_and_serves_every_pod_in_other_orders(first: int) -> None:
+    walk_pools(range(first, first + 50))
 
 
 def test_finds_a_gpu_that_moves_ahead_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
