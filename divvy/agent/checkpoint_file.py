@@ -18,7 +18,7 @@ from divvy.agent.gpu.earlier_keys import offer_keys, offer_sharing
 from divvy.agent.gpu.hardware import gpu_from
 from divvy.agent.gpu.holders import Holder, Version
 from divvy.agent.gpu.plain_values import from_plain
-from divvy.agent.inject.atomic_file import replace_file
+from divvy.atomic_file import replace_file
 from divvy.model import DesiredGpu, Offer
 from divvy.model.claims import Claims
 

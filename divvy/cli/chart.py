@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from divvy.atomic_file import replace_file
 from divvy.cli.chart_images import Images, images
 from divvy.cli.driver_tags import check_tags
 from divvy.cli.errors import fail
-from divvy.cli.generated_folder import archive, differences, write_file, write_folder
+from divvy.cli.generated_folder import archive, differences, write_folder
 from divvy.cli.operator_files import operator as for_operator
 from divvy.cli.options import StackName, StackPath, named_stack
 from divvy.cli.output import counted
@@ -197,7 +198,8 @@ def _package(files: Mapping[str, str], out: Path, version: str, *, check: bool) 
     content = archive(files, NAME)
     try:
         if not check:
-            write_file(target, content)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(target, content, 0o644)
             typer.echo(f"{target}: {counted(len(files), 'file')}")
         elif not target.is_file() or target.read_bytes() != content:
             fail(f"{target} is not what would be generated now")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import os
 import shutil
 import tarfile
 import tempfile
@@ -110,19 +109,6 @@ def archive(files: Mapping[str, str], root: str) -> bytes:
             entry.size, entry.mode = len(text.encode()), 0o644
             tar.addfile(entry, io.BytesIO(text.encode()))
     return packed.getvalue()
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole, or as before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(fresh).chmod(0o644)
-        Path(fresh).replace(path)
-    finally:
-        Path(fresh).unlink(missing_ok=True)
 
 
 def _list(files: Mapping[str, str]) -> str:

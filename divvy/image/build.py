@@ -18,6 +18,7 @@ from divvy.sources import AGENT_REQUIREMENTS, PACKAGE, PLUGIN_IMAGE
 _HOOK = PLUGIN_IMAGE / "hook"
 _LIMITER = PLUGIN_IMAGE / "limiter"
 _ROOMS = ("agent", "claim_templates", "kube", "model", "plan", "preemption")
+_FILES = ("__init__.py", "atomic_file.py", "py.typed")
 _NAME = "divvy/agent"
 BUILD_TOOLS = ("buildah", "make", "cc")
 """Programs that building an image takes; none of them needs root."""
@@ -59,7 +60,7 @@ def _inputs() -> dict[str, Path]:
     paths = [PLUGIN_IMAGE / "Containerfile", AGENT_REQUIREMENTS]
     paths += [path for path in _HOOK.iterdir() if path.suffix in (".c", ".h", "")]
     paths += [path for path in _LIMITER.rglob("*") if path.suffix in (".c", ".h", "")]
-    paths += [PACKAGE / "__init__.py", PACKAGE / "py.typed", PACKAGE / "image/build.py"]
+    paths += [PACKAGE / name for name in (*_FILES, "image/build.py")]
     for room in _ROOMS:
         paths += [path for path in (PACKAGE / room).rglob("*") if "__pycache__" not in path.parts]
     named = {str(path.relative_to(PACKAGE)): path for path in paths if path.is_file()}
@@ -68,7 +69,7 @@ def _inputs() -> dict[str, Path]:
 
 def _is_of_the_agent(name: str) -> bool:
     """Return whether an input is part of the package that the image carries."""
-    return name.partition("/")[0] in (*_ROOMS, "__init__.py", "py.typed")
+    return name.partition("/")[0] in (*_ROOMS, *_FILES)
 
 
 def require_tools(what: str, *tools: str) -> None:

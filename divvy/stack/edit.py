@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import stat
 from collections.abc import Mapping
 
 from ruamel.yaml import YAML
@@ -10,6 +11,7 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from ruamel.yaml.util import load_yaml_guess_indent
 
+from divvy.atomic_file import replace_file
 from divvy.stack.config import full_key
 from divvy.stack.errors import StackError
 from divvy.stack.file import StackFile, read_path
@@ -27,9 +29,9 @@ def set_value(
     file = read_path(path)
     changed = _with_value(project, file, key, value, salt)
     StackFile(file.source, changed, stack).refuse_unread_keys()
-    scratch = path.with_name(f".{path.name}.new")
-    scratch.write_text(changed, encoding="utf-8")
-    scratch.replace(path)
+    # A stack's file may be a link to one that several folders share.
+    target = path.resolve()
+    replace_file(target, changed.encode(), stat.S_IMODE(target.stat().st_mode))
 
 
 def _with_value(

@@ -44,6 +44,17 @@ def test_keeps_the_rest_of_the_file_when_setting_a_value(project: Project) -> No
     }
 
 
+def test_keeps_a_link_and_its_files_mode(project: Project, tmp_path: Path) -> None:
+    file, shared = project.stack_path("dev"), tmp_path / "shared.yaml"
+    file.rename(shared)
+    shared.chmod(0o640)
+    file.symlink_to("shared.yaml")
+    assert "two" in put(project, "level", "two")
+    assert file.is_symlink()
+    assert shared.stat().st_mode & 0o777 == 0o640
+    assert "two" in shared.read_text()
+
+
 def test_keeps_a_secret_value_out_of_the_file(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from divvy.agent.claims.copies import read_copies
 from divvy.agent.claims.record import ClaimRecord, HeldClaim, decoded, encoded, put_right
-from divvy.agent.inject.atomic_file import replace_file
+from divvy.atomic_file import replace_file
 
 _log = logging.getLogger(__name__)
 _FILE = "claims.json"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from divvy.agent.claims.record import ClaimRecord, ClaimState, HeldClaim, decoded, encoded
-from divvy.agent.inject.atomic_file import replace_file
+from divvy.atomic_file import replace_file
 from divvy.model.contract import CLAIMS_DRIVER
 from divvy.model.offered_gpu import OfferedGpu
 

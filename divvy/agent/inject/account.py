@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from divvy.agent.inject.atomic_file import replace_file
 from divvy.agent.inject.share import MAX_DEVICES
 from divvy.agent.inject.tenant_file import cut, opened
+from divvy.atomic_file import replace_file
 
 MAX_SLOTS = 512
 _MAGIC = 0x32545041

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from divvy.agent.inject.atomic_file import replace_file
 from divvy.agent.inject.container_edits import ContainerEdits
 from divvy.agent.inject.hook import HookCall
 from divvy.agent.inject.problem import InjectionProblem
+from divvy.atomic_file import replace_file
 from divvy.model.contract import CDI_FILE, CDI_KIND
 
 _MODE = 0o644

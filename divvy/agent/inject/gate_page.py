@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from divvy.agent.inject.atomic_file import replace_file
 from divvy.agent.inject.tenant_file import cut, opened
+from divvy.atomic_file import replace_file
 
 SIZE = 4096
 _HEAD = struct.Struct("<II")

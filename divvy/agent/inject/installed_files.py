@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from divvy.agent.inject.atomic_file import replace_file, sync_folder
+from divvy.atomic_file import replace_file, sync_folder
 
 _log = logging.getLogger(__name__)
 _MODE = 0o555

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from divvy.agent.gpu.plain_values import from_plain
-from divvy.agent.inject.atomic_file import replace_file
 from divvy.agent.mps.processes import Process
+from divvy.atomic_file import replace_file
 
 _log = logging.getLogger(__name__)
 _FILE = "mps.json"
