@@ -6,11 +6,13 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
 
 from tests.limiter.tenant import Tenant, line, tell
 
+Played = TypeVar("Played")
 SECONDS = 4.0
 BURN = """
 from tests.simulator.sleeper import Sleeper
@@ -45,18 +47,23 @@ def work(*processes: subprocess.Popen[str]) -> list[float]:
     return [float(line(process)) for process in processes]
 
 
-def three_times(scene: Callable[[], float]) -> Iterator[float]:
+def three_times(scene: Callable[[], Played]) -> Iterator[Played]:
     """Play a scene up to three times: what else has the processor spoils one, a fault all three."""
     return (scene() for _ in range(3))
 
 
 @pytest.mark.parametrize("weights", [(30, 70), (50, 50), (10, 90)])
 def test_divides_the_gpu_by_weight_between_shares_that_burn(tenants, weights):
-    both = [burn(tenants(1000, compute="share", weight=weight)) for weight in weights]
-    mine, theirs = work(*both)
-    # Within 3 points in the benchmark; here other tests have the processor, too.
-    assert mine / (mine + theirs) == pytest.approx(weights[0] / 100, abs=0.1)
-    assert mine + theirs > 0.3 * SECONDS  # turns take the processor's time, which others take too
+    both = [tenants(1000, compute="share", weight=weight) for weight in weights]
+
+    def scene() -> tuple[float, float]:
+        mine, theirs = work(*map(burn, both))
+        return mine / (mine + theirs), (mine + theirs) / SECONDS
+
+    # Within 3 points in the benchmark; here other tests have the processor, too, and turns take it.
+    assert any(
+        abs(part - weights[0] / 100) < 0.1 and used > 0.3 for part, used in three_times(scene)
+    )
 
 
 def test_divides_the_gpu_between_long_and_short_kernels(tenants):
@@ -73,27 +80,34 @@ def test_divides_the_gpu_between_long_and_short_kernels(tenants):
 def test_gives_the_whole_gpu_to_a_lone_tenant(tenants):
     tenant = tenants(1000, compute="share", weight=10)
     tenants(1000, compute="share", weight=90)
-    assert work(burn(tenant, batch=100))[0] > 0.6 * SECONDS
+    assert any(
+        used > 0.6 * SECONDS for (used,) in three_times(lambda: work(burn(tenant, batch=100)))
+    )
     assert tenant.figures.waited[0] == 0
 
 
 def test_gives_the_whole_gpu_to_a_tenant_alone_again(tenants):
-    other = burn(tenants(1000, compute="share", weight=90), seconds=1, batch=20)
-    mine, theirs = work(burn(tenants(1000, compute="share", weight=10), batch=20), other)
-    assert theirs > 0.4
-    assert mine > 0.5 * (SECONDS - 1)
+    tenant, other = (tenants(1000, compute="share", weight=weight) for weight in (10, 90))
+
+    def scene() -> list[float]:
+        return work(burn(tenant, batch=20), burn(other, seconds=1, batch=20))
+
+    assert any(theirs > 0.4 and mine > 0.5 * (SECONDS - 1) for mine, theirs in three_times(scene))
 
 
 def test_caps_a_lone_tenant(tenants):
-    used = work(burn(tenants(1000, compute="cap", weight=30)))[0] / SECONDS
-    assert 0.1 < used < 0.36
+    tenant = tenants(1000, compute="cap", weight=30)
+    assert any(0.1 < used / SECONDS < 0.36 for (used,) in three_times(lambda: work(burn(tenant))))
 
 
 def test_counts_two_processes_as_one_share(tenants):
-    tenant = tenants(1000, compute="share", weight=50)
-    three = [burn(tenant), burn(tenant), burn(tenants(1000, compute="share", weight=50))]
-    one, two, theirs = work(*three)
-    assert (one + two) / (one + two + theirs) == pytest.approx(0.5, abs=0.1)
+    tenant, other = (tenants(1000, compute="share", weight=50) for _ in range(2))
+
+    def scene() -> float:
+        *mine, theirs = work(burn(tenant), burn(tenant), burn(other))
+        return sum(mine) / (sum(mine) + theirs)
+
+    assert any(abs(part - 0.5) < 0.1 for part in three_times(scene))
 
 
 def test_forgives_the_old_debt_of_a_returning_tenant(tenants):
