@@ -66,7 +66,7 @@ def test_the_nodes_of_a_pool_are_those_of_the_file(
 def _amiss(target: ClusterUnderTest, difference: LiveDifference, pool: str) -> list[str]:
     """Say what of the nodes of a pool, or of GPU nodes in no pool, is not as in the file."""
     counts = [
-        f"{count.found} of {count.expected} nodes exist"
+        f"{count.actual} of {count.expected} nodes exist"
         for count in difference.counts
         if count.pool == pool
     ]
