@@ -288,14 +288,14 @@ def test_allocatable_is_the_plan(
 ) -> None:
     wanted = dict(node.plan.per_node)
     deadline = time.monotonic() + _STATUS_PERIOD
-    shown: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
     while time.monotonic() < deadline:
         advertised = target.advertised(node.name)
-        shown = {name: advertised.get(name, 0) for name in wanted}
-        if shown == wanted:
+        allocatable = {name: advertised.get(name, 0) for name in wanted}
+        if allocatable == wanted:
             break
         time.sleep(0.5)
-    evidence.require(_words(wanted), _words(shown))
+    evidence.require(_words(wanted), _words(allocatable))
 
 
 def _words(counts: Mapping[str, object]) -> str:
