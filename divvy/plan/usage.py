@@ -161,7 +161,7 @@ def selected(
     usage: Usage, node: str | None = None, namespace: str | None = None, pod: str | None = None
 ) -> Usage:
     """Keep one node, and what pods of a namespace or of a name hold or ask for."""
-    nodes = [node_usage for node_usage in usage.nodes if node is None or node_usage.name == node]
+    nodes = [used_node for used_node in usage.nodes if node is None or used_node.name == node]
     waiting = usage.waiting if node is None else ()
     if namespace is None and pod is None:
         return replace(usage, nodes=tuple(nodes), waiting=waiting)
@@ -173,10 +173,10 @@ def selected(
             holder.full_name,
         )
 
-    nodes = (_held_by(node_usage, is_meant) for node_usage in nodes)
+    nodes = [_held_by(used_node, is_meant) for used_node in nodes]
     return replace(
         usage,
-        nodes=tuple(node_usage for node_usage in nodes if node_usage.gpus or node_usage.unplaced),
+        nodes=tuple(used_node for used_node in nodes if used_node.gpus or used_node.unplaced),
         waiting=tuple(pending for pending in waiting if is_meant(pending)),
     )
 

@@ -67,12 +67,12 @@ Held = Mapping[str, tuple[Holder, ...]]
 class Remembered:
     """What is remembered of holders, for when a kubelet has lost its checkpoint.
 
-    ``shown`` are those whom ``kubelet`` (the version of its socket) showed last; ``forgotten``
+    ``known`` are those whom ``kubelet`` (the version of its socket) showed last; ``forgotten``
     those whom one before it showed, and it does not.
     """
 
     kubelet: Version = None
-    shown: tuple[Holder, ...] = ()
+    known: tuple[Holder, ...] = ()
     forgotten: tuple[Holder, ...] = ()
 
 

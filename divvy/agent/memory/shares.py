@@ -236,10 +236,8 @@ class ShareAccounts:
         by_gi = {instance.gi: instance.uuid for instance in gpu.instances}
         uses = []
         for listed in await self._driver.processes(gpu):
-            process, host_process = (
-                in_namespace(listed["pid"] or 0),
-                find_process(listed["pid"] or 0),
-            )
+            pid = listed["pid"] or 0
+            process, host_process = in_namespace(pid), find_process(pid)
             if process is not None and host_process is not None:
                 device = by_gi.get(listed["gi"] or 0) or gpu.uuid
                 used = (listed["used_mib"] or 0) << 20

@@ -57,8 +57,8 @@ class DeviceHolders:
         self._pods: frozenset[str] | None = None  # that were listed last
         # Whether these are all: pods are added by age, so who asks is younger than who is listed.
         self._has_pods = False
-        self._known = remembered.shown
-        self._last = (*remembered.shown, *remembered.forgotten)
+        self._known = remembered.known
+        self._last = (*remembered.known, *remembered.forgotten)
         self._before = remembered.forgotten  # the kubelet's restart, and not shown since
         self._names = {holder.pod_uid: holder.pod for holder in self._last}
         self._initial_version = self._version()
