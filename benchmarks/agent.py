@@ -46,17 +46,17 @@ def milliseconds(call: Callable[[], object], count: int = CALLS) -> list[float]:
     """Time a call many times, after some that do not count."""
     for _ in range(20):
         call()
-    taken = []
+    times = []
     for _ in range(count):
         began = time.perf_counter()
         call()
-        taken.append((time.perf_counter() - began) * 1e3)
-    return taken
+        times.append((time.perf_counter() - began) * 1e3)
+    return times
 
 
-def row(name: str, taken: Sequence[float], budget: str) -> None:
+def row(name: str, times: Sequence[float], budget: str) -> None:
     """Print one line of the table."""
-    ordered = sorted(taken)
+    ordered = sorted(times)
     p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
     print(f"{name:52} {statistics.median(ordered):9.2f} {p99:9.2f}   {budget}", flush=True)
 
@@ -77,8 +77,8 @@ def calls(socket: Path, ids: Sequence[str], sizes: Sequence[int]) -> None:
                 available_deviceIDs=ids, allocation_size=size
             )
             request = api.PreferredAllocationRequest(container_requests=[container_request])
-            taken = milliseconds(lambda r=request: stub.GetPreferredAllocation(r), 200)  # type: ignore[misc]
-            slowest = max(slowest, (statistics.median(taken), size, taken))
+            times = milliseconds(lambda r=request: stub.GetPreferredAllocation(r), 200)  # type: ignore[misc]
+            slowest = max(slowest, (statistics.median(times), size, times))
         budget = "2" if len(ids) > 100 else "3"
         row(f"GetPreferredAllocation, {kind}, slowest size {slowest[1]}", slowest[2], budget)
 
@@ -154,22 +154,22 @@ async def changes() -> None:
         await asyncio.sleep(1)
         idle = await idle_share(node.pid)
         before = memory(node.pid)
-        taken = []
+        times = []
         for number in range(100):
             replicas = 4 + (number + 1) % 2
             began = time.perf_counter()
             node.configure({"timeSlicing": {"replicas": replicas}})
             await node.offered(SHARED, 8 * replicas)
-            taken.append((time.perf_counter() - began) * 1e3)
-        row("change of replicas to new list, 100 times", taken, "1000")
-        taken = []
+            times.append((time.perf_counter() - began) * 1e3)
+        row("change of replicas to new list, 100 times", times, "1000")
+        times = []
         for number in range(10):
             began = time.perf_counter()
             node.configure({"mig": {"1g.5gb": 7}} if number % 2 == 0 else {})
             resource, count = (SEVENTH, 56) if number % 2 == 0 else (GPU, 8)
             await node.offered(resource, count)
-            taken.append((time.perf_counter() - began) * 1e3)
-        row("8 GPUs whole to 7 MIG devices each and back", taken, "2000")
+            times.append((time.perf_counter() - began) * 1e3)
+        row("8 GPUs whole to 7 MIG devices each and back", times, "2000")
         node.configure({"timeSlicing": {"replicas": 4}})
         await node.offered(SHARED, 32)
         endpoint = node.kubelet.endpoints[SHARED]

@@ -47,7 +47,7 @@ class GpuState:
     """What is held of one GPU."""
 
     offered: OfferedGpu
-    taken: set[str] = field(default_factory=set)
+    used_slices: set[str] = field(default_factory=set)
     compute: int = 0
     memory_mib: int = 0
     cores: int = 0
@@ -75,7 +75,7 @@ class GpuState:
             slices = _slices(device)
             compute = self.compute + device.profile.compute_slices
             shared = self.claims and not self.is_cut
-            return not shared and compute <= _COMPUTE and self.taken.isdisjoint(slices)
+            return not shared and compute <= _COMPUTE and self.used_slices.isdisjoint(slices)
         memory, cores = arrival.size
         return (
             not self.is_cut
@@ -92,7 +92,9 @@ class GpuState:
             self.cores += sign * arrival.size[1]
             return
         self.compute += sign * device.profile.compute_slices
-        (self.taken.update if sign > 0 else self.taken.difference_update)(_slices(device))
+        (self.used_slices.update if sign > 0 else self.used_slices.difference_update)(
+            _slices(device)
+        )
 
 
 Rule = Callable[[Sequence[GpuState], Arrival], Sequence[GpuState]]
@@ -151,11 +153,13 @@ def placed_by(rule: Rule, requests: Iterator[Arrival]) -> int:
     held: list[tuple[Arrival, GpuState, ClaimDevice]] = []
     placed = 0
     for at, arrival in enumerate(requests):
-        for ended in [one for one in held if one[0].until <= at]:
+        for ended in [holding for holding in held if holding[0].until <= at]:
             held.remove(ended)
             ended[1].hold(ended[0], ended[2], -1)
         for gpu in rule(gpus, arrival):
-            device = next((one for one in _of(gpu, arrival) if gpu.fits(arrival, one)), None)
+            device = next(
+                (device for device in _of(gpu, arrival) if gpu.fits(arrival, device)), None
+            )
             if device is not None:
                 gpu.hold(arrival, device, 1)
                 held.append((arrival, gpu, device))
@@ -171,10 +175,12 @@ def placed_by_optimum(requests: Iterator[Arrival]) -> int:
     placed = 0
     for at, arrival in enumerate(requests):
         held = [earlier for earlier in held if earlier.until > at]
-        asked = [*held, arrival]
-        mig = [sum(request.profile == name for request in asked) for name in _NAMES]
-        if optimum.holds(GPUS, mig, [request.size for request in asked if request.profile is None]):
-            held = asked
+        arrivals = [*held, arrival]
+        mig = [sum(request.profile == name for request in arrivals) for name in _NAMES]
+        if optimum.holds(
+            GPUS, mig, [request.size for request in arrivals if request.profile is None]
+        ):
+            held = arrivals
             placed += 1
     return placed
 
@@ -192,7 +198,7 @@ def _hami_score(gpu: GpuState, arrival: Arrival) -> float:
     memory = gpu.memory_mib + arrival.size[0]
     cores = gpu.cores + arrival.size[1] + 100 * gpu.compute / _COMPUTE
     total = gpu.offered.gpu.devices[0].memory_mib
-    return (gpu.claims + 1) / _HAMI_SLOTS + cores / 100 + memory / total + len(gpu.taken) / 8
+    return (gpu.claims + 1) / _HAMI_SLOTS + cores / 100 + memory / total + len(gpu.used_slices) / 8
 
 
 def _of(gpu: GpuState, arrival: Arrival) -> Iterator[ClaimDevice]:

@@ -79,10 +79,12 @@ def _make_nodes(server: ApiServer, profile: str, count: int) -> int:
         node: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
         status = {"allocatable": quantities, "capacity": quantities, "conditions": [ready]}
         assert server.send("POST", "/api/v1/nodes", node).status == 201
-        made = server.send("GET", f"/api/v1/nodes/{name}").body
-        made["spec"].pop("taints", None)
-        made = server.send("PUT", f"/api/v1/nodes/{name}", made).body
-        assert server.send("PUT", f"/api/v1/nodes/{name}/status", made | {"status": status}).status
+        created = server.send("GET", f"/api/v1/nodes/{name}").body
+        created["spec"].pop("taints", None)
+        created = server.send("PUT", f"/api/v1/nodes/{name}", created).body
+        assert server.send(
+            "PUT", f"/api/v1/nodes/{name}/status", created | {"status": status}
+        ).status
         size = 0
         gpus = [
             Gpu(f"GPU-{number:05}-{index}", index, name, A100, profile) for index in range(GPUS)

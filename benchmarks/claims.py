@@ -52,11 +52,11 @@ def _started(lab: RunningLab, namespace: str, pod: dict[str, Any]) -> tuple[floa
         began = bound = 0.0
         for line in watch.stdout:
             now = time.monotonic()
-            found = json.loads(line)["object"]
+            live_pod = json.loads(line)["object"]
             began = began or now
-            if found["spec"].get("nodeName"):
+            if live_pod["spec"].get("nodeName"):
                 bound = bound or now
-            if found["status"].get("phase") == "Running":
+            if live_pod["status"].get("phase") == "Running":
                 watch.terminate()
                 break
     lab.kubectl("delete", "pod", "timed", f"--namespace={namespace}", "--timeout=60s")
@@ -83,8 +83,8 @@ def main() -> None:
             deployment.divvy("destroy", "--stack=lab", "--yes")
     print(f"{'milliseconds':<28} {'bound':>7} {'Running':>9} {'least':>7} {'most':>7}   of")
     for kind, pairs in seconds.items():
-        bound = statistics.median(one for one, _ in pairs)
-        running = sorted(one for _, one in pairs)
+        bound = statistics.median(to_bound for to_bound, _ in pairs)
+        running = sorted(to_running for _, to_running in pairs)
         figures = (bound, statistics.median(running), running[0], running[-1])
         print(
             f"{kind:<28} {' '.join(f'{figure * 1000:8.0f}' for figure in figures)}   {len(pairs)}"

@@ -24,7 +24,7 @@ ROUNDS = int(os.environ.get("DIVVY_BENCHMARK_ROUNDS", "10"))
 RESOURCES = 20
 
 
-def taken(run: Callable[[], object]) -> tuple[float, float]:
+def seconds_of(run: Callable[[], object]) -> tuple[float, float]:
     """Return wall and processor seconds of a call and its child processes."""
     before, began = os.times(), time.perf_counter()
     run()
@@ -62,8 +62,8 @@ def main() -> None:
         pairs: dict[str, list[tuple[float, float, float]]] = {name: [] for name in operations}
         for _ in range(ROUNDS):
             for name, operation in operations.items():
-                _, least = taken(import_pulumi)
-                wall, used = taken(operation)
+                _, least = seconds_of(import_pulumi)
+                wall, used = seconds_of(operation)
                 pairs[name].append((wall, used, used / least))
     print(f"{'':9} {'wall':>8} {'processor':>10} {'× import pulumi':>16}")
     for name, measured in pairs.items():

@@ -59,17 +59,17 @@ def _shares(tenants: list[Tenant]) -> None:
 
 
 def _compiled(folder: Path, source: str, *options: str) -> Path:
-    made = folder / source.removesuffix(".c")
-    command = ["cc", "-O2", "-std=gnu11", *options, "-o", made, Path(__file__).with_name(source)]
+    binary = folder / source.removesuffix(".c")
+    command = ["cc", "-O2", "-std=gnu11", *options, "-o", binary, Path(__file__).with_name(source)]
     subprocess.run([*command, "-ldl"], check=True)
-    return made
+    return binary
 
 
 def _tenant(driver: DriverRoot, folder: Path, limiter: Path, uuid: str, weight: int) -> Tenant:
-    made = Tenant(driver, folder / f"tenant-{uuid}-{weight}", limiter)
+    tenant = Tenant(driver, folder / f"tenant-{uuid}-{weight}", limiter)
     sharing = Sharing(memory_mib=4000, action="prevent", compute="share", weight=weight)
-    made.install([DeviceShare(uuid, sharing, f"page-{weight}")])
-    return made
+    tenant.install([DeviceShare(uuid, sharing, f"page-{weight}")])
+    return tenant
 
 
 def main() -> None:

@@ -37,13 +37,13 @@ def main() -> None:
     # What is not deployed yet, and modules that are not compiled yet.
     subprocess.run(COMMANDS["divvy up"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run(COMMANDS["divvy preview"], check=True, stdout=subprocess.DEVNULL)
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
     for _ in range(ROUNDS):
         for name, command in COMMANDS.items():
-            taken[name].append(_seconds(command))
-    least = statistics.median(wall for wall, _ in taken["import pulumi"])
+            times[name].append(_seconds(command))
+    least = statistics.median(wall for wall, _ in times["import pulumi"])
     print(f"{'':14} {'least':>7} {'median':>7} {'most':>7} {'processor':>10} {'× import':>9}")
-    for name, measured in taken.items():
+    for name, measured in times.items():
         walls = [wall for wall, _ in measured]
         median = statistics.median(walls)
         processor = statistics.median(used for _, used in measured)

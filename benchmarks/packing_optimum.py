@@ -24,9 +24,9 @@ class PackingOptimum:
         every = range(compute_slices + 1)
         feasible = [c for c in product(every, repeat=len(profiles)) if any(c) and self._is_gpu(c)]
         self._fullest = [
-            one
-            for one in feasible
-            if not any(other != one and _holds(other, one) for other in feasible)
+            counts
+            for counts in feasible
+            if not any(other != counts and _holds(other, counts) for other in feasible)
         ]
 
     def holds(self, gpus: int, mig: Sequence[int], shares: Sequence[Size]) -> bool:
@@ -47,7 +47,7 @@ class PackingOptimum:
             return 0
         largest = max(at for at, number in enumerate(counts) if number)
         rests = {
-            tuple(max(0, number - taken) for number, taken in zip(counts, gpu, strict=True))
+            tuple(max(0, number - capacity) for number, capacity in zip(counts, gpu, strict=True))
             for gpu in self._fullest
             if gpu[largest]
         }
@@ -90,11 +90,11 @@ def _holds(counts: Sequence[int], other: Sequence[int]) -> bool:
     return all(mine >= theirs for mine, theirs in zip(counts, other, strict=True))
 
 
-def _is_placed(wanted: Sequence[MigProfile], taken: int) -> bool:
+def _is_placed(wanted: Sequence[MigProfile], occupied: int) -> bool:
     if not wanted:
         return True
     for start in wanted[0].starts:
         slices = ((1 << wanted[0].memory_slices) - 1) << start
-        if not slices & taken and _is_placed(wanted[1:], taken | slices):
+        if not slices & occupied and _is_placed(wanted[1:], occupied | slices):
             return True
     return False

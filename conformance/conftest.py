@@ -102,7 +102,7 @@ def pytest_configure(config: pytest.Config) -> None:
         only += ("--changed",)
     if limit := config.getoption("--divvy-time-limit"):
         config.stash[_DEADLINE] = time.monotonic() + limit
-    told: dict[str, Any] = {
+    report_options: dict[str, Any] = {
         "only": only,
         "options": given(config),
         "strict": config.getoption("--divvy-strict"),
@@ -112,13 +112,13 @@ def pytest_configure(config: pytest.Config) -> None:
         host = begin(config, config.stash.get(_DEADLINE, math.inf))
         config.stash[HOST] = host
         config.stash[_SIMULATED] = host.simulated
-        config.stash[_REPORT] = Report(describe(config, host), **told)
+        config.stash[_REPORT] = Report(describe(config, host), **report_options)
     else:
         under_test = open_cluster(config)
         config.stash[CLUSTER] = under_test
         config.stash[_LIFE] = NodeLife(under_test.api)
         config.stash[_SIMULATED] = under_test.simulated
-        config.stash[_REPORT] = Report(under_test.describe(), **told)
+        config.stash[_REPORT] = Report(under_test.describe(), **report_options)
     if config.getoption("--divvy-progress"):
         config.stash[_PROGRESS] = Progress()
         config.pluginmanager.register(config.stash[_PROGRESS])
@@ -175,7 +175,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         wanted = _prefixes(selected)
         items[:] = [item for item in items if _identity(item).startswith(wanted)]
     # A check that applies to nothing here, or that nobody asked for, is neither passed nor skipped.
-    items[:] = [item for item in items if not _is_empty(item) and _is_asked_for(item)]
+    items[:] = [item for item in items if not _is_empty(item) and _is_requested(item)]
     order = list(CATALOGUE)
     items.sort(key=lambda item: order.index(_identity(item)))
     for item in items:
@@ -347,7 +347,7 @@ def _is_empty(item: pytest.Item) -> bool:
     return callspec is not None and callspec.id == "NOTSET"
 
 
-def _is_asked_for(item: pytest.Item) -> bool:
+def _is_requested(item: pytest.Item) -> bool:
     option = _IMAGES.get(_identity(item))
     return option is None or item.config.getoption(option) is not None
 

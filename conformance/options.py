@@ -63,6 +63,6 @@ def given(config: pytest.Config) -> tuple[str, ...]:
     for name in names:
         value = config.getoption(f"--{name}")
         if value not in (None, False, "") and (name, value) != ("divvy-target", "divvy"):
-            shown = f"--{name.removeprefix('divvy-')}"
-            options.append(shown if value is True else f"{shown}={value}")
+            option = f"--{name.removeprefix('divvy-')}"
+            options.append(option if value is True else f"{option}={value}")
     return tuple(options)

@@ -43,13 +43,13 @@ def server_version(kubeconfig: str | None, context: str | None) -> str:
     options = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
     options += [f"--context={context}"] if context else []
     try:
-        answer = json.loads(_said("kubectl", *options, "get", "--raw", "/version") or "{}")
+        answer = json.loads(_output("kubectl", *options, "get", "--raw", "/version") or "{}")
     except ValueError:
         return ""
     return str(answer.get("gitVersion", ""))
 
 
-def _said(*command: str) -> str:
+def _output(*command: str) -> str:
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_SECONDS

@@ -216,7 +216,7 @@ require that each of them fails.
 |---|---|
 """
 
-_MADE_UP = "nvidia-smi lists a MIG device that is not there (test_bare_on_lab.py)"
+_INVENTED = "nvidia-smi lists a MIG device that is not there (test_bare_on_lab.py)"
 _BROKEN = (
     "a kit without hook and simulated driver, programs that fail, an nvidia-smi that makes things "
     "up (hardware_kit/test_rehearsal.py, no lab)"
@@ -252,11 +252,11 @@ _ELSEWHERE = {
     "HW-03": "bad arithmetic beside it, with hardware checks forced (test_options_on_lab.py)",
     "HW-04": "a replica that is halted, with hardware checks forced (test_options_on_lab.py)",
     "BARE-01": "a libcuda of another version (test_bare_on_lab.py)",
-    "BARE-02": _MADE_UP,
+    "BARE-02": _INVENTED,
     **dict.fromkeys((f"BARE-{number:02}" for number in range(7, 21)), _BROKEN),
-    "BARE-03": _MADE_UP,
-    "BARE-04": _MADE_UP,
-    "BARE-06": _MADE_UP,
+    "BARE-03": _INVENTED,
+    "BARE-04": _INVENTED,
+    "BARE-06": _INVENTED,
     "BARE-05": "GPUs that compute wrongly (test_bare_on_lab.py)",
 }
 _BY_HAND = """\

@@ -136,8 +136,8 @@ def _table() -> Iterator[str]:
         for name, device in devices.items():
             ways.setdefault(dict(device.guarantees.items())[key], []).append(_WAYS[name][0])
         for text, titles in ways.items():
-            said = text.partition(":")[2].strip()
-            yield f"* **{level(text)}** ({', '.join(titles)}): {said}"
+            explanation = text.partition(":")[2].strip()
+            yield f"* **{level(text)}** ({', '.join(titles)}): {explanation}"
 
 
 def _ladder() -> Iterator[str]:

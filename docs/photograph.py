@@ -17,7 +17,7 @@ from pathlib import Path
 from divvy.lab.paths import REPOSITORY
 
 PICTURES = Path(__file__).parent / "pictures"
-TAKEN = PICTURES / "taken.json"
+DIGESTS = PICTURES / "taken.json"
 _SIZES = {"diff.png": (1000, 760), "report.png": (1000, 1250), "top.png": (1300, 2360)}
 
 
@@ -69,7 +69,7 @@ def main() -> None:
             pages[picture] = Path(page).resolve()
         for name, path in pages.items():
             _photograph(path, name)
-        TAKEN.write_text(json.dumps({"diff.png": digest(pages["diff.png"])}) + "\n")
+        DIGESTS.write_text(json.dumps({"diff.png": digest(pages["diff.png"])}) + "\n")
 
 
 if __name__ == "__main__":

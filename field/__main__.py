@@ -80,10 +80,12 @@ def _prove(configurations: Sequence[Configuration], lab: Lab, base: Mapping[str,
     image = deployment.build_image(place["registry"], place["base"])
     for node in nodes:
         deployment.install_hook(node)
-    return [_prove_one(configuration, image, nodes, base) for configuration in configurations]
+    return [
+        _prove_configuration(configuration, image, nodes, base) for configuration in configurations
+    ]
 
 
-def _prove_one(
+def _prove_configuration(
     configuration: Configuration, image: str, nodes: Sequence[GpuNode], base: Mapping[str, Any]
 ) -> Run:
     _tell(f"{configuration.title}: deployed")

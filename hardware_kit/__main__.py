@@ -26,7 +26,7 @@ _FOLDERS, _OWNER = "divvy-kit.", "owner"
 _MINUTES = 8
 # What a check that is told to end has for that, and the report.
 _GRACE_SECONDS = 60.0
-_NOT_BEGUN = 2
+_CANNOT_BEGIN = 2
 
 
 def _options(given: list[str]) -> list[str]:
@@ -69,7 +69,7 @@ def main() -> None:
                     _clear_abandoned(unpacked)
         except (NotAlone, OSError) as problem:
             print(f"hardware kit: {problem}", file=sys.stderr)
-            sys.exit(_NOT_BEGUN)
+            sys.exit(_CANNOT_BEGIN)
         # What is simulated is exercised, and never passes for what only hardware shows.
         suite = [f"--kit={_KIT}", "--no-identities", "--hardware-checks-anyway"]
         os.environ["PYTEST_ADDOPTS"] = shlex.join(suite)

@@ -46,13 +46,13 @@ def main() -> None:
     if options.key is not None and not options.key.is_file():
         parser.error(f"--key {options.key}: there is no such file")
     with tempfile.TemporaryDirectory() as scratch:
-        sources, made = Path(scratch, "sources"), Path(scratch, "dist")
-        made.mkdir()
-        _build(sources, made, options.base)
+        sources, dist = Path(scratch, "sources"), Path(scratch, "dist")
+        dist.mkdir()
+        _build(sources, dist, options.base)
         if options.key is not None:
-            _run("ssh-keygen", "-q", "-Y", "sign", "-f", options.key, "-n", NAMESPACE, made / SUMS)
+            _run("ssh-keygen", "-q", "-Y", "sign", "-f", options.key, "-n", NAMESPACE, dist / SUMS)
         shutil.rmtree(options.out, ignore_errors=True)
-        shutil.copytree(made, options.out)
+        shutil.copytree(dist, options.out)
     for path in sorted(options.out.iterdir()):
         print(path.name)
     if options.base is None:
@@ -62,14 +62,14 @@ def main() -> None:
         print(f"built from the last commit: changes of {count} files are not in it")
 
 
-def _build(sources: Path, made: Path, base: str | None) -> None:
+def _build(sources: Path, dist: Path, base: str | None) -> None:
     """Build the last commit in a clone of its own, which has the tags that name the revision."""
     _run("git", "clone", "--quiet", "--shared", REPOSITORY, sources)
     epoch = int(_run("git", "log", "-1", "--format=%ct", folder=sources))
     # A wheel has the files' times and modes, and the order of sets of names in places.
     fixed = {"SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
-    _run(sys.executable, "-c", _BUILD, made, folder=sources, variables=fixed)
-    for archive in made.glob("*.tar.gz"):
+    _run(sys.executable, "-c", _BUILD, dist, folder=sources, variables=fixed)
+    for archive in dist.glob("*.tar.gz"):
         archive.write_bytes(normalized(archive.read_bytes(), epoch))
     project = tomllib.loads((sources / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     name, version = project["name"], project["version"]
@@ -77,17 +77,17 @@ def _build(sources: Path, made: Path, base: str | None) -> None:
         str(path.relative_to(sources)): path.read_text(encoding="utf-8")
         for path in (sources / "requirements").glob("*.txt")
     }
-    bill = made / f"{name.replace('-', '_')}-{version}.cdx.json"
+    bill = dist / f"{name.replace('-', '_')}-{version}.cdx.json"
     bill.write_text(sbom(name, version, pins, epoch, base), encoding="utf-8")
     # Chart and image are made by the wheel itself: it has everything that they need.
-    (wheel,) = made.glob("*.whl")
+    (wheel,) = dist.glob("*.whl")
     package = sources.parent / "package"
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(package)
     installed = {"PYTHONPATH": str(package), "LC_ALL": "C.UTF-8"}
     _run(
         *(sys.executable, "-c", "from divvy.cli.main import main; main()"),
-        *("chart", "--package", "--out", made),
+        *("chart", "--package", "--out", dist),
         *("--file", sources / "release/Pulumi.release.yaml", "--chart-version", version),
         folder=package,
         variables=installed,
@@ -96,13 +96,13 @@ def _build(sources: Path, made: Path, base: str | None) -> None:
         layout = sources.parent / "layout"
         build = (sys.executable, "-m", "divvy.image.build", "--layout", layout, base)
         _run(*build, folder=package, variables=installed)
-        archive = made / f"divvy-agent-{version}-{_ARCHITECTURE}.oci.tar"
+        archive = dist / f"divvy-agent-{version}-{_ARCHITECTURE}.oci.tar"
         archive.write_bytes(image_archive(layout))
     lines = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
-        for path in sorted(made.iterdir())
+        for path in sorted(dist.iterdir())
     ]
-    (made / SUMS).write_text("".join(lines), encoding="utf-8")
+    (dist / SUMS).write_text("".join(lines), encoding="utf-8")
 
 
 def _run(

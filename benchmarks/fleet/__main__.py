@@ -35,7 +35,7 @@ from tests.engine.bare_cluster import bare_cluster
 from tests.render.claims.api_server import ApiServer
 
 SIZES = (100, 1000, 5000)
-KEPT = REPOSITORY / "docs/fleets/figures.json"
+FIGURES_FILE = REPOSITORY / "docs/fleets/figures.json"
 IDLE_SECONDS = 120.0
 OUTAGE_SECONDS = 20.0
 
@@ -191,14 +191,16 @@ def _say(words: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.fleet")
     parser.add_argument("sizes", nargs="*", type=int, default=SIZES)
-    parser.add_argument("--keep", action="store_true", help=f"in {KEPT.relative_to(REPOSITORY)}")
+    parser.add_argument(
+        "--keep", action="store_true", help=f"in {FIGURES_FILE.relative_to(REPOSITORY)}"
+    )
     arguments = parser.parse_args()
     results = []
     for size in arguments.sizes:
         print(f"{size} nodes", flush=True)
         results.append(measure(size))
         if arguments.keep:
-            keep(KEPT, results[-1])
+            keep(FIGURES_FILE, results[-1])
     print(table(results))
 
 

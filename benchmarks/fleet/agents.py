@@ -38,14 +38,14 @@ class Fleet:
         self._nodes = nodes
         self._lock = threading.Lock()
         self._processes: list[subprocess.Popen[str]] = []
-        self.made = 0
+        self.linked_processes = 0
         self.touched: list[float] = []
         self.followed: dict[str, list[float]] = {}
 
     def make(self) -> None:
         """Start the processes; their links wait."""
         with self._lock:
-            self.made, self.touched, self.followed = 0, [], {}
+            self.linked_processes, self.touched, self.followed = 0, [], {}
         users = yaml.safe_load(self._server.cluster.kubeconfig.read_text())["users"]
         token = users[0]["user"]["token"]
         for number in range(PROCESSES):
@@ -67,7 +67,7 @@ class Fleet:
             )
             self._processes.append(process)
             threading.Thread(target=self._listen, args=(process.stdout,), daemon=True).start()
-        until(lambda: self.made == PROCESSES, "the links are not made")
+        until(lambda: self.linked_processes == PROCESSES, "the links are not made")
 
     def begin(self) -> float:
         """Let all links begin at once; return when."""
@@ -101,7 +101,7 @@ class Fleet:
             with self._lock:
                 match words:
                     case ["made"]:
-                        self.made += 1
+                        self.linked_processes += 1
                     case ["touch", at]:
                         self.touched.append(float(at))
                     case ["follows", of, at]:

@@ -50,9 +50,9 @@ def make_nodes(server: ApiServer, count: int) -> list[str]:
             "kind": "Node",
             "metadata": {"name": name, "labels": labels},
         }
-        made = server.send("POST", "/api/v1/nodes", node)
-        assert made.status == 201, made.body
-        body = made.body
+        answer = server.send("POST", "/api/v1/nodes", node)
+        assert answer.status == 201, answer.body
+        body = answer.body
         body["spec"].pop("taints", None)
         body = server.send("PUT", f"/api/v1/nodes/{name}", body).body
         body["status"] = {
@@ -120,12 +120,12 @@ def write_kubeconfigs(server: ApiServer, pods: dict[str, AgentPod], folder: Path
 
     def write(pod: AgentPod) -> None:
         bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
-        asked = {
+        token_request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {"boundObjectRef": bound, "expirationSeconds": 7200},
         }
-        answer = server.send("POST", _TOKEN, asked)
+        answer = server.send("POST", _TOKEN, token_request)
         assert answer.status == 201, answer.body
         user = [{"name": "administrator", "user": {"token": answer.body["status"]["token"]}}]
         (folder / pod.node).write_text(json.dumps({**whole, "users": user}))

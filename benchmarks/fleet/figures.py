@@ -62,7 +62,7 @@ def _whole(name: str, value: Callable[[Figures], float], digits: str = ".1f") ->
     return Row(name, lambda f: format(value(f), digits), value)
 
 
-def _each(name: str, value: Callable[[Figures], float], digits: str = ".1f") -> Row:
+def _per_node(name: str, value: Callable[[Figures], float], digits: str = ".1f") -> Row:
     """Return the row of what was measured of each node."""
     return Row(name, lambda f: format(value(f), digits), lambda f: value(f) * f.nodes)
 
@@ -78,12 +78,12 @@ ROWS = (
     _whole("`divvy up` for the first time, s", lambda f: f.first_up),
     _whole("`divvy up` of another profile, s", lambda f: f.up),
     _last("change → node follows, median / last, s", lambda f: f.follow),
-    _each("– requests a node", lambda f: f.change_requests_per_node),
-    _each("– watch bytes a node", lambda f: f.change_watch_bytes_per_node, ",.0f"),
-    _each("– processor of the API server a node, ms", lambda f: f.change_server_ms_per_node),
-    _each("– processor of the node's own link, ms", lambda f: f.change_links_ms_per_node),
-    _each("idle: requests a node and second", lambda f: f.idle_requests_per_node_second, ".4f"),
-    _each(
+    _per_node("– requests a node", lambda f: f.change_requests_per_node),
+    _per_node("– watch bytes a node", lambda f: f.change_watch_bytes_per_node, ",.0f"),
+    _per_node("– processor of the API server a node, ms", lambda f: f.change_server_ms_per_node),
+    _per_node("– processor of the node's own link, ms", lambda f: f.change_links_ms_per_node),
+    _per_node("idle: requests a node and second", lambda f: f.idle_requests_per_node_second, ".4f"),
+    _per_node(
         "– processor of the API server a node and second, ms",
         lambda f: f.idle_server_ms_per_node_second,
         ".3f",
@@ -136,8 +136,8 @@ def read_figures(path: Path) -> list[Figures]:
 def keep(path: Path, figures: Figures) -> None:
     """Put a fleet's figures into a file, in place of older ones of its size."""
     others = read_figures(path) if path.exists() else []
-    kept = [*(other for other in others if other.nodes != figures.nodes), figures]
-    text = json.dumps([asdict(size) for size in sorted(kept, key=lambda size: size.nodes)])
+    sizes = [*(other for other in others if other.nodes != figures.nodes), figures]
+    text = json.dumps([asdict(size) for size in sorted(sizes, key=lambda size: size.nodes)])
     rounded = json.loads(text, parse_float=lambda digits: round(float(digits), 4))
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(rounded, indent=1) + "\n")

@@ -99,8 +99,8 @@ class Link:
             driver="550.163.01",
             simulated=True,
             gpus=tuple(
-                GpuStatus(one.index, one.uuid, State.READY, "", None, tuple(predicted.per_node))
-                for one in self._gpus
+                GpuStatus(gpu.index, gpu.uuid, State.READY, "", None, tuple(predicted.per_node))
+                for gpu in self._gpus
             ),
             resources=dict(predicted.per_node),
         )

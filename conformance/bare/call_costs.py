@@ -17,25 +17,25 @@ class CallCosts:
     @property
     def added(self) -> tuple[float, ...]:
         """Return what the limiter adds, of each round."""
-        return tuple(one - other for one, other in zip(self.limited, self.bare, strict=True))
+        return tuple(limited - bare for limited, bare in zip(self.limited, self.bare, strict=True))
 
     @property
     def rows(self) -> tuple[tuple[str, Sequence[float]], ...]:
         """Return bare, limited and added by name, each as its least, median and greatest."""
         named = (("bare", self.bare), ("limited", self.limited), ("added", self.added))
         return tuple(
-            (name, (min(found), statistics.median(found), max(found))) for name, found in named
+            (name, (min(costs), statistics.median(costs), max(costs))) for name, costs in named
         )
 
 
 def paired(rounds: int, bare: Callable[[], float], limited: Callable[[], float]) -> CallCosts:
     """Measure both in every round; their order changes from round to round."""
-    taken: tuple[list[float], list[float]] = ([], [])
+    costs: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds):
         order = ((0, bare), (1, limited))
         for at, measure in order if number % 2 else order[::-1]:
-            taken[at].append(measure())
-    return CallCosts(tuple(taken[0]), tuple(taken[1]))
+            costs[at].append(measure())
+    return CallCosts(tuple(costs[0]), tuple(costs[1]))
 
 
 def calls_within(seconds: float, nanoseconds: float) -> int:

@@ -18,7 +18,9 @@ PLACES = (
 def linked_root(scratch: Path, places: Sequence[str] = PLACES) -> Path | None:
     """Make a driver root of links to the parts of such a driver; return None without a driver."""
     folders = map(Path, (*places, *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))))
-    folder = next((each for each in folders if (each / "libnvidia-ml.so.1").exists()), None)
+    folder = next(
+        (candidate for candidate in folders if (candidate / "libnvidia-ml.so.1").exists()), None
+    )
     if folder is None:
         return None
     root = scratch / "driver-root"

@@ -59,8 +59,8 @@ class Findings:
         named = wrong or self._statements
         self.evidence.require_that(
             not wrong,
-            "; ".join(f"{each.what}: {each.expected}" for each in named),
-            "; ".join(f"{each.what}: {each.actual}" for each in named),
+            "; ".join(f"{statement.what}: {statement.expected}" for statement in named),
+            "; ".join(f"{statement.what}: {statement.actual}" for statement in named),
         )
 
 

@@ -164,9 +164,9 @@ class BareHost:
     @property
     def _system(self) -> dict[str, str]:
         # Without what the builder of a kernel has added to its version.
-        told = self.run('uname -r | cut -d- -f1; nproc; . /etc/os-release; echo "$PRETTY_NAME"')
+        answer = self.run('uname -r | cut -d- -f1; nproc; . /etc/os-release; echo "$PRETTY_NAME"')
         names = ("kernel", "processors", "os")
-        return dict(zip(names, told.log.splitlines(), strict=False)) if told.code == 0 else {}
+        return dict(zip(names, answer.log.splitlines(), strict=False)) if answer.code == 0 else {}
 
 
 HOST = pytest.StashKey[BareHost]()

@@ -66,7 +66,7 @@ class Injected:
 
     def container(self, name: str) -> Container:
         """Make a container that has the GPU without a limit."""
-        return self._made(Container(self.kit, self.folder / name, self.spec, self.gpu))
+        return self._make(Container(self.kit, self.folder / name, self.spec, self.gpu))
 
     def tenant(self, name: str, mib: int, weight: int = 0) -> Container:
         """Make one with ``mib`` of the GPU; with a ``weight``, its time is shared by weight."""
@@ -75,9 +75,9 @@ class Injected:
         sharing = Sharing(memory_mib=mib, action="prevent", compute=compute, weight=weight or 100)
         share = DeviceShare(self.gpu, sharing, page)
         mounts = write_share(self.folder / "state", [f"{self.gpu}::{name}"], [share])
-        return self._made(Container(self.kit, self.folder / name, self.limited, self.gpu, mounts))
+        return self._make(Container(self.kit, self.folder / name, self.limited, self.gpu, mounts))
 
-    def _made(self, container: Container) -> Container:
+    def _make(self, container: Container) -> Container:
         container.make()
         return container
 

@@ -74,7 +74,7 @@ def test_a_framework_trains_within_its_share(
     findings.equal("the loss falls to a tenth, and every loss is a number", True, read.learns)
     findings.equal("the same training again has the same losses", True, read.is_repeated)
     findings.equal("memory that CUDA shows in MiB", _LIMIT, read.total)
-    findings.equal("memory that nvidia-smi shows in MiB", _LIMIT, read.shown)
+    findings.equal("memory that nvidia-smi shows in MiB", _LIMIT, read.smi_mib)
     fits = read.used is not None and 0 < read.used <= _LIMIT
     findings.holds("memory that it uses in MiB", fits, f"at most {_LIMIT}", read.used)
     findings.equal(f"{_LIMIT} MiB more: refused with CUDA's code for that", True, read.refused)

@@ -84,20 +84,20 @@ def test_labels_describe_the_gpus(host: BareHost, discovered: Snapshot, findings
     devices = tuple(Device(gpu.uuid, gpu.uuid, gpu.uuid) for gpu in discovered.gpus)
     whole = Resource(gpu_resource(), devices, "gpu")
     labels = feature_labels(discovered, (whole,), None)
-    told = _told(host.run("nvidia-smi -q -x"))
+    smi_labels = _smi_labels(host.run("nvidia-smi -q -x"))
     capability = host.run("nvidia-smi --query-gpu=compute_cap --format=csv,noheader").log.split()[0]
-    told["nvidia.com/gpu.compute.major"], told["nvidia.com/gpu.compute.minor"] = capability.split(
-        "."
+    smi_labels["nvidia.com/gpu.compute.major"], smi_labels["nvidia.com/gpu.compute.minor"] = (
+        capability.split(".")
     )
     for name, value in labels.items():
-        if name in told:
-            findings.equal(name, told[name], value)
+        if name in smi_labels:
+            findings.equal(name, smi_labels[name], value)
         else:
             findings.tell(f"{name}, which nvidia-smi does not tell", value)
     findings.judge()
 
 
-def _told(answer: CommandResult) -> dict[str, str]:
+def _smi_labels(answer: CommandResult) -> dict[str, str]:
     """Return what nvidia-smi -q -x says, as the labels that it would make."""
     assert answer.code == 0, f"nvidia-smi -q -x: {answer}"
     # The document has a DTD, which is not there; nothing of it is needed.

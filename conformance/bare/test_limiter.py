@@ -55,15 +55,15 @@ def test_a_memory_limit_holds_in_races_and_kills(
 
 
 def _refusal(container: Container, findings: Findings) -> None:
-    asked = container.run("mem-hog", "--mib", _LIMIT * 11 // 10, "--chunk", 64)
-    got = re.search(r"allocated (\d+) MiB.*device: (\d+) MiB total", asked.stdout)
+    hog = container.run("mem-hog", "--mib", _LIMIT * 11 // 10, "--chunk", 64)
+    got = re.search(r"allocated (\d+) MiB.*device: (\d+) MiB total", hog.stdout)
     granted, total = (int(got[1]), int(got[2])) if got else (-1, -1)
-    findings.equal("a tenth more than the limit: mem-hog's exit code", _REFUSED, asked.returncode)
+    findings.equal("a tenth more than the limit: mem-hog's exit code", _REFUSED, hog.returncode)
     findings.holds("granted of it in MiB", 0 <= granted <= _LIMIT, f"at most {_LIMIT}", granted)
     findings.equal("total memory as CUDA tells it in MiB", _LIMIT, total)
-    shown = container.run("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")
-    told = shown.stdout.strip()
-    findings.equal("total memory as nvidia-smi tells it in MiB", str(_LIMIT), told)
+    smi = container.run("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")
+    smi_total = smi.stdout.strip()
+    findings.equal("total memory as nvidia-smi tells it in MiB", str(_LIMIT), smi_total)
 
 
 def _race(
@@ -187,6 +187,6 @@ def test_a_call_through_the_limiter_is_measured(
 
 def _per_call(container: Container, what: str, calls: int) -> float:
     done = container.run("driver-calls", "libcuda.so.1", what, calls, seconds=100)
-    said = done.stdout.strip()
-    assert done.returncode == 0, f"driver-calls ended with {done.returncode}: {said}"
-    return float(said)
+    output = done.stdout.strip()
+    assert done.returncode == 0, f"driver-calls ended with {done.returncode}: {output}"
+    return float(output)

@@ -134,10 +134,10 @@ def test_mig_devices_keep_their_compute_and_bandwidth(
         for unit, work in (("Gflop/s", burn), ("GB/s", copy)):
             alone = [work([start])[0] for start in starts]
             rows = []
-            for number, (one, other) in enumerate(zip(alone, work(starts), strict=True), 1):
-                figures = Figures(one, (other,), ())
+            for number, (by_itself, beside) in enumerate(zip(alone, work(starts), strict=True), 1):
+                figures = Figures(by_itself, (beside,), ())
                 findings.measured(f"device {number}", *mig_keeps(figures, unit))
-                rows.append((str(number), one, other, f"{figures.kept():.0%}"))
+                rows.append((str(number), by_itself, beside, f"{figures.worst_part():.0%}"))
             head = ("MIG device", f"{unit} alone", f"{unit} beside all others", "kept")
             findings.table(f"{unit}, {seconds:g} s", head, rows)
     findings.judge()

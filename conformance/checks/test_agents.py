@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.catalogue import check
-from conformance.checks.verdicts import each_has_a_series
+from conformance.checks.verdicts import one_series_per_pod
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import PodNamespaces
 from conformance.cluster.pods import PodNamespace
@@ -102,7 +102,7 @@ def test_every_pod_of_a_shared_device_has_a_series(
     evidence.add(
         "\n".join(f"{labels['pod']}: {labels['device']} on {labels['uuid']}" for labels in series)
     )
-    evidence.require(*each_has_a_series(names, series))
+    evidence.require(*one_series_per_pod(names, series))
 
 
 @check("OBS-04")

@@ -26,12 +26,12 @@ from conformance.load.claims import (
     ask_and_exceed,
     burst,
     burst_sizes,
-    gpus_shown,
+    gpu_uuids_in,
     judge_size,
     limits,
+    memory_sizes_in,
     refused_for_gpus,
     shares_of,
-    sizes_shown,
     usual_size,
 )
 from conformance.not_made import not_applicable
@@ -100,8 +100,8 @@ def test_two_shares_of_a_container_are_on_two_gpus(
     evidence.add(outcome)
     evidence.require(
         f"2 GPUs of {size.memory_mib}, {size.memory_mib} MiB",
-        f"{len(set(gpus_shown(outcome.log)))} GPUs of "
-        f"{', '.join(map(str, sizes_shown(outcome.log)))} MiB",
+        f"{len(set(gpu_uuids_in(outcome.log)))} GPUs of "
+        f"{', '.join(map(str, memory_sizes_in(outcome.log)))} MiB",
     )
 
 
@@ -192,13 +192,13 @@ def test_a_burst_never_takes_more_than_there_is(
         gpus = claimed_now(target, node)
         held = [holder.words for gpu in gpus for _, holder in gpu.holders]
         evidence.add("\n".join(held))
-        ran = {name: sizes_shown(pods.log(name)) for name in started}
+        ran = {name: memory_sizes_in(pods.log(name)) for name in started}
         wrong = [
-            f"{name} shows {shown} MiB, not {started[name].memory_mib}"
-            for name, shown in ran.items()
-            if shown and shown != [started[name].memory_mib]
+            f"{name} shows {memory_sizes} MiB, not {started[name].memory_mib}"
+            for name, memory_sizes in ran.items()
+            if memory_sizes and memory_sizes != [started[name].memory_mib]
         ]
-        waiting = [name for name, shown in ran.items() if not shown]
+        waiting = [name for name, memory_sizes in ran.items() if not memory_sizes]
         undecided = [name for name in waiting if not pods.unschedulable(name)]
         problems = [*overcommitted(gpus), *wrong, *(f"{name} hangs" for name in undecided)]
         evidence.add(f"{len(started) - len(waiting)} run, {len(waiting)} wait")
@@ -230,7 +230,7 @@ def test_a_mig_device_comes_and_goes_with_its_pod(
     whole = pods.run(node.name, command, target.cluster.names.gpu, _STARTED, count=every)
     evidence.add(f"whole: {whole.log}{whole}")
     left = " MIG " in whole.log or whole.code != 0
-    free = "held or divided" if left else f"{len(set(gpus_shown(whole.log)))} GPUs whole"
+    free = "held or divided" if left else f"{len(set(gpu_uuids_in(whole.log)))} GPUs whole"
     evidence.require(
         f"{', '.join(f'{profile} computes' for profile in sorted(profiles))}, then "
         f"{every} GPUs whole",
@@ -266,7 +266,7 @@ def test_tenants_are_never_on_one_gpu(
                 place.until(partial(_decided, place, name), _STARTED)
         gpus = claimed_now(target, node)
         seen = {
-            tenant: {uuid for name in started[tenant] for uuid in gpus_shown(place.log(name))}
+            tenant: {uuid for name in started[tenant] for uuid in gpu_uuids_in(place.log(name))}
             for tenant, place in places.items()
         }
         evidence.add(seen)
@@ -283,7 +283,7 @@ def test_tenants_are_never_on_one_gpu(
 
 def _decided(place: PodNamespace, name: str) -> bool:
     """Return whether a pod has seen its GPU, or the scheduler has found none for it."""
-    return bool(gpus_shown(place.log(name)) or place.unschedulable(name))
+    return bool(gpu_uuids_in(place.log(name)) or place.unschedulable(name))
 
 
 def _open_shares(node: NodePromise) -> Shares:

@@ -19,7 +19,7 @@ def test_the_vector_add_image_passes(
     evidence.command = f"image {known_images.vector_add}"
     evidence.add(outcome.log)
     verdict = vector_add(outcome.code, outcome.log)
-    seen = verdict.said if outcome.code is not None else outcome
+    seen = verdict.words if outcome.code is not None else outcome
     evidence.require_that(verdict.passed, "exit code 0, Test PASSED or Result = PASS", seen)
 
 
@@ -35,5 +35,5 @@ def test_the_gpu_burn_image_is_ok(
     evidence.command = f"image {known_images.gpu_burn}, arguments {' '.join(BURN_ARGUMENTS)}"
     evidence.add(outcome.log)
     verdict = gpu_burn(outcome.code, outcome.log)
-    seen = verdict.said if outcome.code is not None else outcome
+    seen = verdict.words if outcome.code is not None else outcome
     evidence.require_that(verdict.passed, "every GPU OK, errors: 0, nothing died", seen)

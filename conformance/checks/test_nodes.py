@@ -66,7 +66,7 @@ def test_the_nodes_of_a_pool_are_those_of_the_file(
 def _amiss(target: ClusterUnderTest, difference: LiveDifference, pool: str) -> list[str]:
     """Say what of the nodes of a pool, or of GPU nodes in no pool, is not as in the file."""
     counts = [
-        f"{count.found} of {count.expected} nodes exist"
+        f"{count.actual} of {count.expected} nodes exist"
         for count in difference.counts
         if count.pool == pool
     ]
@@ -288,14 +288,14 @@ def test_allocatable_is_the_plan(
 ) -> None:
     wanted = dict(node.plan.per_node)
     deadline = time.monotonic() + _STATUS_PERIOD
-    shown: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
     while time.monotonic() < deadline:
         advertised = target.advertised(node.name)
-        shown = {name: advertised.get(name, 0) for name in wanted}
-        if shown == wanted:
+        allocatable = {name: advertised.get(name, 0) for name in wanted}
+        if allocatable == wanted:
             break
         time.sleep(0.5)
-    evidence.require(_words(wanted), _words(shown))
+    evidence.require(_words(wanted), _words(allocatable))
 
 
 def _words(counts: Mapping[str, object]) -> str:

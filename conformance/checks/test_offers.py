@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.catalogue import SHARED, check
-from conformance.checks.verdicts import one_more, past_the_scheduler
+from conformance.checks.verdicts import extra_pod, past_the_scheduler
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pods import PodNamespace
 from conformance.evidence import Evidence
@@ -33,7 +33,7 @@ def test_one_pod_more_stays_pending(
 ) -> None:
     filled = fills[promise]
     evidence.add("\n".join(filled.events))
-    evidence.require(*one_more(filled, promise))
+    evidence.require(*extra_pod(filled, promise))
 
 
 @check("PLUG-06")

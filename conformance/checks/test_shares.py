@@ -16,7 +16,7 @@ from conformance.load.training import judge_training, side_by_side, train
 from conformance.not_made import not_made
 from conformance.observe.device_memory import memory_fits, share_sizes
 from conformance.observe.holders import require_idle
-from conformance.observe.probes import shown_memory
+from conformance.observe.probes import visible_memory
 from conformance.promise import DevicePromise
 
 
@@ -36,14 +36,16 @@ def test_a_share_refuses_memory_beyond_its_limit(
 def test_everything_shows_the_share(
     probes: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
-    shown = shown_memory(probes[promise], is_mig=promise.mode in PARTITIONED)
+    memory_by_tool = visible_memory(probes[promise], is_mig=promise.mode in PARTITIONED)
     evidence.add(probes[promise].log)
-    sizes = [mib for mib in shown.values() if mib is not None]
+    sizes = [mib for mib in memory_by_tool.values() if mib is not None]
     # Some tools print megabytes of a million bytes: equal but for rounding.
-    equal = len(sizes) == len(shown) and max(sizes) - min(sizes) <= 1
+    equal = len(sizes) == len(memory_by_tool) and max(sizes) - min(sizes) <= 1
     fits = equal and memory_fits(promise, sizes[0])
-    words = ", ".join(f"{what}: {mib} MiB" for what, mib in shown.items())
-    expected = f"{', '.join(shown)}: all {promise.device.memory_mib} MiB, the share's limit"
+    words = ", ".join(f"{what}: {mib} MiB" for what, mib in memory_by_tool.items())
+    expected = (
+        f"{', '.join(memory_by_tool)}: all {promise.device.memory_mib} MiB, the share's limit"
+    )
     evidence.require_that(fits, expected, words)
 
 

@@ -14,7 +14,7 @@ from conformance.observe.device_memory import memory_fits
 from conformance.promise import DevicePromise
 
 
-def one_more(filled: FillResult, promise: DevicePromise) -> Verdict:
+def extra_pod(filled: FillResult, promise: DevicePromise) -> Verdict:
     """Return what has to become of one pod more than there are devices, and what did."""
     word = f"Insufficient {promise.resource}"
     expected = f"{promise.count} pods run, one more is Pending: {word}"
@@ -89,7 +89,7 @@ def every_device_computes(filled: FillResult, promise: DevicePromise) -> Verdict
     return f"{promise.count} devices compute", "; ".join([f"{good} devices compute", *bad])
 
 
-def each_has_a_series(pods: Sequence[str], series: Sequence[Mapping[str, str]]) -> Verdict:
+def one_series_per_pod(pods: Sequence[str], series: Sequence[Mapping[str, str]]) -> Verdict:
     """Judge the series of pods, two of which at least share a device."""
     having = Counter(labels["pod"] for labels in series)
     sharing = Counter(labels["uuid"] for labels in series)

@@ -74,15 +74,15 @@ class Api:
         """Create an object; it is there if an answer got lost and the object did not."""
         body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
         path = kind.path(obj["metadata"].get("namespace", ""))
-        asked = 0
+        attempts = 0
 
         def ask() -> Any:
-            nonlocal asked
-            asked += 1
+            nonlocal attempts
+            attempts += 1
             try:
                 return self._client.request("POST", path, body)
             except ApiError as problem:
-                if asked > 1 and problem.code == CONFLICT:
+                if attempts > 1 and problem.code == CONFLICT:
                     return None
                 raise
 

@@ -56,7 +56,7 @@ def break_gpu(
     # The other GPUs serve on. The scheduler counts the pod on the broken one as well: where one
     # device is left, the pod of ours is given up for the new one.
     left = [promise for promise in workload.promises if fewer.get(promise.resource, 0)]
-    workload.end(*(one.resource for one in left if fewer[one.resource] == 1))
+    workload.end(*(promise.resource for promise in left if fewer[promise.resource] == 1))
     expect_new_pods(workload.pods, left, observation, began)
     patience = target.cluster.health.recover_after + PROBE_PERIOD + REPORTED
     expect_plan(target, workload.pods, node, observation, began, patience)

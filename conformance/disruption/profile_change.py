@@ -95,8 +95,10 @@ def kind_to_hold(
 ) -> DevicePromise:
     """Return the kind of device that another profile would take away, else the first."""
     other = _other_profile(target, node)
-    kept = {} if other is None else other.per_node
-    return next((promise for promise in promises if promise.resource not in kept), promises[0])
+    other_devices = {} if other is None else other.per_node
+    return next(
+        (promise for promise in promises if promise.resource not in other_devices), promises[0]
+    )
 
 
 def expected_of_change(target: ClusterUnderTest, node: NodePromise, undisturbed: str) -> str:

@@ -16,7 +16,7 @@ from conformance.load.claims import rounded, shares_of
 from conformance.not_made import not_applicable, not_made
 from conformance.observe.device_memory import LIMIT_DEVIATION_MIB, MAX_DEVIATION
 from conformance.observe.identities import visible_devices
-from conformance.observe.probes import PARTS, part, script, shown_memory
+from conformance.observe.probes import PARTS, part, script, visible_memory
 from conformance.promise import ClaimPromise
 from divvy.kube.kind import RESOURCE_CLAIM
 from divvy.model.claim_names import CORES, GPU_CLASS, MEMORY, UUID, share_class
@@ -66,25 +66,25 @@ def small_claim(promise: ClaimPromise, gpu: ClaimedGpu) -> tuple[dict[str, Any],
 def claim_spec(gpu: ClaimedGpu, device_class: str, memory_mib: int | None = None) -> dict[str, Any]:
     """Return the specification of a claim for this very GPU."""
     expression = f'device.attributes["{CLAIMS_DRIVER}"].{UUID} == "{gpu.uuid}"'
-    asked: dict[str, Any] = {
+    device_request: dict[str, Any] = {
         "deviceClassName": device_class,
         "selectors": [{"cel": {"expression": expression}}],
     }
     if memory_mib is not None:
         requests = {MEMORY: f"{memory_mib}Mi", CORES: str(_SMALL_CORES)}
-        asked["capacity"] = {"requests": requests}
-    return {"devices": {"requests": [{"name": "gpu", "exactly": asked}]}}
+        device_request["capacity"] = {"requests": requests}
+    return {"devices": {"requests": [{"name": "gpu", "exactly": device_request}]}}
 
 
 def look_by_claim(
     pods: PodNamespace,
     promise: ClaimPromise,
     gpu: ClaimedGpu,
-    asked: tuple[dict[str, Any], int | None],
+    claim: tuple[dict[str, Any], int | None],
     command: Sequence[str] | None = None,
 ) -> ClaimProbe:
     """Run every look at a device, or a command, in a pod with this claim."""
-    spec, memory_mib = asked
+    spec, memory_mib = claim
     run = command or ["/bin/sh", "-c", script(PARTS if memory_mib else {**PARTS, **_BURN})]
     with resource_claim(pods, spec) as name:
         outcome = pods.run(promise.node.name, run, None, _STARTED, claim=name)
@@ -133,9 +133,11 @@ def sees_its_gpu_only(probe: ClaimProbe) -> Verdict:
 
 def has_its_size(probe: ClaimProbe, whole_mib: int) -> Verdict:
     """Judge the memory that tools show: a share's exactly, a whole GPU's as of its model."""
-    shown = shown_memory(probe.outcome, is_mig=False)
+    memory_by_tool = visible_memory(probe.outcome, is_mig=False)
     wanted = whole_mib if probe.memory_mib is None else probe.memory_mib
     allowed = whole_mib * MAX_DEVIATION if probe.memory_mib is None else LIMIT_DEVIATION_MIB
-    fits = all(mib is not None and abs(mib - wanted) <= allowed for mib in shown.values())
-    expected = f"{', '.join(shown)}: {wanted} MiB within {allowed:.0f} MiB"
-    return expected, expected if fits else ", ".join(f"{k}: {mib} MiB" for k, mib in shown.items())
+    fits = all(mib is not None and abs(mib - wanted) <= allowed for mib in memory_by_tool.values())
+    expected = f"{', '.join(memory_by_tool)}: {wanted} MiB within {allowed:.0f} MiB"
+    return expected, expected if fits else ", ".join(
+        f"{k}: {mib} MiB" for k, mib in memory_by_tool.items()
+    )

@@ -20,7 +20,7 @@ _CORES = 30
 _STARTED = 90
 _CODE = re.compile(r"^code (\w+) (\d+)$", re.MULTILINE)
 _UUID = re.compile(r"^GPU \d+: .*UUID: (GPU-\S+)\)", re.MULTILINE)
-_SHOWN = re.compile(r"\d+MiB\s*/\s*(\d+)MiB")
+_TOTAL_MEMORY = re.compile(r"\d+MiB\s*/\s*(\d+)MiB")
 # Of each GPU these parts, in the order in which pods ask for them.
 _PARTS = (0.3, 0.05, 0.2, 0.4, 0.1, 0.25, 0.15, 0.35)
 
@@ -35,12 +35,12 @@ class Size:
 
 def limits(names: Names, count: int, size: Size) -> dict[str, Any]:
     """Return the resources of a container that asks for shares."""
-    asked = {
+    gpu_limits = {
         names.gpu: str(count),
         names.memory: str(size.memory_mib),
         names.cores: str(size.cores),
     }
-    return {"limits": {**asked, "memory": "2Gi"}}
+    return {"limits": {**gpu_limits, "memory": "2Gi"}}
 
 
 def shares_of(node: NodePromise) -> Shares | None:
@@ -77,12 +77,12 @@ def ask_and_exceed(pods: PodNamespace, node: NodePromise, names: Names, size: Si
 def judge_size(size: Size, outcome: Outcome) -> Verdict:
     """Judge the output of ``ask_and_exceed``."""
     codes = {name: int(code) for name, code in _CODE.findall(outcome.log)}
-    shown = sizes_shown(outcome.log)
+    sizes = memory_sizes_in(outcome.log)
     words = {GRANTED: "granted", REFUSED: "refused"}
     half, beyond = codes.get("half"), codes.get("beyond")
     return (
         f"{size.memory_mib} MiB shown, half of it granted, more than it refused",
-        f"{', '.join(map(str, shown)) or 'no'} MiB shown, "
+        f"{', '.join(map(str, sizes)) or 'no'} MiB shown, "
         f"half of it {words.get(half if half is not None else -1, half)}, "
         f"more than it {words.get(beyond if beyond is not None else -1, beyond)}",
     )
@@ -105,12 +105,12 @@ def refused_for_gpus(refusals: Mapping[str, str | None], names: Sequence[str]) -
     return "accepted: nothing", f"accepted: {', '.join(accepted) or 'nothing'}"
 
 
-def sizes_shown(log: str) -> list[int]:
+def memory_sizes_in(log: str) -> list[int]:
     """Return the total memory of each GPU in the output of nvidia-smi."""
-    return [int(mib) for mib in _SHOWN.findall(log)]
+    return [int(mib) for mib in _TOTAL_MEMORY.findall(log)]
 
 
-def gpus_shown(log: str) -> list[str]:
+def gpu_uuids_in(log: str) -> list[str]:
     """Return the UUIDs in the output of `nvidia-smi -L`."""
     return _UUID.findall(log)
 

@@ -22,7 +22,7 @@ _PARTS = {
 _DONE = "@@ all done"
 _TENANT = f"{script(_PARTS)}\necho '{_DONE}'\nsleep 600"
 _BURN, _BURN_PER_SHARE = 5, 1
-_PATIENCE_FOR_ALL, _PATIENCE_FOR_ONE = 120, 5
+_PATIENCE_FOR_ALL, _PATIENCE_PER_DEVICE = 120, 5
 _EVENT, _REFUSAL = 60, 30
 
 
@@ -105,7 +105,7 @@ def fill(pods: PodNamespace, promise: DevicePromise) -> FillResult:
                 not waiting
             )
 
-        pods.until(all_settled, _PATIENCE_FOR_ALL + _PATIENCE_FOR_ONE * promise.count)
+        pods.until(all_settled, _PATIENCE_FOR_ALL + _PATIENCE_PER_DEVICE * promise.count)
         tenants = tuple(_tenant(pods, name) for name in held)
         if not all(tenant.phase == "Running" for tenant in tenants):
             return FillResult(tenants, None, (), None)

@@ -44,8 +44,8 @@ class IdleHolder:
             lambda: self._gone() or self._log().count(_MARK) >= began + _MORE_ROUNDS,
             _PATIENCE_FOR_MORE,
         )
-        kept = not self._gone() and self._log().count(_MARK) >= began + _MORE_ROUNDS
-        return "the holder has its device" if kept else "the holder has lost its device"
+        has_device = not self._gone() and self._log().count(_MARK) >= began + _MORE_ROUNDS
+        return "the holder has its device" if has_device else "the holder has lost its device"
 
     @property
     def last_words(self) -> str:

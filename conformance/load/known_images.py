@@ -16,7 +16,7 @@ class Verdict:
     """Whether a workload passed, and the words of its output that say so."""
 
     passed: bool
-    said: str
+    words: str
 
 
 def vector_add(code: int | None, log: str) -> Verdict:
@@ -37,8 +37,8 @@ def gpu_burn(code: int | None, log: str) -> Verdict:
     counted = " ".join(re.findall(r"errors: (.*?)(?:temps:|$)", lines, re.MULTILINE))
     errors = [int(number_of_errors) for number_of_errors in re.findall(r"\d+", counted)]
     spoilt = [word for word in _SPOILT if word in lines]
-    said = [f"GPU {number}: {result}" for number, result in results] or ["no GPU tested"]
-    said += [f"errors: {max(errors)}"] if errors else []
+    words = [f"GPU {number}: {result}" for number, result in results] or ["no GPU tested"]
+    words += [f"errors: {max(errors)}"] if errors else []
     passed = (
         code == 0
         and bool(results)
@@ -46,4 +46,4 @@ def gpu_burn(code: int | None, log: str) -> Verdict:
         and not any(errors)
         and not spoilt
     )
-    return Verdict(passed, ", ".join([f"exit code {code}", *said, *spoilt]))
+    return Verdict(passed, ", ".join([f"exit code {code}", *words, *spoilt]))

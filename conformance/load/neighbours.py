@@ -43,7 +43,7 @@ class Figures:
     beside: tuple[float, ...]
     logs: tuple[str, ...]
 
-    def kept(self, fair: float = 1.0) -> float:
+    def worst_part(self, fair: float = 1.0) -> float:
         """Return the worst figure beside neighbours as a part of what is fair; 0 without one."""
         return min(self.beside, default=0.0) / (self.alone * fair) if self.alone else 0.0
 
@@ -63,9 +63,9 @@ class Figures:
 def mig_keeps(figures: Figures, unit: str) -> tuple[bool, str, str]:
     """Judge a MIG device among neighbours: whether it keeps enough, what is expected, what is."""
     return (
-        figures.kept() >= MIG_KEEPS,
+        figures.worst_part() >= MIG_KEEPS,
         f"at least {MIG_KEEPS:.0%} of the {figures.alone:g} {unit} that it has alone",
-        f"{figures.listed} {unit} with all neighbours: {figures.kept():.0%}{figures.still}",
+        f"{figures.listed} {unit} with all neighbours: {figures.worst_part():.0%}{figures.still}",
     )
 
 
@@ -73,11 +73,11 @@ def replicas_keep(
     figures: Figures, shares: int, least: float = REPLICA_KEEPS
 ) -> tuple[bool, str, str]:
     """Judge the replicas of one device that all burn, as ``mig_keeps`` does."""
-    kept = figures.kept(1 / shares)
+    worst = figures.worst_part(1 / shares)
     return (
-        kept >= least,
+        worst >= least,
         f"no replica below {least:.0%} of a fair part of {figures.alone:g} Gflop/s",
-        f"{figures.listed} Gflop/s: the worst has {kept:.0%} of it{figures.still}",
+        f"{figures.listed} Gflop/s: the worst has {worst:.0%} of it{figures.still}",
     )
 
 
@@ -218,11 +218,11 @@ def at_once(
             or any(outcome.code for outcome in own)
             for name, own in zip(busy, every, strict=True)
         )
-        said = dict(
+        figures = dict(
             zip(busy, beside_all([log for own in logs.values() for log in own]), strict=True)
         )
         beside = {
-            resource: ["" if name in stuck else said[name] for name in own]
+            resource: ["" if name in stuck else figures[name] for name in own]
             for resource, own in names.items()
         }
         return Together(beside, errors, done)

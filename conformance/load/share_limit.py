@@ -45,11 +45,11 @@ def judge_requests(sizes: Sequence[int], log: str) -> Verdict:
     limit_mib = max(sizes)
     codes = {name: int(code) for name, code in _CODE.findall(log)}
     two = sorted(codes.get(name, -1) for name in ("first", "second"))
-    shown = [int(mib) for mib in re.findall(r"device: (\d+) MiB total", log)]
+    totals = [int(mib) for mib in re.findall(r"device: (\d+) MiB total", log)]
     granted = [int(mib) for mib in re.findall(r"^allocated (\d+) MiB", log, re.MULTILINE)]
     words = {
         "beyond the limit": "refused" if codes.get("alone") == REFUSED else "not refused",
-        "the size shown": "the limit" if _is_limit(shown, sizes) else f"{sorted(set(shown))}",
+        "the size shown": "the limit" if _is_limit(totals, sizes) else f"{sorted(set(totals))}",
         "the most granted": "within it" if max(granted, default=-1) <= limit_mib else "beyond it",
         "two at once": "one of two" if two == [GRANTED, REFUSED] else f"exit codes {two}",
         "beside an orphan": "refused" if codes.get("beside") == REFUSED else "not refused",
@@ -65,10 +65,10 @@ def judge_requests(sizes: Sequence[int], log: str) -> Verdict:
     )
 
 
-def _is_limit(shown: Sequence[int], sizes: Sequence[int]) -> bool:
+def _is_limit(totals: Sequence[int], sizes: Sequence[int]) -> bool:
     """Return whether programs were shown one of the sizes, all the same."""
-    near = (all(abs(mib - size) <= LIMIT_DEVIATION_MIB for mib in shown) for size in sizes)
-    return bool(shown) and any(near)
+    near = (all(abs(mib - size) <= LIMIT_DEVIATION_MIB for mib in totals) for size in sizes)
+    return bool(totals) and any(near)
 
 
 def ask(pods: PodNamespace, promise: DevicePromise) -> Outcome:

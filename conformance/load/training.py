@@ -42,7 +42,7 @@ class Trained:
     """What one training said: of the loss, of its memory in MiB, and when, on the node's clock.
 
     ``refused``: with CUDA's code for out of memory; ``goes_on``: it trained a step after that.
-    ``total`` and ``used`` are CUDA's word, ``shown`` is nvidia-smi's; None: it said nothing.
+    ``total`` and ``used`` are CUDA's word, ``smi_mib`` is nvidia-smi's; None: it said nothing.
     """
 
     learns: bool
@@ -51,7 +51,7 @@ class Trained:
     goes_on: bool
     total: int | None
     used: int | None
-    shown: int | None
+    smi_mib: int | None
     began: float
     ended: float
 
@@ -72,7 +72,7 @@ def read_training(outcome: Outcome, *, is_mig: bool = False) -> Trained:
         goes_on=more is not None and math.isfinite(float(more[1])),
         total=int(memory[2]) if memory else None,
         used=int(memory[1]) if memory else None,
-        shown=smi_total(log, is_mig=is_mig),
+        smi_mib=smi_total(log, is_mig=is_mig),
         began=float(times[1]) if times else 0.0,
         ended=float(times[2]) if times else 0.0,
     )
@@ -95,8 +95,8 @@ def judge_training(promise: DevicePromise, outcomes: Sequence[Outcome]) -> Verdi
     answers = []
     for outcome in outcomes:
         read = read_training(outcome, is_mig=is_mig)
-        shows = all(memory_fits(promise, size) for size in (read.total, read.shown))
-        sizes = f"CUDA shows {read.total} MiB and nvidia-smi {read.shown} MiB"
+        shows = all(memory_fits(promise, size) for size in (read.total, read.smi_mib))
+        sizes = f"CUDA shows {read.total} MiB and nvidia-smi {read.smi_mib} MiB"
         words = [
             "learns" if read.learns and outcome.code == 0 else f"does not learn ({outcome})",
             "the same again" if read.is_repeated else "not the same again: it computes wrong",

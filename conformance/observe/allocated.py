@@ -10,7 +10,7 @@ from conformance.promise import DevicePromise
 
 _MARK = "@@ listed"
 _COMMAND = ("/bin/sh", "-c", f"nvidia-smi -L; echo '{_MARK}'; sleep 120")
-_PATIENCE, _TOLD = 60, 20
+_PATIENCE, _REPORTING = 60, 20
 
 
 def allocation(
@@ -23,12 +23,12 @@ def allocation(
         key = f"{pods.name}/{name}"
         seen: list[str] = []
 
-        def told() -> bool:
+        def is_reported() -> bool:
             held = held_devices(target, promise.node.name) or {}
             seen[:] = held.get(key, ())
             return bool(seen)
 
-        pods.until(told, _TOLD)
+        pods.until(is_reported, _REPORTING)
         listed = visible_devices(pods.log(name))
     finally:
         pods.remove(name)

@@ -39,7 +39,7 @@ def require_unclaimed(target: ClusterUnderTest, node: NodePromise) -> None:
     deadline = time.monotonic() + _LEAVING
     while True:
         holders = [holder for gpu in claimed_now(target, node) for _, holder in gpu.holders]
-        leaving = [one for one in holders if OWN_NAMESPACE.fullmatch(one.namespace)]
+        leaving = [holder for holder in holders if OWN_NAMESPACE.fullmatch(holder.namespace)]
         if not leaving or time.monotonic() > deadline:
             break
         time.sleep(1)

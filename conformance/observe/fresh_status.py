@@ -48,14 +48,14 @@ def ask_agent(
     _annotate(target, node.name, word)
     # What another run has asked since this one did is answered as lately. Two runs that
     # repeated their words in turn would leave a busy agent no time to answer either.
-    asked = {word}
+    words = {word}
     try:
         while True:
             live = target.live(node.name)
             annotations = live["metadata"].get("annotations") or {}
-            asked.add(annotations.get(VERIFY_ANNOTATION, word))
+            words.add(annotations.get(VERIFY_ANNOTATION, word))
             status = node_status(annotations)
-            if status.get("echo") in asked:
+            if status.get("echo") in words:
                 return FreshStatus(status, answered=True)
             if time.monotonic() > deadline:
                 return FreshStatus(status, answered=False)

@@ -55,12 +55,12 @@ def memory_errors(target: ClusterUnderTest, node: str) -> Mapping[str, Counters]
 
 def memory_is_sound(gpu_counters: Mapping[str, Counters], gpus: int) -> Verdict:
     """Judge the counters of a node's GPUs; not applicable where none of them counts anything."""
-    if gpu_counters and not any(_asked(counters) for counters in gpu_counters.values()):
+    if gpu_counters and not any(_available(counters) for counters in gpu_counters.values()):
         not_applicable("no GPU of the node counts memory errors: no ECC, or it is off")
     bad = [
         f"{uuid}: {', '.join(words)}"
-        for uuid, one in gpu_counters.items()
-        if (words := _amiss(one))
+        for uuid, counters in gpu_counters.items()
+        if (words := _amiss(counters))
     ]
     there = f"{len(gpu_counters)} GPUs"
     if len(gpu_counters) < gpus:
@@ -69,10 +69,10 @@ def memory_is_sound(gpu_counters: Mapping[str, Counters], gpus: int) -> Verdict:
     return f"{gpus} GPUs, nothing amiss", f"{there}, {'; '.join(bad) or 'nothing amiss'}"
 
 
-def _asked(counters: Counters) -> Sequence[str]:
+def _available(counters: Counters) -> Sequence[str]:
     return [key for key in AMISS if counters.get(key) is not None]
 
 
 def _amiss(counters: Counters) -> list[str]:
     """Say what is not 0; a counter that cannot be read has the driver's words."""
-    return [f"{AMISS[key]}: {counters[key]}" for key in _asked(counters) if counters[key]]
+    return [f"{AMISS[key]}: {counters[key]}" for key in _available(counters) if counters[key]]

@@ -122,6 +122,6 @@ def _is_own(pod: Any) -> bool:
 
 
 def _names(held: Mapping[str, int]) -> str:
-    shown = sorted(held)
-    more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
-    return ", ".join(shown[:_NAMED]) + more
+    names = sorted(held)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

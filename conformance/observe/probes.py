@@ -94,20 +94,20 @@ def smi_total(log: str, *, is_mig: bool) -> int | None:
     return None if match is None else int(match[1])
 
 
-def shown_memory(pod: Outcome, *, is_mig: bool) -> dict[str, int | None]:
+def visible_memory(pod: Outcome, *, is_mig: bool) -> dict[str, int | None]:
     """Return the memory, in MiB, that CUDA and nvidia-smi show in a probe; None: not shown."""
     patterns = {
         "cuDeviceTotalMem": ("look", r"^cuda ID 0: .*, (\d+)MB "),
         "cuMemGetInfo": ("memory", r"device: (\d+) MiB total"),
     }
-    shown: dict[str, int | None] = {}
+    memory_by_tool: dict[str, int | None] = {}
     for what, (name, pattern) in patterns.items():
         match = re.search(pattern, part(pod, name).log, re.MULTILINE)
         # gpu-burn's megabytes are millions of bytes.
         unit = 10**6 if what == "cuDeviceTotalMem" else 1 << 20
-        shown[what] = None if match is None else round(int(match[1]) * unit / (1 << 20))
-    shown["nvidia-smi"] = smi_total(part(pod, "nvidia-smi").log, is_mig=is_mig)
-    return shown
+        memory_by_tool[what] = None if match is None else round(int(match[1]) * unit / (1 << 20))
+    memory_by_tool["nvidia-smi"] = smi_total(part(pod, "nvidia-smi").log, is_mig=is_mig)
+    return memory_by_tool
 
 
 def is_simulated(log: str) -> bool | None:

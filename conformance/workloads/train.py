@@ -55,10 +55,10 @@ class Training:
         self._signs = product.sign().reshape(SAMPLES, 1).realize()
         parameters = [*nn.state.get_parameters(self._first), *nn.state.get_parameters(self._second)]
         self._optimizer = nn.optim.Adam(parameters, lr=0.05)
-        self._step = TinyJit(self._one_step)
+        self._step = TinyJit(self._train_step)
         self.losses: list[float] = []
 
-    def _one_step(self):  # type: ignore[no-untyped-def]
+    def _train_step(self):  # type: ignore[no-untyped-def]
         self._optimizer.zero_grad()
         guess = self._second(self._first(self._points).tanh())
         loss = ((guess - self._signs) ** 2).mean().backward()

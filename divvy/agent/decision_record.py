@@ -62,7 +62,7 @@ class DecisionRecord:
             last_seen=before.last_seen,
             faults=health.saved(),
             kubelet=holders.kubelet,
-            shown=holders.shown,
+            shown=holders.known,
             forgotten=holders.forgotten,
         )
         decided = decisions(desired, observed, before, previous, now)

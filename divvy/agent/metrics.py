@@ -122,7 +122,11 @@ def _held_devices(
     A pod keeps what is not offered any more: while a change waits for it, nothing else tells whom
     it waits for. How such a device was limited is not known.
     """
-    offered = {(each.name, one.id): (each, one) for each in resources for one in each.devices}
+    offered = {
+        (resource.name, device.id): (resource, device)
+        for resource in resources
+        for device in resource.devices
+    }
     parents = {gpu.uuid: gpu.uuid for gpu in gpus}
     parents |= {part.uuid: gpu.uuid for gpu in gpus for part in gpu.instances if part.uuid}
     for holder in held:
@@ -134,10 +138,10 @@ def _held_devices(
         elif uuid in parents:
             shared = is_share(holder.device_id)
             if uuid == parents[uuid]:
-                kept = Mode.TIME_SLICING if shared else Mode.WHOLE
+                earlier_mode = Mode.TIME_SLICING if shared else Mode.WHOLE
             else:
-                kept = Mode.MIG_TIME_SLICING if shared else Mode.MIG
-            yield _HeldDevice(holder, kept, uuid, parents[uuid])
+                earlier_mode = Mode.MIG_TIME_SLICING if shared else Mode.MIG
+            yield _HeldDevice(holder, earlier_mode, uuid, parents[uuid])
 
 
 def _holders(

@@ -126,10 +126,10 @@ class Api:
                 version = ""
                 pages = self._client.pages(path, _PAGE, patience=self._watch_seconds, query=query)
                 async for page in pages:
-                    kept = filter(None, map(entry, page["items"]))
-                    entries.update(kept)
+                    page_entries = filter(None, map(entry, page["items"]))
+                    entries.update(page_entries)
                     version = page["metadata"].get("resourceVersion") or ""
-                    del page, kept  # before the next one is read
+                    del page, page_entries  # before the next one is read
                 replace(entries)
                 self._in_touch.add(what)
                 reported = ""

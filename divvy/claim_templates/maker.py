@@ -87,13 +87,13 @@ class Maker:
                 self.templates.template(key, None)
                 self.deleted += 1
             if step.create is not None:
-                kept = await self._api.create(key, step.create)
-                if kept is None:
+                created = await self._api.create(key, step.create)
+                if created is None:
                     # Made by another replica a moment ago, or by somebody before the policy kept
                     # the name: then it lacks our label, and the list of templates leaves it out.
                     self.templates.template(key, await self._api.read(key))
                 else:
-                    self.templates.created(key, step.create, kept)
+                    self.templates.created(key, step.create, created)
                     self.created += 1
             self._reported.pop(key, None)
         except KubeError as error:
@@ -119,7 +119,7 @@ class Maker:
 
         asyncio.get_running_loop().call_later(delay, look_again)
 
-    def _told(self, what: str = "") -> None:
+    def _note(self, what: str = "") -> None:
         if what:
             self._known.add(what)
             self.templates.complete = self._known == {"pods", "templates", "slices"}
@@ -127,24 +127,24 @@ class Maker:
 
     def _pods(self, pods: Mapping[str, frozenset[Key]]) -> None:
         self.templates.pods(pods)
-        self._told("pods")
+        self._note("pods")
 
     def _pod(self, uid: str, named: frozenset[Key]) -> None:
         self.templates.pod(uid, named)
-        self._told()
+        self._note()
 
     def _templates(self, templates: Mapping[Key, Mapping[str, Any]]) -> None:
         self.templates.templates(templates)
-        self._told("templates")
+        self._note("templates")
 
     def _template(self, key: Key, spec: Mapping[str, Any] | None) -> None:
         self.templates.template(key, spec)
-        self._told()
+        self._note()
 
     def _slices(self, slices: Mapping[str, frozenset[Share]]) -> None:
         self.templates.slices(slices, time.monotonic())
-        self._told("slices")
+        self._note("slices")
 
     def _slice(self, name: str, shares: frozenset[Share]) -> None:
         self.templates.slice(name, shares, time.monotonic())
-        self._told()
+        self._note()

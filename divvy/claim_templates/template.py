@@ -31,8 +31,8 @@ def template_of(request: SizedRequest, offered: Mapping[Share, int]) -> dict[str
     if request.unit == "g":
         return _specification({"exactly": _counted(request, GPU_CLASS, _types(request))})
     if request.unit == "m":
-        asked = _asked(request, request.amount, _types(request))
-        return _specification({"exactly": asked})
+        device_request = _share_request(request, request.amount, _types(request))
+        return _specification({"exactly": device_request})
     sizes = _sizes(request, offered)
     if not sizes:
         return None
@@ -40,32 +40,36 @@ def template_of(request: SizedRequest, offered: Mapping[Share, int]) -> dict[str
     for number, size in enumerate(sizes):
         amount = max(1, size * request.amount // 100)
         selectors = [*_types(request), _of_size(size)]
-        alternatives.append({"name": f"size-{number}", **_asked(request, amount, selectors)})
+        alternatives.append(
+            {"name": f"size-{number}", **_share_request(request, amount, selectors)}
+        )
     return _specification({"firstAvailable": alternatives})
 
 
-def _specification(asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {"spec": {"devices": {"requests": [{"name": _REQUEST, **asked}]}}}
+def _specification(device_request: Mapping[str, Any]) -> dict[str, Any]:
+    return {"spec": {"devices": {"requests": [{"name": _REQUEST, **device_request}]}}}
 
 
-def _asked(request: SizedRequest, memory_mib: int, selectors: list[str]) -> dict[str, Any]:
+def _share_request(request: SizedRequest, memory_mib: int, selectors: list[str]) -> dict[str, Any]:
     cores = request.cores
     if cores is None:
         cores = _ALL if request.unit == "p" and request.amount == 100 else _LEAST
-    asked = _counted(request, share_class(request.tenant), selectors)
-    asked["capacity"] = {"requests": {CORES: str(cores), MEMORY: canonical_mib(memory_mib)}}
-    return asked
+    device_request = _counted(request, share_class(request.tenant), selectors)
+    device_request["capacity"] = {
+        "requests": {CORES: str(cores), MEMORY: canonical_mib(memory_mib)}
+    }
+    return device_request
 
 
 def _counted(request: SizedRequest, device_class: str, selectors: list[str]) -> dict[str, Any]:
-    asked: dict[str, Any] = {
+    device_request: dict[str, Any] = {
         "deviceClassName": device_class,
         "allocationMode": "ExactCount",
         "count": request.count,
     }
     if selectors:
-        asked["selectors"] = [{"cel": {"expression": selector}} for selector in selectors]
-    return asked
+        device_request["selectors"] = [{"cel": {"expression": selector}} for selector in selectors]
+    return device_request
 
 
 def _types(request: SizedRequest) -> list[str]:

@@ -43,11 +43,11 @@ class Templates:
         self._named: Counter[Key] = Counter()
         self._live: dict[Key, Mapping[str, Any]] = {}
         # What the API server made of a specification, where it does not keep it as it is.
-        self._kept: dict[Key, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
+        self._stored: dict[Key, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
         self._idle_since: dict[Key, float] = {}
         # By namespace, in the order of their turns; both are sets that keep their order.
         self._due: dict[str, dict[Key, None]] = {}
-        self._taken: set[Key] = set()
+        self._in_work: set[Key] = set()
         # What was refused, or failed, and is left alone until it is named to ``look_again``.
         self._resting: set[Key] = set()
         self.complete = False
@@ -88,15 +88,15 @@ class Templates:
         else:
             self._live[key] = spec
 
-    def created(self, key: Key, given: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+    def created(self, key: Key, given: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
         """Note what has become of a template that was just created.
 
         A server of another version, or a policy of somebody's, may add to what it was given.
         """
-        self._kept.pop(key, None)
-        if kept != given and _request(key) is not None:
-            self._kept[key] = (given, kept)
-        self.template(key, kept)
+        self._stored.pop(key, None)
+        if stored != given and _request(key) is not None:
+            self._stored[key] = (given, stored)
+        self.template(key, stored)
 
     def templates(self, templates: Mapping[Key, Mapping[str, Any]]) -> None:
         """Note that there are these templates and no others."""
@@ -127,13 +127,13 @@ class Templates:
         while (key := self._next_key()) is not None:
             step = self._step(key, key in self._named, now)
             if step is not None and key not in self._resting:
-                self._taken.add(key)
+                self._in_work.add(key)
                 return step
         return None
 
     def finished(self, key: Key, *, failed: bool = False) -> None:
         """Note that a step has been taken; or has failed: then the template rests."""
-        self._taken.discard(key)
+        self._in_work.discard(key)
         if failed:
             self._resting.add(key)
 
@@ -141,7 +141,7 @@ class Templates:
         """Take a template out of what is due, from the namespace whose turn it is."""
         for namespace in list(self._due):
             keys = self._due.pop(namespace)
-            key = next((candidate for candidate in keys if candidate not in self._taken), None)
+            key = next((candidate for candidate in keys if candidate not in self._in_work), None)
             if key is not None:
                 del keys[key]
             if keys:
@@ -173,10 +173,10 @@ class Templates:
         if not self.complete:
             return None
         if not named and now - self._idle_since.setdefault(key, now) >= self._unused_seconds:
-            self._kept.pop(key, None)
+            self._stored.pop(key, None)
             return Step(key, delete=True, create=None)
         # The sizes of GPUs have changed, or somebody has made it before our policy kept the name.
-        if spec is not None and live != spec and (spec, live) != self._kept.get(key):
+        if spec is not None and live != spec and (spec, live) != self._stored.get(key):
             return Step(key, delete=True, create=spec)
         return None
 

@@ -13,7 +13,7 @@ from divvy.plan.share_quota import quota_warning, uncovered_quotas
 from divvy.render.node_moves import node_move_lines
 
 _CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
-_SHOWN = 5
+_MAX_PODS = 5
 
 
 def check_held(cluster: Cluster, *, preview: bool) -> None:
@@ -25,9 +25,9 @@ def check_held(cluster: Cluster, *, preview: bool) -> None:
         pods = pods_with_claims(reader.listed(_CLAIMS))
     if not pods:
         return
-    more = f" and {len(pods) - _SHOWN} more" if len(pods) > _SHOWN else ""
+    more = f" and {len(pods) - _MAX_PODS} more" if len(pods) > _MAX_PODS else ""
     text = (
-        f"pods hold claims: {', '.join(pods[:_SHOWN])}{more}; without a profile with `claims` "
+        f"pods hold claims: {', '.join(pods[:_MAX_PODS])}{more}; without a profile with `claims` "
         "nothing returns their devices, and they stay Terminating: end them first"
     )
     if not preview:
@@ -43,7 +43,7 @@ def check_floor(cluster: Cluster) -> None:
     if not any(profile.by_claims for profile in cluster.profiles.values()):
         return
     with reading(cluster.kubeconfig, cluster.context) as reader:
-        answer = reader.one("/version") or {}
+        answer = reader.find("/version") or {}
         warnings = (_quota_warning(cluster, reader), _priorities_warning(cluster, reader))
         moves = _moves(cluster, reader)
     version = str(answer.get("gitVersion", ""))

@@ -58,7 +58,7 @@ class ClusterReader:
                 raise NotAllowed(path, str(error)) from None
             raise Silent(str(error)) from None
 
-    def one(self, path: str) -> dict[str, Any] | None:
+    def find(self, path: str) -> dict[str, Any] | None:
         """Return one object, None if there is none."""
         with self._reading(path):
             return self._client.find(path)

@@ -96,9 +96,9 @@ class FitReader:
         ]
         if not differing:
             return ()
-        shown = ", ".join(differing[:3]) + (" and others" if len(differing) > 3 else "")
+        node_names = ", ".join(differing[:3]) + (" and others" if len(differing) > 3 else "")
         return (
-            f"{shown}: the nodes differ from the stack file; this result uses the nodes"
+            f"{node_names}: the nodes differ from the stack file; this result uses the nodes"
             f" (`divvy diff --live -s {name}`)",
         )
 

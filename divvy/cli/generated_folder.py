@@ -139,5 +139,5 @@ def _digest(path: Path) -> str:
 
 
 def _some(paths: list[str]) -> str:
-    shown = ", ".join(paths[:5])
-    return shown if len(paths) <= 5 else f"{shown} and {len(paths) - 5} more"
+    first_paths = ", ".join(paths[:5])
+    return first_paths if len(paths) <= 5 else f"{first_paths} and {len(paths) - 5} more"

@@ -20,7 +20,7 @@ from divvy.init.draft import Draft, draft
 from divvy.init.gpu_node import gpu_node
 from divvy.init.project import (
     GITIGNORE,
-    KEPT,
+    OWN_FILES,
     SCHEMA,
     Ci,
     not_ignored,
@@ -94,7 +94,7 @@ def init(
     shared = {} if stack_only else _project_files(ci)
     _refuse_existing(
         {stack_file(name): None}
-        | {path: content for path, content in shared.items() if path not in KEPT}
+        | {path: content for path, content in shared.items() if path not in OWN_FILES}
     )
     given = _image(image, registry, base)
     surveyed = survey(kubeconfig, context)
@@ -219,9 +219,9 @@ def _ask_image() -> dict[str, str]:
 
 
 def _ci_of_remote() -> Ci:
-    asked = ["git", "config", "--get", "remote.origin.url"]
+    command = ["git", "config", "--get", "remote.origin.url"]
     try:
-        remote = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+        remote = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     except OSError:
         remote = ""
     return Ci.GITLAB if "gitlab" in remote else Ci.GITHUB

@@ -28,7 +28,7 @@ def kept_report(cluster: Cluster) -> dict[str, Any] | None:
     path = _path(cluster)
     try:
         with reading(cluster.kubeconfig, cluster.context) as reader:
-            config_map = reader.one(path)
+            config_map = reader.find(path)
         if config_map is None:
             return None
         archive = base64.b64decode((config_map.get("binaryData") or {})[KEY])

@@ -7,7 +7,7 @@ from typing import Any
 from divvy.cli.errors import fail
 from divvy.model import InvalidValue
 from divvy.model.nvidia import ImportResult, read_operator
-from divvy.model.problems import shown
+from divvy.model.problems import value_text
 from divvy.stack.yaml_documents import yaml_documents
 from divvy.stack.yaml_text import read_text
 
@@ -25,7 +25,7 @@ def operator_profiles(files: Sequence[Path]) -> ImportResult:
             elif set(keys) & {"mig", "devicePlugin", "migManager"}:
                 mig = document.get("mig") or {}
                 if not isinstance(mig, dict):
-                    fail(f"{file}: mig is {shown(mig)}; a mapping is expected")
+                    fail(f"{file}: mig is {value_text(mig)}; a mapping is expected")
                 strategy = mig.get("strategy", strategy)
             elif name in plugin and plugin[name] != document:
                 fail(f"{file}: there is a second configuration {name}")
@@ -50,7 +50,7 @@ def _unpacked(document: Any, name: str, file: Path) -> Iterator[tuple[str, Any]]
     if kind == "List":
         items = document.get("items") or ()
         if not isinstance(items, list | tuple):
-            fail(f"{file}: items is {shown(items)}; a list is expected")
+            fail(f"{file}: items is {value_text(items)}; a list is expected")
         for item in items:
             if isinstance(item, dict) and item.get("kind") == "List":
                 fail(f"{file}: a List is in a List; ConfigMaps are expected there")
@@ -58,7 +58,7 @@ def _unpacked(document: Any, name: str, file: Path) -> Iterator[tuple[str, Any]]
     elif kind == "ConfigMap":
         data = document.get("data") or {}
         if not isinstance(data, dict):
-            fail(f"{file}: data is {shown(data)}; a mapping is expected")
+            fail(f"{file}: data is {value_text(data)}; a mapping is expected")
         for key, text in data.items():
             yield from _of_key(str(key), text, file)
     else:
@@ -67,7 +67,7 @@ def _unpacked(document: Any, name: str, file: Path) -> Iterator[tuple[str, Any]]
 
 def _of_key(key: str, text: object, file: Path) -> Iterator[tuple[str, Any]]:
     if not isinstance(text, str):
-        fail(f"{file}: data.{key} is {shown(text)}; text is expected")
+        fail(f"{file}: data.{key} is {value_text(text)}; text is expected")
     documents = yaml_documents(f"{file}: data.{key}", text)
     if len(documents) > 1:
         fail(f"{file}: data.{key} has several YAML documents; one is expected")

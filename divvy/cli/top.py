@@ -105,7 +105,7 @@ def top(
             with reading_keys() as keys:
                 _watch(console, usage, look, Chosen(sort.value), keys)
         else:
-            write(_shown(ordered(usage, sort.value), output), out)
+            write(_usage_view(ordered(usage, sort.value), output), out)
 
 
 def _over_time(
@@ -143,7 +143,7 @@ def _check(usage: Usage, node: str | None, pod: str | None) -> None:
         fail(f"node {node} has no GPUs that Divvy or a device plugin offers")
 
 
-def _shown(usage: Usage, output: View) -> str | RenderableType:
+def _usage_view(usage: Usage, output: View) -> str | RenderableType:
     if output is View.JSON:
         return usage_json(usage)
     return usage_page(usage) if output is View.HTML else usage_text(usage)

@@ -54,8 +54,8 @@ class Chosen:
         """Return the line that names the keys and what is chosen."""
         if self.typing:
             return f"filter: {self.text}_  (Enter: keep, Esc: all)"
-        kept = f" {self.text} (Esc: all)" if self.text else ""
-        return f"q: quit   s: sort by {self.order}   /: filter{kept}"
+        filter_text = f" {self.text} (Esc: all)" if self.text else ""
+        return f"q: quit   s: sort by {self.order}   /: filter{filter_text}"
 
 
 class Keys:

@@ -46,8 +46,8 @@ class UsageReader:
         claims, gpus = self._claims(notes)
         raw_pods, has_all_pods = self._raw_pods(notes)
         named, names = named_resources(self.cluster), self.cluster.names
-        found = (live_pod(raw, named, names, claims, now) for raw in raw_pods)
-        pods = [pod for pod in found if pod is not None]
+        live_pods = (live_pod(raw, named, names, claims, now) for raw in raw_pods)
+        pods = [pod for pod in live_pods if pod is not None]
         agents = self._agents(notes)
         observed = ObservedCluster(
             nodes,
@@ -64,7 +64,7 @@ class UsageReader:
     def _nodes(self) -> list[ObservedNode]:
         if self.node is None:
             return [observed_node(raw) for raw in self.reader.paged("/api/v1/nodes")]
-        raw = self.reader.one(f"/api/v1/nodes/{quote(self.node, safe='')}")
+        raw = self.reader.find(f"/api/v1/nodes/{quote(self.node, safe='')}")
         if raw is None:
             fail(f"the cluster has no node {self.node}")
         return [observed_node(raw)]
@@ -118,9 +118,11 @@ class UsageReader:
         except NotAllowed as refused:
             notes.append(f"GPU usage is not shown: {refused.reason}")
             return None
-        return self._asked(sorted(pod for pod in agents if pod[0]), notes)
+        return self._agent_answers(sorted(pod for pod in agents if pod[0]), notes)
 
-    def _asked(self, agents: list[tuple[str, str]], notes: list[str]) -> dict[str, AgentAnswer]:
+    def _agent_answers(
+        self, agents: list[tuple[str, str]], notes: list[str]
+    ) -> dict[str, AgentAnswer]:
         """Ask the agents, the first one alone: what it may not be asked, no other may."""
         if not agents:
             return {}

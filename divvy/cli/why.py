@@ -34,7 +34,7 @@ def why(
     cluster = read_cluster(source)
     with reading(cluster.kubeconfig, cluster.context) as reader:
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
-        waiting = reader.one(path)
+        waiting = reader.find(path)
         if waiting is None:
             fail(f"pod {pod} does not exist in namespace {namespace}")
         events = reader.listed(

@@ -338,8 +338,8 @@ class Deployment:
         except EngineError as failure:
             self._outcome.failed(goal.urn, str(failure), report)
             raise
-        kept = old if step.operation == "update" else None
-        new = marked(recorded(goal, kept, result.id, inputs, result.outputs), paths, goal.inputs)
+        updated = old if step.operation == "update" else None
+        new = marked(recorded(goal, updated, result.id, inputs, result.outputs), paths, goal.inputs)
         new = replace(new, init_errors=errors)
         if step.operation == "replace" and not step.before:
             assert old is not None
@@ -361,10 +361,10 @@ class Deployment:
         provider: Provider,
     ) -> tuple[ProviderResult, tuple[str, ...]]:
         """Create or change a resource; return it, and why it is not ready."""
-        identity, begun = provider.begin(inputs)
+        identity, initial_outputs = provider.begin(inputs)
         updated = plain(old) if old is not None and step.operation == "update" else None
         if updated is None:
-            created = recorded(goal, None, identity, inputs, begun)
+            created = recorded(goal, None, identity, inputs, initial_outputs)
             created = marked(created, provider.secret_paths(inputs), goal.inputs)
             self._state.began("create", goal.urn, created)
         allowed = goal.timeouts.get("create" if updated is None else "update", _DEFAULT_TIMEOUT)
@@ -379,7 +379,7 @@ class Deployment:
                     replacing = step.operation == "replace"
                     result = provider.preview_create(goal.urn, inputs, replacing=replacing)
                 else:
-                    result = provider.create(goal.urn, inputs, begun, timeout=allowed)
+                    result = provider.create(goal.urn, inputs, initial_outputs, timeout=allowed)
         except StepFailed as failure:
             # The API server's message, or a container's log, may repeat a secret.
             text = redacted(str(failure), secret_texts(goal.inputs))

@@ -108,7 +108,12 @@ class DynamicProvider(Provider):
             raise
 
     def create(
-        self, urn: str, inputs: Mapping[str, Any], begun: Mapping[str, Any], *, timeout: float
+        self,
+        urn: str,
+        inputs: Mapping[str, Any],
+        initial_outputs: Mapping[str, Any],
+        *,
+        timeout: float,
     ) -> ProviderResult:
         """Let the provider create."""
         request = api.CreateRequest(urn=urn, properties=to_struct(inputs), timeout=timeout)
@@ -171,7 +176,7 @@ class DynamicProvider(Provider):
         inputs = from_struct(answer.inputs) if answer.HasField("inputs") else dict(resource.inputs)
         return inputs, from_struct(answer.properties)
 
-    def find(self, begun: ResourceState) -> ResourceState | None:
+    def find(self, pending: ResourceState) -> ResourceState | None:
         """Raise StepFailed: without an id a dynamic provider cannot be asked."""
         raise StepFailed(
             "whether its dynamic provider has created it cannot be determined. It is created again "

@@ -35,8 +35,13 @@ def plan_step(
                 f"{goal.name} is protected and cannot be replaced (because of "
                 f"{', '.join(diff.replace)}): remove `protect` first"
             )
-        asked = goal.delete_before_replace
-        return Step("replace", diff.changed, diff.replace, diff.before if asked is None else asked)
+        delete_first = goal.delete_before_replace
+        return Step(
+            "replace",
+            diff.changed,
+            diff.replace,
+            diff.before if delete_first is None else delete_first,
+        )
     changed = tuple(sorted({*diff.changed, *drifted}))
     if changed or old.init_errors:
         return Step("update", changed)

@@ -79,11 +79,16 @@ class Provider(Protocol):
         return "", {}
 
     def create(
-        self, urn: str, inputs: Mapping[str, Any], begun: Mapping[str, Any], *, timeout: float
+        self,
+        urn: str,
+        inputs: Mapping[str, Any],
+        initial_outputs: Mapping[str, Any],
+        *,
+        timeout: float,
     ) -> ProviderResult:
         """Make a resource that does not exist; one that does is an error.
 
-        ``begun`` are the outputs of ``begin``.
+        ``initial_outputs`` are those of ``begin``.
         """
 
     def preview_create(
@@ -112,7 +117,7 @@ class Provider(Protocol):
     def read(self, resource: ResourceState) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return the live inputs and outputs, None where it is gone."""
 
-    def find(self, begun: ResourceState) -> ResourceState | None:
+    def find(self, pending: ResourceState) -> ResourceState | None:
         """Return what a cut-off creation has made, None where it has made nothing.
 
         Raises StepFailed where that cannot be determined.

@@ -63,7 +63,7 @@ class Providers:
         self._packages = packages
         self._config = config
         self._states: dict[str, ResourceState] = {}
-        self._made: dict[tuple[str, str], Provider] = {}
+        self._providers: dict[tuple[str, str], Provider] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -145,14 +145,14 @@ class Providers:
 
     def cancel(self) -> None:
         """Stop all waits; operations return their current state."""
-        for provider in list(self._made.values()):
+        for provider in list(self._providers.values()):
             provider.cancel()
 
     def close(self) -> None:
         """Close every provider; none is made any more, though some may just be warming up."""
         with self._lock:
             self._closed = True
-        for provider in self._made.values():
+        for provider in self._providers.values():
             provider.close()
 
     def _state(self, reference: str) -> ResourceState:
@@ -183,10 +183,10 @@ class Providers:
         with self._lock:
             if self._closed:
                 raise StepFailed("the run is over: no provider is started any more")
-            if key not in self._made:
+            if key not in self._providers:
                 cluster = state.outputs.get(CLUSTER) or {}
-                self._made[key] = self._package(state.type).make(configuration, cluster)
-            return self._made[key]
+                self._providers[key] = self._package(state.type).make(configuration, cluster)
+            return self._providers[key]
 
     def _package(self, kind: str) -> ProviderPackage:
         name = kind.removeprefix(PROVIDER_PREFIX)

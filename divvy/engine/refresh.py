@@ -20,12 +20,12 @@ from divvy.engine.watcher import StepReport
 def recover(state: RunState, providers: Providers, outcome: Outcome) -> None:
     """Look for what interrupted creations have made: what exists becomes part of the state."""
     for pending in state.pending():
-        if pending.operation != "create" or pending.made is None:
+        if pending.operation != "create" or pending.resource is None:
             state.abandoned(pending.urn)
             continue
         try:
-            provider = providers.of(pending.made.provider)
-            live = provider.find(plain(pending.made))
+            provider = providers.of(pending.resource.provider)
+            live = provider.find(plain(pending.resource))
         except EngineError as problem:
             name = urn_name(pending.urn)
             outcome.warn(pending.urn, f"the creation of {name} was interrupted: {problem}")
@@ -33,7 +33,7 @@ def recover(state: RunState, providers: Providers, outcome: Outcome) -> None:
         if live is None:
             state.abandoned(pending.urn)
         else:
-            inputs = pending.made.inputs
+            inputs = pending.resource.inputs
             paths = provider.secret_paths(unwrapped(dict(inputs)))
             state.recovered(marked(live, paths, inputs))
 

@@ -91,11 +91,11 @@ class RunState:
                 self._leftovers.append(replaced)
         self._journal.done(resource, replaced)
 
-    def began(self, operation: str, urn: str, made: ResourceState) -> None:
+    def began(self, operation: str, urn: str, resource: ResourceState) -> None:
         """Note that a creation is about to happen."""
         with self._lock:
-            self._pending[urn] = Pending(operation, urn, made.id, made)
-        self._journal.began(operation, urn, made.id, made)
+            self._pending[urn] = Pending(operation, urn, resource.id, resource)
+        self._journal.began(operation, urn, resource.id, resource)
 
     def abandoned(self, urn: str) -> None:
         """Note that what began has made nothing."""

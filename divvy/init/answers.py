@@ -29,19 +29,19 @@ class Answers:
 
     def model(self, node: str) -> GpuModel | None:
         """Return the GPU model of a node; raises UnknownGpuModel."""
-        answer = self._told("model", node)
+        answer = self._answer("model", node)
         return None if answer is None else gpu_model(answer)
 
     def gpus(self, node: str) -> int | None:
         """Return how many GPUs a node has."""
-        answer = self._told("gpus", node)
+        answer = self._answer("gpus", node)
         return None if answer is None else int(answer)
 
     def about(self, node: str) -> bool:
         """Return whether anything is told of a node by name, or by a pattern for some nodes."""
         return any(answer.nodes != "*" and fnmatchcase(node, answer.nodes) for answer in self.given)
 
-    def _told(self, kind: str, node: str) -> str | None:
+    def _answer(self, kind: str, node: str) -> str | None:
         return next(
             (
                 answer.value

@@ -57,7 +57,7 @@ def draft(
     """
     members: list[Member] = []
     refused: dict[str, list[str]] = {}
-    asked: dict[_Key, list[GpuNode]] = {}
+    nodes_by_key: dict[_Key, list[GpuNode]] = {}
     profiles = _Profiles(imported, {node.labels.get(key) for node in nodes for key in ALIAS_LABELS})
     reduced = []
     for node in nodes:
@@ -71,12 +71,12 @@ def draft(
             refused.setdefault(str(unexplained), []).append(node.name)
         except _Unanswered as open_question:
             for key in open_question.keys:
-                asked.setdefault(key, []).append(node)
+                nodes_by_key.setdefault(key, []).append(node)
         else:
             members.append(member)
             reduced += [node.name] if is_reduced else []
     left_out = tuple(LeftOut(tuple(names), reason) for reason, names in refused.items())
-    questions = tuple(_question(key, asked_nodes) for key, asked_nodes in asked.items())
+    questions = tuple(_question(key, key_nodes) for key, key_nodes in nodes_by_key.items())
     if questions or not members:
         return Draft(left_out=left_out, questions=questions)
     try:
@@ -92,12 +92,12 @@ def draft(
             return Draft(left_out=left_out)
         pools = _pools(members, labels, profiles, complete=False)
     cluster = {"profiles": profiles.needed(pools), "pools": pools}
-    kept = tuple(member.node for member in members)
+    drafted_nodes = tuple(member.node for member in members)
     return Draft(
         cluster,
-        kept,
+        drafted_nodes,
         left_out,
-        idle=tuple(node.name for node in kept if not node.offered),
+        idle=tuple(node.name for node in drafted_nodes if not node.offered),
         reduced=tuple(reduced),
         assumed=tuple(name for name in cluster["profiles"] if name in profiles.assumed),
         unknown=tuple(sorted({str(m.node.product) for m in members if m.model is None})),
@@ -168,10 +168,10 @@ def _question(key: _Key, nodes: Sequence[GpuNode]) -> Question:
 class _Profiles:
     """The profiles by name: those that came from files, and those that nodes need."""
 
-    def __init__(self, imported: Mapping[str, Any], taken: set[str | None]) -> None:
+    def __init__(self, imported: Mapping[str, Any], used_names: set[str | None]) -> None:
         self._imported = dict(imported)
-        self._made: dict[str, Any] = {}
-        self._taken = taken
+        self._new_profiles: dict[str, Any] = {}
+        self._used_names = used_names
         self._known: dict[tuple[object, ...], str | None] = {}
         self.assumed: set[str] = set()
 
@@ -195,11 +195,11 @@ class _Profiles:
                     return self._use(name, form)
         if not fits(described.profile):
             return None
-        for name, value in self._made.items():
+        for name, value in self._new_profiles.items():
             if value == described.profile:
                 return name
         name = self._free(described.name)
-        self._made[name] = described.profile
+        self._new_profiles[name] = described.profile
         if described.assumed:
             self.assumed.add(name)
         return name
@@ -215,16 +215,18 @@ class _Profiles:
             for pool in pools.values()
             for name in (pool["profile"], *pool.get("overrides", {}).values())
         }
-        kept = {name: value for name, value in self._imported.items() if name in used}
-        kept |= {name: value for name, value in self._made.items() if name in used}
+        profiles = {name: value for name, value in self._imported.items() if name in used}
+        profiles |= {name: value for name, value in self._new_profiles.items() if name in used}
         for name, value in self._imported.items():
-            if name not in kept and _is_valid({"profiles": {**kept, name: value}, "pools": pools}):
-                kept[name] = value
-        return kept
+            if name not in profiles and _is_valid(
+                {"profiles": {**profiles, name: value}, "pools": pools}
+            ):
+                profiles[name] = value
+        return profiles
 
     def _free(self, name: str) -> str:
         """Return a name that nothing has: also no label's value, which would choose the profile."""
-        known = {*self._imported, *self._made, *self._taken}
+        known = {*self._imported, *self._new_profiles, *self._used_names}
         number = 1
         while (free := name if number == 1 else f"{name}-{number}") in known:
             number += 1

@@ -110,11 +110,13 @@ def _toleration(key: str, value: str | None, effect: str) -> dict[str, str]:
     return {"key": key, "operator": "Equal", "value": value, "effect": effect}
 
 
-def _name(chosen: Sequence[str | None], taken: Mapping[str, object]) -> str:
+def _name(chosen: Sequence[str | None], used_names: Mapping[str, object]) -> str:
     text = "-".join(value for value in chosen if value)
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:MAX_POOL_CHARACTERS].strip("-")
     name = name or "gpus"
     number = 1
-    while (free := name if number == 1 else f"{name[: MAX_POOL_CHARACTERS - 4]}-{number}") in taken:
+    while (
+        free := name if number == 1 else f"{name[: MAX_POOL_CHARACTERS - 4]}-{number}"
+    ) in used_names:
         number += 1
     return free

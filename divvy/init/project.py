@@ -21,7 +21,7 @@ GITIGNORE = ".gitignore"
 # The state of the stacks, with their secrets; reports; what Python leaves behind.
 _IGNORED = (".pulumi/", "out/", "__pycache__/")
 # A project may have its own, or those of an earlier version.
-KEPT = (GITIGNORE, f"{_STACKS}/{SCHEMA}")
+OWN_FILES = (GITIGNORE, f"{_STACKS}/{SCHEMA}")
 
 
 class Ci(StrEnum):

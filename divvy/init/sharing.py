@@ -170,11 +170,11 @@ def _cut(
     assert model.mig is not None
     (sharing, devices), *more = groups.items()
     rest = dict(more)
-    for taken in [gpus] if not rest else range(1, gpus):
-        layouts = spread(model.mig, devices, taken) if taken > 0 else None
+    for gpu_count in [gpus] if not rest else range(1, gpus):
+        layouts = spread(model.mig, devices, gpu_count) if gpu_count > 0 else None
         if layouts is None:
             continue
-        others = _cut(node, model, rest, gpus - taken) if rest else []
+        others = _cut(node, model, rest, gpus - gpu_count) if rest else []
         if others is not None:
             return [*(_rule(node, layout, sharing) for layout in layouts), *others]
     return None

@@ -146,7 +146,7 @@ class AsyncClient:
         if method in _WRITES:
             query = {**query, "fieldManager": self._manager}
         seconds = _SECONDS if patience is None else patience
-        async with self._asked(method, path, query, body, kind, seconds) as connection:
+        async with self._exchange(method, path, query, body, kind, seconds) as connection:
             text = await self._answer(connection, longest or _MAX_ANSWER)
             return json.loads(text) if text else None
 
@@ -200,7 +200,7 @@ class AsyncClient:
         while True:
             since = {"resourceVersion": version} if version else {}
             options = {**query, **since, "watch": "true"}
-            async with self._asked("GET", path, options, None, JSON, None) as connection:
+            async with self._exchange("GET", path, options, None, JSON, None) as connection:
                 on_open()
                 async for line in _lines(connection):
                     event = json.loads(line)
@@ -221,7 +221,7 @@ class AsyncClient:
             self._idle.pop().close()
 
     @contextlib.asynccontextmanager
-    async def _asked(
+    async def _exchange(
         self,
         method: str,
         path: str,
@@ -293,8 +293,8 @@ class AsyncClient:
         access = self._access
         streams = await asyncio.open_connection(access.host, access.port, ssl=access.context())
         milliseconds = int(_UNACKNOWLEDGED_SECONDS * 1000)
-        kept = streams[1].get_extra_info("socket")
-        kept.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+        tcp_socket = streams[1].get_extra_info("socket")
+        tcp_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
         return _Connection(*streams)
 
 

@@ -242,7 +242,7 @@ def _decoded(data: str) -> bytes:
         raise ValueError(f"its certificates are not base64: {error}") from None
 
 
-def _told_cluster(config: ClusterConfig) -> dict[str, Any]:
+def _cluster_info(config: ClusterConfig) -> dict[str, Any]:
     """Return what a plugin is told of the cluster where it asks for it."""
     path, data = (config.cluster.get(f"certificate-authority{end}") for end in ("", "-data"))
     if path and not data:
@@ -262,11 +262,13 @@ def plugin_token(config: ClusterConfig) -> str:
     plugin = config.user["exec"]
     command = str(plugin.get("command"))
     try:
-        told = {"cluster": _told_cluster(config)} if plugin.get("provideClusterInfo") else {}
+        cluster_info = (
+            {"cluster": _cluster_info(config)} if plugin.get("provideClusterInfo") else {}
+        )
         given = {
             "apiVersion": plugin.get("apiVersion"),
             "kind": "ExecCredential",
-            "spec": {"interactive": False, **told},
+            "spec": {"interactive": False, **cluster_info},
         }
         more = {entry["name"]: entry.get("value", "") for entry in plugin.get("env") or ()}
         done = subprocess.run(

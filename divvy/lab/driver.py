@@ -7,7 +7,7 @@ from divvy.lab.simulated_driver import BUILT, install_simulated_driver
 from divvy.model.gpu_models import gpu_model
 
 DRIVER_ROOT = Path("/run/nvidia/driver")
-_KEPT_MODES = Path("/var/lib/divvy-simulator/mig-modes")
+_MIG_MODES = Path("/var/lib/divvy-simulator/mig-modes")
 # A newer and an older driver lie beside the loaded one, to be switched to at run time.
 _FURTHER_VERSIONS = ("535.183.06", "570.133.20")
 
@@ -29,7 +29,7 @@ def install(node: Node, root: Path) -> None:
         node.name,
         [gpu_model(node.gpus.model)] * node.gpus.count,
         node.driver_version,
-        persist=_KEPT_MODES,
+        persist=_MIG_MODES,
         # Built before the node was started, whose start has to be quick.
         binaries=BUILT,
         further_versions=[

@@ -257,9 +257,9 @@ def _check_upgrade(running: Lab, lab: Lab) -> None:
 
 def _differences(lab: Lab) -> list[str]:
     """Return the keys of the description in which the lab that is up differs."""
-    kept = json.loads(_DESCRIPTION.read_text())
+    description = json.loads(_DESCRIPTION.read_text())
     wanted = json.loads(json.dumps(lab.document()))
-    return [key for key in wanted if kept.get(key) != wanted[key]]
+    return [key for key in wanted if description.get(key) != wanted[key]]
 
 
 @contextlib.contextmanager

@@ -35,9 +35,9 @@ def build() -> Path:
     # Two that build the same tree at once would link what the other is still writing.
     with (SOURCE / "Makefile").open() as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
-        made = subprocess.run(command, capture_output=True, text=True, check=False)
-    if made.returncode != 0:
-        raise DriverInstallationFailed(f"building {SOURCE} failed:\n{made.stderr.strip()}")
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        raise DriverInstallationFailed(f"building {SOURCE} failed:\n{completed.stderr.strip()}")
     return BUILT
 
 
@@ -163,5 +163,7 @@ def _node(place: Path, device: int, mode: int) -> None:
 def _free_majors(count: int) -> tuple[int, ...]:
     """Return dynamic major numbers that no driver of this machine has."""
     lines = Path("/proc/devices").read_text(encoding="ascii").splitlines()
-    taken = {int(line.split()[0]) for line in lines if line.split() and line.split()[0].isdigit()}
-    return tuple(number for number in range(511, 383, -1) if number not in taken)[:count]
+    used_majors = {
+        int(line.split()[0]) for line in lines if line.split() and line.split()[0].isdigit()
+    }
+    return tuple(number for number in range(511, 383, -1) if number not in used_majors)[:count]

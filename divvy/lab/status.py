@@ -34,9 +34,9 @@ def report() -> tuple[list[str], bool]:
         parts = []
         for component, how in machine.ask({"do": "status"}).items():
             complete &= bool(how["pid"])
-            said = "runs" if how["pid"] else "does not run"
+            process_state = "runs" if how["pid"] else "does not run"
             again = f" (restarted {how['restarts']}×, {how['last end']})" if how["restarts"] else ""
-            parts.append(f"{component} {said}{again}")
+            parts.append(f"{component} {process_state}{again}")
         lines.append(f"{name:<26} {state}: {', '.join(parts)}")
     return lines, complete
 

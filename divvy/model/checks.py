@@ -149,16 +149,16 @@ def _dead_rules(cluster: Cluster) -> Iterator[Problem]:
     for name, profile in cluster.profiles.items():
         if not profile.rules:
             yield problem(("profiles", name), "has no rule", "write {} for whole GPUs")
-        taken: int | None = None
+        catch_all: int | None = None
         for index, rule in enumerate(profile.rules):
-            if taken is not None:
+            if catch_all is not None:
                 yield problem(
                     ("profiles", name, index),
-                    f"is never reached: rule [{taken}] takes all GPUs",
+                    f"is never reached: rule [{catch_all}] takes all GPUs",
                     "put the rule for all GPUs last",
                 )
             elif rule.devices.everything:
-                taken = index
+                catch_all = index
 
 
 def _resource_names(cluster: Cluster) -> Iterator[Problem]:

@@ -104,13 +104,13 @@ def _on_hardware(cluster: Cluster) -> Iterator[Problem]:
             if profile is None or not profile.by_claims:
                 continue
             where = f"{model.name} (pool {pool_name})"
-            for index in sorted(_taken(profile, pool.hardware, model)):
+            for index in sorted(_selected_rules(profile, pool.hardware, model)):
                 claims = profile.rules[index].claims
                 if claims is not None:
                     yield from _fits(claims, _keys(name, profile, index), model, where)
 
 
-def _taken(profile: Profile, hardware: Hardware, model: GpuModel) -> set[int]:
+def _selected_rules(profile: Profile, hardware: Hardware, model: GpuModel) -> set[int]:
     names = (model.name, *model.products)
     return {rule_for(profile, gpu, "", names) for gpu in range(hardware.gpus)} - {WHOLE}
 

@@ -76,12 +76,12 @@ def type_of_product(product: str) -> str:
     return "-".join(re.findall(r"[a-z0-9]+", product.lower()))
 
 
-def is_of_type(known: str, asked: str) -> bool:
+def is_of_type(known: str, wanted: str) -> bool:
     """Return whether a type of a product has the parts of another one side by side.
 
     ``nvidia-a100-sxm4-40gb`` is of type ``a100``, and not of type ``a10``.
     """
-    return f"-{asked}-" in f"-{known}-"
+    return f"-{wanted}-" in f"-{known}-"
 
 
 def template_name(request: SizedRequest) -> str:

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from divvy.model.checks import check_cluster
 from divvy.model.plain_value import plain_problems
-from divvy.model.problems import InvalidCluster, Keys, problem, shown
+from divvy.model.problems import InvalidCluster, Keys, problem, value_text
 from divvy.model.reading import problems as problems_of
 from divvy.model.stack import Cluster
 
@@ -18,7 +18,7 @@ def parse_cluster(value: object) -> Cluster:
         return value
     if not isinstance(value, dict):
         expected = "a mapping with at least `profiles` and `pools` is expected"
-        raise InvalidCluster([problem((), f"is {shown(value)}", expected)])
+        raise InvalidCluster([problem((), f"is {value_text(value)}", expected)])
     problems = plain_problems(value)
     if problems:
         raise InvalidCluster(problems)

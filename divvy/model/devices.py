@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from divvy.model.problems import shown
+from divvy.model.problems import value_text
 
 _UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _EXPECTED = "all, a list of indices and GPU UUIDs, or a glob over models such as A100* is expected"
@@ -69,12 +69,12 @@ def parse_devices(value: object) -> DeviceSelector:
             else DeviceSelector(model=value)
         )
     if not isinstance(value, list) or not value:
-        raise ValueError(f"is {shown(value)}; {_EXPECTED}")
+        raise ValueError(f"is {value_text(value)}; {_EXPECTED}")
     indices: list[int] = []
     uuids: list[str] = []
     for item in value:
         if isinstance(item, bool):
-            raise ValueError(f"has {shown(item)}; an index from 0 or a GPU UUID is expected")  # noqa: TRY004
+            raise ValueError(f"has {value_text(item)}; an index from 0 or a GPU UUID is expected")  # noqa: TRY004
         if isinstance(item, int) and item >= 0:
             indices.append(item)
         elif isinstance(item, str) and item.isascii() and item.isdigit():
@@ -82,5 +82,5 @@ def parse_devices(value: object) -> DeviceSelector:
         elif isinstance(item, str) and _UUID.fullmatch(item):
             uuids.append(item)
         else:
-            raise ValueError(f"has {shown(item)}; an index from 0 or a GPU UUID is expected")
+            raise ValueError(f"has {value_text(item)}; an index from 0 or a GPU UUID is expected")
     return DeviceSelector(tuple(dict.fromkeys(indices)), tuple(dict.fromkeys(uuids)))

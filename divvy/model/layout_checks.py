@@ -106,7 +106,7 @@ def _rule_keys(name: str, profile: Profile, index: int) -> Keys:
 
 def _fits(profile: Profile, use: _Use, hardware: Hardware, model: GpuModel) -> Iterator[Problem]:
     where = f"{model.name} (pool {use.pool})"
-    taken = {number for number in _rules_by_gpu(profile, hardware, model).values()}
+    selected_rules = {number for number in _rules_by_gpu(profile, hardware, model).values()}
     for index, rule in enumerate(profile.rules):
         keys = _rule_keys(use.profile, profile, index)
         for gpu in rule.devices.indices:
@@ -117,7 +117,7 @@ def _fits(profile: Profile, use: _Use, hardware: Hardware, model: GpuModel) -> I
                     f"indices are 0 to {hardware.gpus - 1}",
                 )
         # A rule for other models of a shared profile says nothing about this pool.
-        if rule.devices.model is not None and index not in taken:
+        if rule.devices.model is not None and index not in selected_rules:
             continue
         if rule.mig is not None:
             yield from _layout_fits(rule.mig.layout, keys, model, where)

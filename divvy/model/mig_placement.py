@@ -51,8 +51,8 @@ def place(
             raise NoPlacement(
                 f"{used[name]} × {name} exist and must stay, but the layout has {wanted[name]}"
             )
-    taken = frozenset().union(*(placement.slices for placement in fixed))
-    starts = next(_search(_largest_first(geometry, wanted - used), taken), None)
+    occupied = frozenset().union(*(placement.slices for placement in fixed))
+    starts = next(_search(_largest_first(geometry, wanted - used), occupied), None)
     if starts is None:
         raise NoPlacement(_proof(geometry, wanted - used, fixed))
     return tuple(sorted((*fixed, *starts)))
@@ -153,7 +153,7 @@ def _largest_first(geometry: MigGeometry, wanted: Mapping[str, int]) -> tuple[Mi
 
 
 def _search(
-    instances: Sequence[MigProfile], taken: frozenset[int], after: int = -1
+    instances: Sequence[MigProfile], occupied: frozenset[int], after: int = -1
 ) -> Iterator[tuple[Placement, ...]]:
     """Yield every placement of the instances; equal ones only in ascending order."""
     if not instances:
@@ -162,10 +162,10 @@ def _search(
     profile, rest = instances[0], instances[1:]
     for start in profile.starts:
         placement = Placement(start, profile.memory_slices, profile.name)
-        if start <= after or placement.slices & taken:
+        if start <= after or placement.slices & occupied:
             continue
         bound = start if rest and rest[0] is profile else -1
-        for others in _search(rest, taken | placement.slices, bound):
+        for others in _search(rest, occupied | placement.slices, bound):
             yield (placement, *others)
 
 
@@ -204,8 +204,8 @@ def _proof(geometry: MigGeometry, wanted: Mapping[str, int], fixed: Sequence[Pla
     for profile in {known.name: known for known in core}.values():
         rest = list(core)
         rest.remove(profile)
-        taken = frozenset().union(*(placement.slices for placement in fixed))
-        ways = list(_search(tuple(rest), taken))
+        occupied = frozenset().union(*(placement.slices for placement in fixed))
+        ways = list(_search(tuple(rest), occupied))
         candidates.append(
             (len(ways) != 1, -profile.memory_slices, profile.name, profile, ways, rest)
         )
@@ -232,11 +232,11 @@ def _smallest_core(
 ) -> tuple[MigProfile, ...]:
     """Drop instances as long as what is left still has no place."""
     core = list(_largest_first(geometry, wanted))
-    taken = frozenset().union(*(placement.slices for placement in fixed))
+    occupied = frozenset().union(*(placement.slices for placement in fixed))
     for profile in reversed(tuple(core)):
         smaller = list(core)
         smaller.remove(profile)
-        if next(_search(tuple(smaller), taken), None) is None:
+        if next(_search(tuple(smaller), occupied), None) is None:
             core = smaller
     return tuple(core)
 

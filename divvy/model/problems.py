@@ -8,7 +8,7 @@ from difflib import get_close_matches
 Keys = tuple[str | int, ...]
 _CLOSE = 0.5
 # So much of a value is shown in an error.
-MAX_SHOWN = 80
+MAX_VALUE_LENGTH = 80
 # A file under review may come from anybody, and its errors end up in CI logs and terminals.
 _PLAIN = re.compile(r"[\w .+/-]+")
 
@@ -39,11 +39,13 @@ def path_of(keys: Keys, root: str = "divvy:cluster") -> str:
     """Write keys and indices as a path: ``profiles.split[0].mig.3g.20gb``; ``root`` for none."""
     path = ""
     for key in keys:
-        path += f"[{key}]" if isinstance(key, int) else f".{_shown(key)}" if path else _shown(key)
+        path += (
+            f"[{key}]" if isinstance(key, int) else f".{_key_text(key)}" if path else _key_text(key)
+        )
     return path or root
 
 
-def _shown(key: object) -> str:
+def _key_text(key: object) -> str:
     """Write a key so that it is one harmless word, whatever the file says."""
     text = str(key)
     return text if _PLAIN.fullmatch(text) else repr(text)
@@ -57,7 +59,7 @@ def printable(text: object) -> str:
     return "".join(char if char.isprintable() else "\ufffd" for char in plain)
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """Return a value as errors show it: short, and in the file's words."""
     if value is None:
         return "empty"
@@ -68,7 +70,7 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = repr(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 1]}…"
 
 
 def nearest(wanted: str, known: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 import re
 from fractions import Fraction
 
-from divvy.model.problems import shown
+from divvy.model.problems import value_text
 
 _MAX_SECONDS = 365 * 24 * 3600.0
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -26,11 +26,15 @@ def parse_duration(value: object) -> float:
     if isinstance(value, float) and 0 < value <= _MAX_SECONDS:
         return value
     if not isinstance(value, str) or not re.match(DURATION_PATTERN, value):
-        raise ValueError(f"is {shown(value)}; a duration such as 30s, 10m or 1m30s is expected")
+        raise ValueError(
+            f"is {value_text(value)}; a duration such as 30s, 10m or 1m30s is expected"
+        )
     parts = _DURATION_PART.findall(value)
     seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
     if not 0 < seconds <= _MAX_SECONDS:
-        raise ValueError(f"is {shown(value)}; more than 0 and at most a year (8760h) is expected")
+        raise ValueError(
+            f"is {value_text(value)}; more than 0 and at most a year (8760h) is expected"
+        )
     return seconds
 
 
@@ -42,7 +46,9 @@ def memory_mib(quantity: str, otherwise: str = "") -> int:
     match = _MEMORY.fullmatch(quantity)
     if match is None or int(match[1]) == 0:
         word = f", or {otherwise}," if otherwise else ""
-        raise ValueError(f"is {shown(quantity)}; a size such as 6Gi or 512Mi{word} is expected")
+        raise ValueError(
+            f"is {value_text(quantity)}; a size such as 6Gi or 512Mi{word} is expected"
+        )
     return int(match[1]) * _MIB[match[2]]
 
 
@@ -65,7 +71,7 @@ def parse_quantity(quantity: object) -> Fraction:
     """
     match = _QUANTITY.fullmatch(str(quantity))
     if match is None:
-        raise ValueError(f"is {shown(quantity)}; a quantity such as 3000Mi is expected")
+        raise ValueError(f"is {value_text(quantity)}; a quantity such as 3000Mi is expected")
     return Fraction(match[1]) * _factor(match[2] or "")
 
 

@@ -10,7 +10,7 @@ from pydantic_core import CoreSchema, ErrorDetails
 from pydantic_core.core_schema import no_info_after_validator_function
 
 from divvy.model.field_docs import field_doc
-from divvy.model.problems import InvalidValue, Keys, Problem, nearest, problem, shown
+from divvy.model.problems import InvalidValue, Keys, Problem, nearest, problem, value_text
 
 _Model = TypeVar("_Model", bound=BaseModel)
 # pydantic puts this behind a key of a mapping that is wrong itself.
@@ -48,7 +48,7 @@ class Matches:
     def _check(self, value: str) -> str:
         # Python's `$` would let a line break pass.
         if not re.search(self.pattern.replace("$", r"\Z"), value):
-            raise ValueError(f"is {shown(value)}; {self.expected} is expected")
+            raise ValueError(f"is {value_text(value)}; {self.expected} is expected")
         return value
 
 
@@ -99,7 +99,7 @@ def _only_broken(error: ErrorDetails, errors: list[ErrorDetails]) -> bool:
 def _problem(kind: type[BaseModel], error: ErrorDetails, keys: Keys, root: str) -> Problem:
     """Say a structural error in plain words."""
     given, context = error["input"], error.get("ctx", {})
-    reason, remedy = f"is {shown(given)}", ""
+    reason, remedy = f"is {value_text(given)}", ""
     match error["type"]:
         case "extra_forbidden":
             reason, remedy = "unknown key", nearest(str(keys[-1]), _known_keys(kind, error["loc"]))

@@ -122,13 +122,13 @@ def sharing_of_replicas(slicing: TimeSlicing | Mps | None, device_mib: int | Non
     """Return how a rule shares a device; ``device_mib`` is None if its memory is not known."""
     if slicing is None:
         return Sharing()
-    one = slicing.fail_requests_greater_than_one
+    one_per_container = slicing.fail_requests_greater_than_one
     if isinstance(slicing, Mps):
         part = slicing.active_thread_percentage
         threads = max(1, ALL_COMPUTE // slicing.replicas) if part == "auto" else part
-        sharing = Sharing(slicing.replicas, one, threads=threads).times(1)
+        sharing = Sharing(slicing.replicas, one_per_container, threads=threads).times(1)
     else:
-        sharing = Sharing(slicing.replicas, one, compute=slicing.compute).times(1)
+        sharing = Sharing(slicing.replicas, one_per_container, compute=slicing.compute).times(1)
     limit = slicing.memory_limit
     if limit is None or (limit.limit == "auto" and device_mib is None):
         return sharing
@@ -159,9 +159,9 @@ def enforcement_of_gpus(rule: Rule) -> Enforcement | None:
     return _enforcement(limit.enforcement, over=limit.oversubscribe > 1, compute=compute)
 
 
-def _enforcement(asked: Enforcement, *, over: bool, compute: Compute | None) -> Enforcement:
+def _enforcement(wanted: Enforcement, *, over: bool, compute: Compute | None) -> Enforcement:
     needs_limiter = over or compute is not None
-    return "limiter" if asked == "auto" and needs_limiter else asked
+    return "limiter" if wanted == "auto" and needs_limiter else wanted
 
 
 def sharing_of_claims(shares: Shares | None) -> Sharing:

@@ -54,18 +54,18 @@ def slice_specs(
     offered: Iterable[OfferedGpu],
     taints: Mapping[str, Sequence[Taint]],
     tasks: Mapping[str, int],
-    taken: Mapping[str, Fraction],
+    allocated: Mapping[str, Fraction],
     attributes: Mapping[str, Attributes],
 ) -> dict[str, dict[str, Any]]:
     """Return the ``spec`` of every slice by its name, but for the pool's generation.
 
-    ``taints`` are by device; ``tasks``, ``attributes`` and ``taken`` (how much of it shares take)
-    by GPU. A scheduler takes what stands first: where shares are to be spread, those of the GPU
-    with the fewest tasks, and else those of the GPU that is taken most. They begin at the last GPU
-    then, because whole GPUs and MIG devices begin at the first one.
+    ``taints`` are by device; ``tasks``, ``attributes`` and ``allocated`` (how much of it shares
+    take) by GPU. A scheduler takes what stands first: where shares are to be spread, those of the
+    GPU with the fewest tasks, and else those of the GPU that is taken most. They begin at the last
+    GPU then, because whole GPUs and MIG devices begin at the first one.
     """
     gpus = sorted(offered, key=lambda gpu: (gpu.index, gpu.uuid))
-    shared = share_order(gpus, tasks, taken)
+    shared = share_order(gpus, tasks, allocated)
     counters = [
         {
             "name": counter_set_name(gpu.uuid),
@@ -100,14 +100,14 @@ def slice_specs(
 
 
 def share_order(
-    gpus: Sequence[OfferedGpu], tasks: Mapping[str, int], taken: Mapping[str, Fraction]
+    gpus: Sequence[OfferedGpu], tasks: Mapping[str, int], allocated: Mapping[str, Fraction]
 ) -> list[OfferedGpu]:
     """Return GPUs, given by index, in the order in which their shares are listed."""
 
     def place(gpu: OfferedGpu) -> tuple[Fraction | int, int]:
         if gpu.spread:
             return tasks.get(gpu.uuid, 0), 0
-        return -taken.get(gpu.uuid, Fraction()), -gpu.index
+        return -allocated.get(gpu.uuid, Fraction()), -gpu.index
 
     return sorted(gpus, key=place)
 
@@ -160,7 +160,7 @@ def _memory_counter(gpu: OfferedGpu) -> int:
     )
 
 
-def _memory_taken(gpu: OfferedGpu, device: ClaimDevice) -> int:
+def _consumed_memory(gpu: OfferedGpu, device: ClaimDevice) -> int:
     return _memory_counter(gpu) if device.profile is None else device.memory_mib
 
 
@@ -189,7 +189,7 @@ def _device(
                 "counterSet": counter_set_name(device.uuid),
                 "counters": {
                     **{name: {"value": str(value)} for name, value in device.consumes.items()},
-                    names.MEMORY: {"value": mib_quantity(_memory_taken(gpu, device))},
+                    names.MEMORY: {"value": mib_quantity(_consumed_memory(gpu, device))},
                 },
             }
         ]

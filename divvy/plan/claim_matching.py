@@ -29,8 +29,8 @@ def is_wanted_type(request: Request, gpu: ClaimedGpu) -> bool:
 def share_size(request: Request, device: LiveDevice) -> tuple[int, int]:
     """Return the MiB, rounded up to steps, and the per cent that a request takes of a share."""
     default = device.memory_mib if device.default_mib is None else device.default_mib
-    asked = _asked_mib(request, device)
-    memory = default if asked is None else asked
+    requested = _requested_mib(request, device)
+    memory = default if requested is None else requested
     whole = device.cores if device.default_cores is None else device.default_cores
     cores = whole if request.cores is None else request.cores
     return -(-memory // device.step_mib) * device.step_mib, max(1, cores)
@@ -38,10 +38,10 @@ def share_size(request: Request, device: LiveDevice) -> tuple[int, int]:
 
 def rounding(request: Request, device: LiveDevice) -> str:
     """Say that a request takes more of a share than it asks for, "" where it does not."""
-    asked, (takes, _) = _asked_mib(request, device), share_size(request, device)
-    if asked is None or asked == takes:
+    requested, (takes, _) = _requested_mib(request, device), share_size(request, device)
+    if requested is None or requested == takes:
         return ""
-    return f"{asked:,} MiB take {takes:,}, in steps of {device.step_mib:,}"
+    return f"{requested:,} MiB take {takes:,}, in steps of {device.step_mib:,}"
 
 
 def unknown_capacity(request: Request, device: LiveDevice) -> str:
@@ -50,8 +50,8 @@ def unknown_capacity(request: Request, device: LiveDevice) -> str:
     sizes = {MEMORY: request.memory_mib, CORES: request.cores, SHARES: request.turns}
     # A share has them all, but who asks for its turns asks for one.
     lacks = set() if device.kind == "share" else sizes.keys() - has
-    asked = [name for name, size in sizes.items() if size is not None and name in lacks]
-    for name in (*request.unknown, *asked):
+    missing = [name for name, size in sizes.items() if size is not None and name in lacks]
+    for name in (*request.unknown, *missing):
         short = name.rpartition("/")[2]
         if "/" in name and short in has:
             return f"has no {name}; the claim must call it {short}"
@@ -76,7 +76,7 @@ def too_much(request: Request, device: LiveDevice) -> str:
     return f"{size} more than its {device.memory_mib:,}"
 
 
-def _asked_mib(request: Request, device: LiveDevice) -> int | None:
+def _requested_mib(request: Request, device: LiveDevice) -> int | None:
     if request.percent is not None:
         return max(1, device.memory_mib * request.percent // 100)
     return request.memory_mib

@@ -130,9 +130,9 @@ def _of_template(sized: SizedRequest) -> Request:
 def _of_claim(spec: Mapping[str, Any]) -> Iterator[Request]:
     devices = spec.get("devices") or {}
     narrowed = ("constraints",) if devices.get("constraints") else ()
-    for one in devices.get("requests") or ():
-        alternatives = one.get("firstAvailable") or ()
-        exact = one.get("exactly") or next(iter(alternatives), None)
+    for device_request in devices.get("requests") or ():
+        alternatives = device_request.get("firstAvailable") or ()
+        exact = device_request.get("exactly") or next(iter(alternatives), None)
         if exact is None:
             continue
         request = _of_class(exact)

@@ -179,7 +179,7 @@ def _differences(difference: NodeDifference) -> Iterable[str]:
 
 def _missing(difference: LiveDifference) -> tuple[str, ...]:
     return tuple(
-        f"pool {count.pool} has {count.found} nodes, the file says {count.expected}"
+        f"pool {count.pool} has {count.actual} nodes, the file says {count.expected}"
         for count in difference.counts
     )
 

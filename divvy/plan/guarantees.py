@@ -62,8 +62,8 @@ _BY_DRIVER = (
     "included; managed memory (cudaMallocManaged) counts as the host's"
 )
 # By NVIDIA's documentation of driver 615; docs/guarantees.md says that no real one has been seen.
-_SHOWN_BY_DRIVER = "share: its limit as the GPU's memory"
-_SHOWN_BY_LIMITER = "share: its own memory and processes"
+_VISIBILITY_BY_DRIVER = "share: its limit as the GPU's memory"
+_VISIBILITY_BY_LIMITER = "share: its own memory and processes"
 WHERE_THE_DRIVER_CAN = f"driver {DRIVER_LIMITS_SINCE} or newer and control groups of version 2"
 
 
@@ -84,7 +84,7 @@ def guarantees(offer: Offer) -> Guarantees:
         _memory(sharing, device),
         _compute(sharing, f"1/{sharing.replicas}"),
         f"shared: a fault can end every container on the {device}",
-        _shown(sharing) if sharing.is_prevented else whole_card,
+        _visibility(sharing) if sharing.is_prevented else whole_card,
     )
 
 
@@ -98,7 +98,7 @@ def _mps_guarantees(sharing: Sharing) -> Guarantees:
         f"shared: one fault ends all {sharing.replicas} clients of the GPU, and so does the end of "
         "its MPS daemon, as at a restart of the agent's pod or by a command of root in any of its "
         "containers",
-        _shown(sharing) if sharing.is_prevented else whole_card,
+        _visibility(sharing) if sharing.is_prevented else whole_card,
     )
 
 
@@ -131,7 +131,7 @@ def share_guarantees(sharing: Sharing, tenants: bool) -> Guarantees:
         _prevented("the share's size", sharing, "GPU"),
         _compute(sharing, "the share's part"),
         f"shared: a fault can end {whom} on the GPU",
-        _SHOWN_BY_LIMITER,
+        _VISIBILITY_BY_LIMITER,
     )
 
 
@@ -146,12 +146,12 @@ def _memory(sharing: Sharing, device: str) -> str:
     return f"watched: usage above {limit} is noticed, not prevented"
 
 
-def _shown(sharing: Sharing) -> str:
+def _visibility(sharing: Sharing) -> str:
     if sharing.by_driver:
-        return _SHOWN_BY_DRIVER
+        return _VISIBILITY_BY_DRIVER
     if sharing.enforcement == "auto":
-        return f"{_SHOWN_BY_DRIVER}, and by the limiter also its own processes alone"
-    return _SHOWN_BY_LIMITER
+        return f"{_VISIBILITY_BY_DRIVER}, and by the limiter also its own processes alone"
+    return _VISIBILITY_BY_LIMITER
 
 
 def _prevented(limit: str, sharing: Sharing, device: str) -> str:

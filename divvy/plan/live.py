@@ -99,7 +99,7 @@ class PoolCount:
     """A pool that has another number of nodes than the file says."""
 
     pool: str
-    found: int
+    actual: int
     expected: int
 
 

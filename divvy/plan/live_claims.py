@@ -246,8 +246,8 @@ def _device(
     capacity = {name: value["value"] for name, value in (raw.get("capacity") or {}).items()}
     consumes = {
         name: int(parse_quantity(value["value"]))
-        for taken in raw.get("consumesCounters") or ()
-        for name, value in taken["counters"].items()
+        for consumption in raw.get("consumesCounters") or ()
+        for name, value in consumption["counters"].items()
     }
     tenant, profile = attributes.get(TENANT), attributes.get(PROFILE)
     return LiveDevice(

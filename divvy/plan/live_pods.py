@@ -53,8 +53,8 @@ def live_pod(
     own = [
         claimed[key] for key in ((meta["namespace"], claim) for claim in claims) if key in claimed
     ]
-    asked = {"resourceClaims": spec.get("resourceClaims") or ()}
-    sized = requests_of({"spec": asked, "status": status}, own, names)
+    claims_spec = {"resourceClaims": spec.get("resourceClaims") or ()}
+    sized = requests_of({"spec": claims_spec, "status": status}, own, names)
     if not requests and not sized:
         return None
     state, reason = _state(meta, status)
@@ -106,13 +106,13 @@ def _limits(container: Mapping[str, Any]) -> Mapping[str, int]:
 def _claims(
     spec: Mapping[str, Any], status: Mapping[str, Any]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    made = {
+    claim_names = {
         claim_status["name"]: claim_status.get("resourceClaimName")
         for claim_status in _list(status, "resourceClaimStatuses")
     }
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     for entry in spec.get("resourceClaims") or ():
-        name = entry.get("resourceClaimName") or made.get(entry["name"])
+        name = entry.get("resourceClaimName") or claim_names.get(entry["name"])
         if name:
             yield (
                 name,

@@ -8,7 +8,7 @@ from divvy.model.problems import printable
 from divvy.model.quantities import parse_quantity
 from divvy.model.resource_names import VENDOR
 
-_SHOWN = 3
+_MAX_NODES = 3
 
 
 def priorities_warning(cluster: Cluster, nodes: Iterable[Mapping[str, Any]]) -> str | None:
@@ -22,10 +22,10 @@ def priorities_warning(cluster: Cluster, nodes: Iterable[Mapping[str, Any]]) -> 
     )
     if not moving:
         return None
-    more = f" and {len(moving) - _SHOWN} more" if len(moving) > _SHOWN else ""
+    more = f" and {len(moving) - _MAX_NODES} more" if len(moving) > _MAX_NODES else ""
     return (
-        f"the GPUs of {', '.join(moving[:_SHOWN])}{more} move from the device plugin to claims: "
-        "Kubernetes' scheduler preempts no pod for a claim, whatever the priorities; with "
+        f"the GPUs of {', '.join(moving[:_MAX_NODES])}{more} move from the device plugin to "
+        "claims: Kubernetes' scheduler preempts no pod for a claim, whatever the priorities; with "
         "`preemption: true` Divvy does"
     )
 

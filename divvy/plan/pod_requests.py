@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from divvy.model.quantities import parse_quantity
 
 _Number = TypeVar("_Number", int, Fraction)
-Asked = Callable[[Mapping[str, Any]], Mapping[str, _Number]]
+RequestsOf = Callable[[Mapping[str, Any]], Mapping[str, _Number]]
 
 
 def is_sidecar(container: Mapping[str, Any]) -> bool:
@@ -15,19 +15,19 @@ def is_sidecar(container: Mapping[str, Any]) -> bool:
     return container.get("restartPolicy") == "Always"
 
 
-def counted(spec: Mapping[str, Any], asked: Asked[_Number]) -> dict[str, _Number]:
-    """Return a pod's requests; ``asked`` is what one container asks for.
+def counted(spec: Mapping[str, Any], requests_of: RequestsOf[_Number]) -> dict[str, _Number]:
+    """Return a pod's requests; ``requests_of`` reads one container's.
 
     All containers with the sidecars, or an init container with the sidecars before it, whichever
     is more (k8s.io/component-helpers/resource, PodRequests).
     """
     total: dict[str, _Number] = {}
     for container in spec.get("containers") or ():
-        _add(total, asked(container))
+        _add(total, requests_of(container))
     sidecars: dict[str, _Number] = {}
     most: dict[str, _Number] = {}
     for container in spec.get("initContainers") or ():
-        own = asked(container)
+        own = requests_of(container)
         if is_sidecar(container):
             _add(total, own)
             _add(sidecars, own)
@@ -60,7 +60,7 @@ def pod_requests(spec: Mapping[str, Any]) -> dict[str, Fraction]:
     return {name: number for name, number in total.items() if number}
 
 
-def most_of_one(spec: Mapping[str, Any]) -> dict[str, int]:
+def most_per_container(spec: Mapping[str, Any]) -> dict[str, int]:
     """Return the most that one container asks for, by extended resource."""
     most: dict[str, int] = {}
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
@@ -79,10 +79,10 @@ def claim_requests(spec: Mapping[str, Any], resource: str) -> tuple[tuple[str, i
     inits: Sequence[Mapping[str, Any]] = spec.get("initContainers") or ()
     containers = [*inits, *(spec.get("containers") or ())]
     named = [container_requests(container) for container in containers]
-    asked = [int(one.get(resource, Fraction(0))) for one in named]
-    stays = [at >= len(inits) or is_sidecar(one) for at, one in enumerate(containers)]
-    counts = [count if kept else 0 for count, kept in zip(asked, stays, strict=True)]
-    beyond = {at: asked[at] - sum(counts[at:]) for at, kept in enumerate(stays) if not kept}
+    requested = [int(requests.get(resource, Fraction(0))) for requests in named]
+    stays = [at >= len(inits) or is_sidecar(container) for at, container in enumerate(containers)]
+    counts = [count if stay else 0 for count, stay in zip(requested, stays, strict=True)]
+    beyond = {at: requested[at] - sum(counts[at:]) for at, stay in enumerate(stays) if not stay}
     if beyond:
         first = max(beyond, key=lambda at: (beyond[at], -at))
         counts[first] = max(beyond[first], 0)

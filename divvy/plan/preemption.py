@@ -306,12 +306,12 @@ class _Search:
             if claim["metadata"]["namespace"] == namespace
         }
         templates = {}
-        made = {
+        claim_names = {
             status["name"]: status.get("resourceClaimName")
             for status in (raw.get("status") or {}).get("resourceClaimStatuses") or ()
         }
         for entry in raw["spec"].get("resourceClaims") or ():
-            claim = claims.get((namespace, str(made.get(entry["name"]))))
+            claim = claims.get((namespace, str(claim_names.get(entry["name"]))))
             if entry.get("resourceClaimTemplateName") and claim is not None:
                 templates[namespace, entry["resourceClaimTemplateName"]] = claim
         return Around({}, {}, 0, claims, templates)

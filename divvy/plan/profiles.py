@@ -81,17 +81,19 @@ def profile_changes(before: Profiles, after: Profiles) -> tuple[SettingChange, .
         elif newer is None:
             changes.append(SettingChange(path, "in the stack file", ""))
         elif name not in followed:
-            rule_changes = _rule_changes(Follower(older, ()), Follower(newer, ()), shown=False)
+            rule_changes = _rule_changes(
+                Follower(older, ()), Follower(newer, ()), predicts_change=False
+            )
             changes += _below(path, rule_changes)
     return tuple(changes)
 
 
 def follower_changes(
-    before: Mapping[str, Follower], after: Mapping[str, Follower], shown: frozenset[str]
+    before: Mapping[str, Follower], after: Mapping[str, Follower], predicted_paths: frozenset[str]
 ) -> tuple[SettingChange, ...]:
     """Return what the followers' rules change beyond the prediction.
 
-    ``shown`` are the paths of those whose change the prediction shows.
+    ``predicted_paths`` are the paths of those whose change the prediction shows.
     """
     changes: list[SettingChange] = []
     # Many nodes follow one profile, and change alike.
@@ -99,14 +101,20 @@ def follower_changes(
     for path in sorted({*before, *after}):
         older, newer = before.get(path), after.get(path)
         if older is not None and newer is not None:
-            key = (id(older), id(newer), path in shown)
+            key = (id(older), id(newer), path in predicted_paths)
             if key not in known:
-                known[key] = tuple(_rule_changes(older, newer, shown=path in shown))
+                known[key] = tuple(
+                    _rule_changes(older, newer, predicts_change=path in predicted_paths)
+                )
             changes += _below(path, known[key])
         elif older is not None:
-            changes += [SettingChange(one, text, "") for one, text in _alone(path, older)]
+            changes += [
+                SettingChange(rule_path, text, "") for rule_path, text in _alone(path, older)
+            ]
         elif newer is not None:
-            changes += [SettingChange(one, "", text) for one, text in _alone(path, newer)]
+            changes += [
+                SettingChange(rule_path, "", text) for rule_path, text in _alone(path, newer)
+            ]
     return tuple(changes)
 
 
@@ -133,7 +141,9 @@ def _below(path: str, changes: Iterable[SettingChange]) -> Iterator[SettingChang
         yield SettingChange(path + change.path, change.before, change.after)
 
 
-def _rule_changes(before: Follower, after: Follower, *, shown: bool) -> Iterator[SettingChange]:
+def _rule_changes(
+    before: Follower, after: Follower, *, predicts_change: bool
+) -> Iterator[SettingChange]:
     """Yield what becomes of each selector's rule, then another order of the same selectors."""
     if before.rules == after.rules:
         return
@@ -142,7 +152,9 @@ def _rule_changes(before: Follower, after: Follower, *, shown: bool) -> Iterator
     older, newer = _by_selector(before.rules), _by_selector(after.rules)
     for name in {**older, **newer}:
         sides = older.get(name), newer.get(name)
-        if sides[0] != sides[1] and not _is_predicted(name, sides, steps, shown=shown):
+        if sides[0] != sides[1] and not _is_predicted(
+            name, sides, steps, predicts_change=predicts_change
+        ):
             yield from _content_changes(f"[{name}]", *sides)
     orders = [name for name in older if name in newer], [name for name in newer if name in older]
     if orders[0] != orders[1]:
@@ -174,21 +186,22 @@ def _is_predicted(
     sides: tuple[Rule | None, Rule | None],
     steps: Sequence[tuple[Rule, Rule]],
     *,
-    shown: bool,
+    predicts_change: bool,
 ) -> bool:
     """Return whether the prediction says what becomes of a selector's GPUs.
 
-    ``steps`` are the rules before and after of the GPUs that it knows, by index; ``shown`` says
-    that it shows a change. It knows no UUID, and of claims only how much there can be at most.
+    ``steps`` are the rules before and after of the GPUs that it knows, by index;
+    ``predicts_change`` says that it shows a change. It knows no UUID, and of claims only how much
+    there can be at most.
     """
     if all(side is not None and side.claims is not None for side in sides):
         return False
     if name.isdecimal() and int(name) < len(steps):
         before, after = steps[int(name)]
-        return shown or before == after
+        return predicts_change or before == after
     if name.startswith(_UUID):
         return False
-    return shown and any(
+    return predicts_change and any(
         all(side is None or side == rule for side, rule in zip(sides, step, strict=True))
         for step in steps
     )

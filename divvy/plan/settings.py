@@ -33,8 +33,8 @@ def settings_of(cluster: Cluster) -> Mapping[str, str]:
         hardware = pool.pop("hardware")
         predicted = hardware is not None and hardware["count"] > 0
         # Of a pool that has no nodes now the prediction shows nothing.
-        shown = {key: hardware[key] for key in _HARDWARE[predicted]} if hardware else None
-        pool["hardware"] = shown or "not in the stack file"
+        settings = {key: hardware[key] for key in _HARDWARE[predicted]} if hardware else None
+        pool["hardware"] = settings or "not in the stack file"
         # By value, not by name: what they say is among the followers.
         del pool["profile"], pool["overrides"]
     return dict(flat(("pools",), pools)) | dict(flat((), value))

@@ -9,7 +9,7 @@ from divvy.model.claim_names import GPU_CLASS, share_class
 from divvy.model.contract import CLASS_QUOTA, SHARE_QUOTA_LABEL, TENANT_LABEL
 from divvy.model.resource_names import VENDOR, gpu_resource
 
-_SHOWN = 5
+_MAX_NAMESPACES = 5
 _BY_CLASS = "requests.deviceclass.resource.kubernetes.io/"
 _ALL_CLAIMS = "count/resourceclaims.resource.k8s.io"
 
@@ -61,10 +61,10 @@ def quota_warning(uncovered: Iterable[UncoveredQuota]) -> str | None:
     listed = [f"{quota.namespace} ({', '.join(quota.missing)})" for quota in uncovered]
     if not listed:
         return None
-    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    more = f" and {len(listed) - _MAX_NAMESPACES} more" if len(listed) > _MAX_NAMESPACES else ""
     return (
         "shares, which can be as large as a GPU, are not limited by the ResourceQuotas of these "
-        f"namespaces; add to {', '.join(listed[:_SHOWN])}{more}"
+        f"namespaces; add to {', '.join(listed[:_MAX_NAMESPACES])}{more}"
     )
 
 

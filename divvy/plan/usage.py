@@ -161,7 +161,7 @@ def selected(
     usage: Usage, node: str | None = None, namespace: str | None = None, pod: str | None = None
 ) -> Usage:
     """Keep one node, and what pods of a namespace or of a name hold or ask for."""
-    nodes = [shown for shown in usage.nodes if node is None or shown.name == node]
+    nodes = [used_node for used_node in usage.nodes if node is None or used_node.name == node]
     waiting = usage.waiting if node is None else ()
     if namespace is None and pod is None:
         return replace(usage, nodes=tuple(nodes), waiting=waiting)
@@ -173,10 +173,10 @@ def selected(
             holder.full_name,
         )
 
-    kept = (_held_by(shown, is_meant) for shown in nodes)
+    nodes = [_held_by(used_node, is_meant) for used_node in nodes]
     return replace(
         usage,
-        nodes=tuple(shown for shown in kept if shown.gpus or shown.unplaced),
+        nodes=tuple(used_node for used_node in nodes if used_node.gpus or used_node.unplaced),
         waiting=tuple(pending for pending in waiting if is_meant(pending)),
     )
 
@@ -185,13 +185,13 @@ def matching(usage: Usage, text: str) -> Usage:
     """Keep nodes whose name has a text, and of the others what pods with it in their name hold."""
     if not text:
         return usage
-    kept = [
+    nodes = [
         node if text in node.name else _held_by(node, lambda pod: text in pod.full_name)
         for node in usage.nodes
     ]
     return replace(
         usage,
-        nodes=tuple(node for node in kept if text in node.name or node.gpus or node.unplaced),
+        nodes=tuple(node for node in nodes if text in node.name or node.gpus or node.unplaced),
         waiting=tuple(pod for pod in usage.waiting if text in pod.full_name),
     )
 

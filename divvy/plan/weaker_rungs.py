@@ -11,7 +11,7 @@ from divvy.model.sharing import enforcement_of_gpus
 from divvy.model.versions import is_older
 
 _DRIVER = f"{VENDOR}/cuda.driver-version.full"
-_SHOWN = 3
+_MAX_NODES = 3
 _FOLLOWS: Mapping[Literal["auto", "driver"], str] = {
     "auto": "the limiter keeps memory limits there",
     "driver": "they offer no replica",
@@ -32,15 +32,15 @@ def rung_warnings(cluster: Cluster, nodes: Iterable[Mapping[str, Any]]) -> Itera
             continue
         profile = select_profile(cluster, NodeFacts(meta["name"], labels)).profile
         rules = cluster.profiles[profile].rules if profile in cluster.profiles else ()
-        asked = set(map(enforcement_of_gpus, rules))
+        enforcements = set(map(enforcement_of_gpus, rules))
         for enforcement, names in older.items():
-            if enforcement in asked:
+            if enforcement in enforcements:
                 names.append(printable(f"{meta['name']} ({driver})"))
     for enforcement, names in older.items():
         if names:
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            more = f" and {len(names) - _MAX_NODES} more" if len(names) > _MAX_NODES else ""
             yield (
-                f"the drivers of {', '.join(sorted(names)[:_SHOWN])}{more} are older than "
+                f"the drivers of {', '.join(sorted(names)[:_MAX_NODES])}{more} are older than "
                 f"{DRIVER_LIMITS_SINCE} and limit no memory: with `enforcement: {enforcement}` "
                 f"{_FOLLOWS[enforcement]}"
             )

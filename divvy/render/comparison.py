@@ -41,8 +41,8 @@ def comparison_markdown(comparison: Comparison, new: Mapping[str, Any]) -> str:
     for what, changes in _outcomes(comparison):
         lines += ["", f"### {what.capitalize()}", "", "| check | | cases |", "|---|---|---|"]
         for check, cases in _by_check(changes).items():
-            shown = "<br>".join(_cell(words) for words in _cases(what, cases))
-            lines.append(f"| {check} ({cases[0].level}) | {cases[0].title} | {shown} |")
+            cell_text = "<br>".join(_cell(words) for words in _cases(what, cases))
+            lines.append(f"| {check} ({cases[0].level}) | {cases[0].title} | {cell_text} |")
     if comparison.versions:
         lines += ["", "### Versions", "", "| | before | now | nodes |", "|---|---|---|---|"]
         lines += [
@@ -124,8 +124,12 @@ def _speed(change: SpeedChange) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NODES_NAMED])
-    return f"{shown} and {len(names) - _NODES_NAMED} more" if len(names) > _NODES_NAMED else shown
+    first_names = ", ".join(names[:_NODES_NAMED])
+    return (
+        f"{first_names} and {len(names) - _NODES_NAMED} more"
+        if len(names) > _NODES_NAMED
+        else first_names
+    )
 
 
 def _cell(text: str) -> str:

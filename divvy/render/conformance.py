@@ -59,9 +59,15 @@ def wrapped(text: str, indent: str, style: str = "") -> Iterator[Text]:
     """Yield text in lines for 80 columns, later lines under the first one's second word."""
     hanging = indent + "  "
     # What a pod has printed may have colours in it, and worse.
-    shown = "".join(char if char.isprintable() or char.isspace() else "\ufffd" for char in text)
+    plain_text = "".join(
+        char if char.isprintable() or char.isspace() else "\ufffd" for char in text
+    )
     lines = textwrap.wrap(
-        shown, _COLUMNS, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False
+        plain_text,
+        _COLUMNS,
+        initial_indent=indent,
+        subsequent_indent=hanging,
+        break_on_hyphens=False,
     )
     for line in lines:
         yield Text(line, style=style)

@@ -27,7 +27,7 @@ def live_text(difference: LiveDifference, moves: Sequence[NodeMove] = ()) -> Ren
     for count in difference.counts:
         parts.append(
             Text(
-                f"pool {count.pool}: {plural(count.found, 'node')}, the file says {count.expected}"
+                f"pool {count.pool}: {plural(count.actual, 'node')}, the file says {count.expected}"
             )
         )
     for node in difference.nodes:
@@ -44,7 +44,7 @@ def live_json(difference: LiveDifference, moves: Sequence[NodeMove] = ()) -> str
         "cluster": difference.cluster,
         "compared": difference.compared,
         "pools": [
-            {"pool": count.pool, "found": count.found, "expected": count.expected}
+            {"pool": count.pool, "found": count.actual, "expected": count.expected}
             for count in difference.counts
         ],
         "nodes": [

@@ -99,8 +99,8 @@ def _document(difference: Difference, room: int) -> list[str]:
     head.append("")
     changes = [list(_change(alike)) for alike in alike_changes(difference.changes)]
     summary = _summary(difference)
-    shown = _fitting(changes, room - sum(len(line) + 1 for line in [*head, *summary]))
-    return [*head, *shown, *summary]
+    fitting_changes = _fitting(changes, room - sum(len(line) + 1 for line in [*head, *summary]))
+    return [*head, *fitting_changes, *summary]
 
 
 def _fitting(changes: list[list[str]], room: int) -> list[str]:

@@ -144,8 +144,8 @@ def drawn(title: str, rows: Iterable[tuple[str, Iterable[tuple[float, str, str, 
         x = _LABEL
         for part, text, kind, words in parts:
             width = part * _BAR
-            shown = text if len(text) * _CHARACTER < width else ""
-            pieces.append(Piece(x, width, shown, kind, (), words))
+            piece_label = text if len(text) * _CHARACTER < width else ""
+            pieces.append(Piece(x, width, piece_label, kind, (), words))
             x += width
         bars.append(Bar(1.0 + number * (_HEIGHT + _GAP), label, "", tuple(pieces)))
         descriptions.append(f"{label}: {'; '.join(piece.words for piece in pieces)}")

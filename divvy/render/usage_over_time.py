@@ -20,7 +20,7 @@ def over_time_text(uses: Sequence[NamespaceUse]) -> Table:
     for column in _COLUMNS:
         table.add_column(column, justify="right" if column.endswith("hours") else "left")
     for row in _rows(uses):
-        table.add_row(*("–" if cell is None else _shown(cell) for cell in row))
+        table.add_row(*("–" if cell is None else _cell_text(cell) for cell in row))
     return table
 
 
@@ -59,5 +59,5 @@ def _rounded(hours: float | None) -> float | None:
     return None if hours is None else round(hours, 3)
 
 
-def _shown(cell: str | float) -> str:
+def _cell_text(cell: str | float) -> str:
     return f"{cell:,.1f}" if isinstance(cell, float) else cell

@@ -15,8 +15,8 @@ def why_text(pod: str, fit: PodsFit | None, notes: Sequence[str]) -> RenderableT
 
     Where the pod would fit it waits for something else: what is known of that comes first.
     """
-    shown = [Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in notes]
+    note_lines = [Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in notes]
     if fit is None:
-        return Group(Text(pod, style="bold"), *shown)
+        return Group(Text(pod, style="bold"), *note_lines)
     lines = pods_fit_lines(fit)
-    return Group(*shown, *lines) if fit.fitting else Group(*lines, *shown)
+    return Group(*note_lines, *lines) if fit.fitting else Group(*lines, *note_lines)

@@ -342,10 +342,10 @@ def code(text: str) -> str:
     """Return text as inert Markdown code, fit for a table; "–" for none."""
     if not text:
         return "–"
-    shown = printable(text).replace("|", "\\|")
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
-    pad = " " if "`" in shown else ""
-    return f"{fence}{pad}{shown}{pad}{fence}"
+    escaped = printable(text).replace("|", "\\|")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", escaped)), default=0))
+    pad = " " if "`" in escaped else ""
+    return f"{fence}{pad}{escaped}{pad}{fence}"
 
 
 def signed(before: int, after: int) -> str:

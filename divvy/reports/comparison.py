@@ -136,14 +136,14 @@ def continued(old: _Report, new: _Report) -> dict[str, Any]:
     changed, that is a result too: the one before, unless something about no node fails.
     """
     nodes = _nodes(new)
-    kept = [
+    former_checks = [
         check
         for key, check in _by_case(old).items()
         if key not in _by_case(new) and key[1].partition(":")[0] not in nodes
     ]
     former = [node for name, node in _nodes(old).items() if name not in nodes]
     environment = {**new["environment"], "nodes": [*former, *nodes.values()]}
-    report = {**new, "environment": environment, "checks": [*kept, *new["checks"]]}
+    report = {**new, "environment": environment, "checks": [*former_checks, *new["checks"]]}
     if not nodes:
         failed = any(c["status"] == "failed" and c["level"] == "MUST" for c in new["checks"])
         report["mode"] = old["mode"]

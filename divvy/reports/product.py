@@ -48,8 +48,8 @@ class Row:
     @property
     def identities(self) -> list[str]:
         """Return the checks that were made."""
-        made = (check["id"] for check in self.checks if check["status"] != "skipped")
-        return list(dict.fromkeys(made))
+        identities = (check["id"] for check in self.checks if check["status"] != "skipped")
+        return list(dict.fromkeys(identities))
 
 
 def product_rows(report: Mapping[str, Any]) -> list[Row]:

@@ -148,12 +148,12 @@ def _style(tape: Tape, seconds: float) -> str:
         *(f".c{code}{{fill:{colour}}}" for code, colour in _COLOURS.items()),
     ]
     for name, place in moves.items():
-        steps, shown = [], None
+        steps, position = [], None
         for at, row, column in _steps(tape.cursor):
             moved = place(row, column)
-            if moved != shown:
+            if moved != position:
                 steps.append(f"{100 * at / seconds:.2f}%{{transform:{_translate(moved)}}}")
-                shown = moved
+                position = moved
         end = _translate(place(last[1], last[2]))
         rules.append(f"@keyframes {name}{{0%{{transform:none}}{''.join(steps)}}}")
         rules.append(f".{name}{{animation:{name} {seconds:.1f}s step-end infinite}}")

@@ -59,7 +59,7 @@ config:
       image: {{registry: "{_REGISTRY}", base: "{_REGISTRY}/divvy/base:bookworm", insecure: true}}
 """
 EDIT = "sed -i 's/profile: whole/profile: split/' stacks/Pulumi.prod.yaml"
-SHOWN = (
+COMMANDS = (
     "divvy plan -s prod",
     EDIT,
     "divvy diff HEAD prod",
@@ -137,7 +137,7 @@ def main() -> None:
             run("divvy", "verify", "-s", "prod", "--select", "WORK-01")
             (folder / "pods.yaml").write_text(_pods(_workloads(folder)))
             recording = Recording()
-            for command in SHOWN:
+            for command in COMMANDS:
                 if command == "kubectl get pods":
                     # kubectl logs an error of its own where several pods get ready: not shown.
                     wait = ("kubectl", "wait", "pod", "--all", "--for", "condition=Ready")

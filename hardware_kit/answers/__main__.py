@@ -13,8 +13,8 @@ from hardware_kit.answers.recording import Recording
 
 if __name__ == "__main__":
     kind, library, place, index = sys.argv[1:]
-    made = Recording(Path(place))
+    recording = Recording(Path(place))
     if kind == "nvml":
-        nvml.record(library, made, int(index))
+        nvml.record(library, recording, int(index))
     else:
-        cuda.record(library, made)
+        cuda.record(library, recording)

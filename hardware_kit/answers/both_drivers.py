@@ -53,7 +53,7 @@ def _simulated(options: argparse.Namespace) -> Iterator[Path]:
         os.kill(int((root / "run/divvy-simd.pid").read_text()), signal.SIGTERM)
 
 
-def _asked(
+def _record(
     kind: str, library: Path, index: int, place: Path, environment: Mapping[str, str]
 ) -> tuple[Recorded, str]:
     """Ask one library in a process of its own; return its answers, and how the process ended."""
@@ -86,7 +86,7 @@ def main() -> None:
             ):
                 place = options.scratch / f"{kind}-{name}.json"
                 own = {**environment, "CUDA_VISIBLE_DEVICES": visible}
-                recorded[name], ends[name] = _asked(kind, folder / library, index, place, own)
+                recorded[name], ends[name] = _record(kind, folder / library, index, place, own)
             answers[kind] = public(recorded["real"].answers)
             compared = compare(kind, recorded["simulated"].answers, recorded["real"].answers)
             result[kind] = {"ended": ends, **asdict(compared)}

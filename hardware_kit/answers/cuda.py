@@ -43,9 +43,9 @@ _NONSENSE = b"this is no program"
 _ORDINALS = (0, -1, 99)
 
 
-def record(library: str, made: Recording) -> None:
+def record(library: str, recording: Recording) -> None:
     """Ask one library everything, a broken context in the end."""
-    cuda = Cuda(library, made)
+    cuda = Cuda(library, recording)
     _before(cuda)
     _device(cuda)
     _names(cuda)
@@ -121,9 +121,11 @@ def _names(cuda: Cuda) -> None:
             cuda.ask(name, str(code), code, c.byref(text), value=lambda text=text: text.value)
     pointer, status = c.c_void_p(), c.c_int()
     for name, version in (("cuMemAlloc", 12000), ("cuMemAlloc", 2000), ("cuNonsense", 12000)):
-        asked = (name.encode(), c.byref(pointer), version, c.c_uint64(0))
-        shown = f"{name}, {version}"
-        cuda.ask("cuGetProcAddress_v2", shown, *asked, c.byref(status), value=lambda: status.value)
+        arguments = (name.encode(), c.byref(pointer), version, c.c_uint64(0))
+        label = f"{name}, {version}"
+        cuda.ask(
+            "cuGetProcAddress_v2", label, *arguments, c.byref(status), value=lambda: status.value
+        )
 
 
 def _context(cuda: Cuda) -> None:
@@ -154,8 +156,8 @@ def _memory(cuda: Cuda) -> None:
     cuda.ask(
         "cuMemGetInfo_v2", "", *outputs, value=lambda: {"free": free.value, "total": total.value}
     )
-    for shown, size in (("0", 0), ("2^60", 1 << 60)):
-        cuda.ask("cuMemAlloc_v2", shown, c.byref(c.c_uint64()), c.c_size_t(size))
+    for label, size in (("0", 0), ("2^60", 1 << 60)):
+        cuda.ask("cuMemAlloc_v2", label, c.byref(c.c_uint64()), c.c_size_t(size))
     place = c.c_uint64()
     cuda.ask("cuMemAlloc_v2", "1 MiB", c.byref(place), c.c_size_t(_MIB))
     base, length = c.c_uint64(), c.c_size_t()
@@ -176,10 +178,10 @@ def _memory(cuda: Cuda) -> None:
     cuda.ask("cuMemcpyHtoD_v2", "0 bytes", place, host, c.c_size_t(0))
     for which, kind in ((2, c.c_uint), (8, c.c_uint), (9, c.c_int), (10, c.c_uint), (99, c.c_uint)):
         attribute = kind()
-        shown = f"{which}, device memory"
+        label = f"{which}, device memory"
         cuda.ask(
             "cuPointerGetAttribute",
-            shown,
+            label,
             c.byref(attribute),
             which,
             place,
@@ -225,13 +227,13 @@ def _other_memory(cuda: Cuda) -> None:
             option,
             value=lambda: size.value,
         )
-    made = c.c_uint64()
-    for shown, bytes_ in (("2 MiB", 2 * _MIB), ("1 byte", 1)):
+    handle = c.c_uint64()
+    for label, bytes_ in (("2 MiB", 2 * _MIB), ("1 byte", 1)):
         code = cuda.ask(
-            "cuMemCreate", shown, c.byref(made), c.c_size_t(bytes_), wanted, c.c_uint64(0)
+            "cuMemCreate", label, c.byref(handle), c.c_size_t(bytes_), wanted, c.c_uint64(0)
         )
         if code == 0:
-            cuda.ask("cuMemRelease", shown, made)
+            cuda.ask("cuMemRelease", label, handle)
     code = cuda.ask("cuMemAllocAsync", "1 MiB", c.byref(place), c.c_size_t(_MIB), None)
     if code == 0:
         cuda.ask("cuMemFreeAsync", "1 MiB", place, None)
@@ -266,8 +268,14 @@ def _streams(cuda: Cuda) -> None:
     if cuda.ask("cuGraphCreate", "0", c.byref(graph), 0) == 0:
         nodes = c.c_size_t()
         cuda.ask("cuGraphGetNodes", "", graph, None, c.byref(nodes), value=lambda: nodes.value)
-        made = ("cuGraphInstantiateWithFlags", "empty", c.byref(executable), graph, c.c_uint64(0))
-        if cuda.ask(*made) == 0:
+        instantiation = (
+            "cuGraphInstantiateWithFlags",
+            "empty",
+            c.byref(executable),
+            graph,
+            c.c_uint64(0),
+        )
+        if cuda.ask(*instantiation) == 0:
             cuda.ask("cuGraphLaunch", "empty", executable, None)
             cuda.ask("cuGraphExecDestroy", "", executable)
         cuda.ask("cuGraphDestroy", "", graph)
@@ -275,14 +283,14 @@ def _streams(cuda: Cuda) -> None:
 
 def _modules(cuda: Cuda) -> c.c_void_p:
     module = c.c_void_p()
-    for shown, text in (
+    for label, text in (
         ("nonsense", _NONSENSE),
         ("too new", _TOO_NEW),
         ("another target", _NO_TARGET),
         ("empty", b""),
         ("two kernels", _BREAKS),
     ):
-        cuda.ask("cuModuleLoadData", shown, c.byref(module), text + b"\0")
+        cuda.ask("cuModuleLoadData", label, c.byref(module), text + b"\0")
     cuda.ask("cuModuleGetFunction", "no name", c.byref(c.c_void_p()), module, b"nothing")
     place, size = c.c_uint64(), c.c_size_t()
     cuda.ask("cuModuleGetGlobal_v2", "no name", c.byref(place), c.byref(size), module, b"nothing")
@@ -299,7 +307,7 @@ def _launches(cuda: Cuda, module: c.c_void_p) -> None:
     cuda.number(blocks[0], "2048, 0", c.c_int, function, 2048, c.c_size_t(0))
     cuda.ask("cuMemAlloc_v2", "1 MiB", c.byref(place), c.c_size_t(_MIB), when="for a launch")
     arguments = (c.c_void_p * 1)(c.addressof(place))
-    for shown, grid, block, shared in (
+    for label, grid, block, shared in (
         ("32 threads", 1, 32, 0),
         ("no block", 0, 32, 0),
         ("no thread", 1, 0, 0),
@@ -307,7 +315,7 @@ def _launches(cuda: Cuda, module: c.c_void_p) -> None:
         ("16 MiB shared", 1, 32, 16 * _MIB),
     ):
         size = (grid, 1, 1, block, 1, 1, shared)
-        cuda.ask("cuLaunchKernel", shown, function, *size, None, arguments, None)
+        cuda.ask("cuLaunchKernel", label, function, *size, None, arguments, None)
     cuda.ask("cuCtxSynchronize", "", when="after launches")
     words = (c.c_uint32 * 32)()
     cuda.ask(

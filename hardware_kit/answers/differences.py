@@ -53,9 +53,11 @@ _ABSENT = {"nvml": 13, "cuda": -1}
 
 def compare(kind: str, simulated: Mapping[str, Any], real: Mapping[str, Any]) -> Comparison:
     """Compare the answers of two libraries of one kind, "nvml" or "cuda"."""
-    ours, theirs = (_present(kind, each) for each in (simulated, real))
+    ours, theirs = (_present(kind, answers) for answers in (simulated, real))
     both = [call for call in ours if call in theirs]
-    differences = [each for call in both for each in _compared(call, ours[call], theirs[call])]
+    differences = [
+        difference for call in both for difference in _compared(call, ours[call], theirs[call])
+    ]
     return Comparison(
         len(both),
         tuple(differences),

@@ -19,7 +19,7 @@ _DEVICE = ("handle", "device")
 _BAD_UUID = "GPU-00000000-0000-0000-0000-000000000000"
 # Further arguments, after the GPU. NVML takes an unknown number for a mistake of the caller.
 _CLOCKS = [(kind,) for kind in (0, 1, 2, 3, 99)]
-_PAIRS = [(one, other) for one in (0, 1) for other in (0, 1)]
+_PAIRS = [(first, second) for first in (0, 1) for second in (0, 1)]
 _PROFILES = [(number,) for number in range(12)]
 _MORE: dict[str, list[tuple[Any, ...]]] = {
     "nvmlDeviceGetAPIRestriction": [(0,), (1,), (99,)],
@@ -38,7 +38,9 @@ _MORE: dict[str, list[tuple[Any, ...]]] = {
     "nvmlDeviceGetInforomVersion": [(0,), (1,), (2,)],
     "nvmlDeviceGetMaxClockInfo": _CLOCKS,
     "nvmlDeviceGetMemoryAffinity": [(1, 0)],
-    "nvmlDeviceGetMemoryErrorCounter": [(one, other, 2) for one, other in _PAIRS],
+    "nvmlDeviceGetMemoryErrorCounter": [
+        (error_type, counter_type, 2) for error_type, counter_type in _PAIRS
+    ],
     "nvmlDeviceGetMigDeviceHandleByIndex": [(0,), (99,)],
     "nvmlDeviceGetNvLinkCapability": [(0, number) for number in range(6)],
     "nvmlDeviceGetNvLinkErrorCounter": [(0, 0)],
@@ -61,7 +63,7 @@ _SYSTEM: dict[str, list[tuple[Any, ...]]] = {
 }
 
 
-def record(library: str, made: Recording, index: int) -> None:
+def record(library: str, recording: Recording, index: int) -> None:
     """Ask one library everything about one GPU; raises NVMLError where it does not begin."""
     calls.load(library)
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -73,17 +75,17 @@ def record(library: str, made: Recording, index: int) -> None:
         ]
         if name in _SYSTEM:
             for arguments in _SYSTEM[name]:
-                _ask(made, name, arguments, arguments)
+                _ask(recording, name, arguments, arguments)
         elif not required:
-            _ask(made, name, (), ())
+            _ask(recording, name, (), ())
         elif len(required) == 1 and required[0] in _DEVICE:
-            _ask(made, name, ("gpu",), (handle,))
+            _ask(recording, name, ("gpu",), (handle,))
         elif name in _MORE:
             for arguments in _MORE[name]:
-                _ask(made, name, ("gpu", *arguments), (handle, *arguments))
+                _ask(recording, name, ("gpu", *arguments), (handle, *arguments))
     for name in ("nvmlDeviceGetP2PStatus", "nvmlDeviceGetTopologyCommonAncestor"):
         more = (0,) if name.endswith("P2PStatus") else ()
-        _ask(made, name, ("gpu", "gpu", *more), (handle, handle, *more))
+        _ask(recording, name, ("gpu", "gpu", *more), (handle, handle, *more))
 
 
 def _questions() -> Iterator[tuple[str, Any]]:
@@ -94,16 +96,18 @@ def _questions() -> Iterator[tuple[str, Any]]:
             yield name, function
 
 
-def _ask(made: Recording, name: str, shown: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
+def _ask(
+    recording: Recording, name: str, printed: tuple[Any, ...], arguments: tuple[Any, ...]
+) -> None:
     words = (
-        argument.decode() if isinstance(argument, bytes) else str(argument) for argument in shown
+        argument.decode() if isinstance(argument, bytes) else str(argument) for argument in printed
     )
     call = f"{name}({', '.join(words)})"
-    made.begin(call)
+    recording.begin(call)
     try:
-        made.add(call, 0, getattr(pynvml, name)(*arguments))
+        recording.add(call, 0, getattr(pynvml, name)(*arguments))
     except pynvml.NVMLError as error:
-        made.add(call, error.value)
+        recording.add(call, error.value)
     except (TypeError, ValueError, AttributeError, KeyError, UnicodeDecodeError):
         # The binding does not take what the library gives, or wants other arguments: no answer.
         return

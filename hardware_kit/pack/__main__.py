@@ -34,22 +34,22 @@ def pack(folder: Path) -> int:
     require_tools("the hardware kit", "make", "cc", "strip", "ldd")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".hardware-kit-", dir=folder.parent) as scratch:
-        made, payload = Path(scratch) / "made", Path(scratch) / "kit"
-        made.mkdir()
+        staging, payload = Path(scratch) / "made", Path(scratch) / "kit"
+        staging.mkdir()
         lay_payload(payload)
-        with tarfile.open(made / "payload.tar.gz", "w:gz", compresslevel=6) as archive:
+        with tarfile.open(staging / "payload.tar.gz", "w:gz", compresslevel=6) as archive:
             archive.add(payload, "kit", filter=_of_root)
-        shutil.copy(ROOT / "hardware_kit/run.sh", made)
-        (made / "run.sh").chmod(0o755)
-        shutil.copy(payload / "kit.json", made)
-        size = size_of(made)
+        shutil.copy(ROOT / "hardware_kit/run.sh", staging)
+        (staging / "run.sh").chmod(0o755)
+        shutil.copy(payload / "kit.json", staging)
+        size = size_of(staging)
         if size > MAX_MIB << 20:
             raise BuildFailed(f"the kit has {size >> 20} MiB, {MAX_MIB} are allowed")
         if folder.exists():
             if not (folder / "kit.json").exists():
                 raise BuildFailed(f"{folder} is there and is no kit: it is left alone")
             shutil.rmtree(folder)
-        made.rename(folder)
+        staging.rename(folder)
     return size
 
 

@@ -21,7 +21,7 @@ _LEFT_OUT = {"cryptography", "tinygrad"}
 _FILES_LEFT_OUT = ("__pycache__/", "/tests/", "/testing/")
 # pytest colours its own output with one lexer; a lexer for each language there is fills 7 MB.
 _LEXERS = "pygments/lexers/"
-_LEXERS_KEPT = {f"{_LEXERS}{name}.py" for name in ("__init__", "_mapping", "python", "diff")}
+_NEEDED_LEXERS = {f"{_LEXERS}{name}.py" for name in ("__init__", "_mapping", "python", "diff")}
 
 
 def lay_packages(site: Path) -> None:
@@ -59,7 +59,7 @@ def _lay_distribution(name: str, site: Path) -> None:
         path = file.as_posix()
         is_program = path.startswith("..") or path.endswith((".pth", ".pyi", "RECORD"))
         is_extra = any(part in f"/{path}" for part in _FILES_LEFT_OUT)
-        is_lexer = path.startswith(_LEXERS) and path not in _LEXERS_KEPT
+        is_lexer = path.startswith(_LEXERS) and path not in _NEEDED_LEXERS
         source = Path(str(file.locate()))
         if is_program or is_extra or is_lexer or not source.is_file():
             continue

@@ -51,7 +51,7 @@ def test_judges_vector_add_by_code_and_output(
 ) -> None:
     verdict = vector_add(code, log)
     assert verdict.passed is passed
-    assert said in verdict.said
+    assert said in verdict.words
 
 
 @pytest.mark.parametrize(
@@ -70,4 +70,4 @@ def test_judges_vector_add_by_code_and_output(
 def test_judges_gpu_burn_by_code_and_output(code: int, log: str, passed: bool, said: str) -> None:
     verdict = gpu_burn(code, log)
     assert verdict.passed is passed
-    assert said in verdict.said
+    assert said in verdict.words

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance.checks.verdicts import one_more, past_the_scheduler
+from conformance.checks.verdicts import extra_pod, past_the_scheduler
 from conformance.cluster import api as api_module
 from conformance.cluster import image_pull
 from conformance.cluster.api import Api
@@ -206,6 +206,6 @@ def test_passes_no_check_of_a_full_node_when_it_offers_nothing(
     promise = whole()
     filled = fill(namespace(FakeApi(pending)), promise)
     assert not filled.together
-    for expected, actual in (one_more(filled, promise), past_the_scheduler(filled, promise)):
+    for expected, actual in (extra_pod(filled, promise), past_the_scheduler(filled, promise)):
         assert expected != actual
         assert actual == "the node was not full: 0 of 2 pods ran"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.checks.verdicts import each_has_a_series
+from conformance.checks.verdicts import one_series_per_pod
 from conformance.observe.scrape import Scrape
 
 PAGE = """\
@@ -63,7 +63,7 @@ EACH = "3 pods with a series each, two or more on one device"
 def test_requires_a_series_for_each_pod_of_a_shared_device(
     series: list[dict[str, str]], seen: str
 ) -> None:
-    assert each_has_a_series("abc", series) == (EACH, seen)
+    assert one_series_per_pod("abc", series) == (EACH, seen)
 
 
 def test_finds_series_by_their_labels() -> None:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from docs.cast.picture import CAST, Style, Tape, cast_svg, read_cast
-from docs.cast.record import COLUMNS, EDIT, SHOWN, write_project
+from docs.cast.record import COLUMNS, COMMANDS, EDIT, write_project
 from tests.docs.page_commands import Shell
 
 
@@ -28,14 +28,14 @@ def shown() -> dict[str, list[str]]:
 
 
 def test_records_every_command_in_its_order() -> None:
-    assert tuple(shown()) == SHOWN
+    assert tuple(shown()) == COMMANDS
 
 
 def test_shows_what_plan_and_diff_print_today(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     write_project(folder)
     shell = Shell(folder, tmp_path / "programs")
-    plan, diff = (one for one in SHOWN if one.startswith(("divvy plan", "divvy diff")))
+    plan, diff = (one for one in COMMANDS if one.startswith(("divvy plan", "divvy diff")))
     for command in (plan, EDIT, diff):
         told = shell.run(f"COLUMNS={COLUMNS} {command}", expect=(0, 2))
         printed = [line.rstrip() for line in told.splitlines()]

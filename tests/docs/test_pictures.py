@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from docs.photograph import TAKEN, diff_page, digest
+from docs.photograph import DIGESTS, diff_page, digest
 
 
 def test_shows_the_current_difference(tmp_path: Path) -> None:
-    taken = json.loads(TAKEN.read_text())["diff.png"]
+    taken = json.loads(DIGESTS.read_text())["diff.png"]
     assert digest(diff_page(tmp_path)) == taken, "take it again: python -m docs.photograph"

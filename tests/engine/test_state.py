@@ -278,7 +278,7 @@ def test_keeps_creations_of_unknown_outcome_through_every_write(tmp_path: Path) 
     (pending,) = latest["pending_operations"]
     assert (pending["type"], pending["resource"]["urn"]) == ("creating", f"{URN}one")
     again = store(tmp_path).load()
-    assert [left.made for left in again.pending] == [resource("one")]
+    assert [left.resource for left in again.pending] == [resource("one")]
 
 
 def test_shares_one_salt_among_threads_that_encrypt(tmp_path: Path) -> None:

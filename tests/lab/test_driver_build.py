@@ -35,7 +35,7 @@ def test_installs_on_a_node_what_was_built(
     (tmp_path / "usr/bin").mkdir(parents=True)
     (tmp_path / "usr/bin/divvy-simd").write_text("#!/bin/sh\n")
     (tmp_path / "usr/bin/divvy-simd").chmod(0o755)
-    monkeypatch.setattr(driver, "_KEPT_MODES", tmp_path / "kept/modes")
+    monkeypatch.setattr(driver, "_MIG_MODES", tmp_path / "kept/modes")
     driver.install(described.nodes[0], tmp_path)
     assert set(started) == {simulated_driver.SOURCE / "build"}
 

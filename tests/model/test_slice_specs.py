@@ -26,9 +26,9 @@ ALL = {
 
 
 def specs(
-    *gpus: Any, taints: Any = None, tasks: Any = None, taken: Any = None, attributes: Any = None
+    *gpus: Any, taints: Any = None, tasks: Any = None, allocated: Any = None, attributes: Any = None
 ) -> list[dict[str, Any]]:
-    found = slice_specs("node", gpus, taints or {}, tasks or {}, taken or {}, attributes or {})
+    found = slice_specs("node", gpus, taints or {}, tasks or {}, allocated or {}, attributes or {})
     return list(found.values())
 
 
@@ -204,7 +204,7 @@ def test_packs_shares_on_the_fullest_gpu_beginning_with_the_last() -> None:
     gpus = [offered_gpu(index, {"shares": {"placement": "pack"}}) for index in range(3)]
     gpus = [replace(gpu, spread=False) for gpu in gpus]
     (before,) = specs(*gpus, tasks={"GPU-0": 2})
-    (after,) = specs(*gpus, taken={"GPU-0": 0.7, "GPU-1": 0.5})
+    (after,) = specs(*gpus, allocated={"GPU-0": 0.7, "GPU-1": 0.5})
     assert [each["name"] for each in before["devices"]] == [f"gpu-{n}-share" for n in (2, 1, 0)]
     assert [each["name"] for each in after["devices"]] == [f"gpu-{n}-share" for n in (0, 1, 2)]
 

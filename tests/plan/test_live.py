@@ -66,7 +66,7 @@ def test_reports_missing_nodes_and_unhappy_agents():
     t4 = node("gpu-t4", state="Blocked", reason="GPU 0: held by pod x")
     difference = compared(node("gpu-a100"), t4)
     (count,) = difference.counts
-    assert (count.pool, count.found, count.expected) == ("training", 0, 1)
+    assert (count.pool, count.actual, count.expected) == ("training", 0, 1)
     (found,) = difference.nodes
     assert (found.state, found.reason) == ("Blocked", "GPU 0: held by pod x")
 

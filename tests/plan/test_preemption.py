@@ -19,7 +19,7 @@ from divvy.plan import plan, preemption
 from divvy.plan.claim_requests import Request
 from divvy.plan.fit import asking_pod, nodes_of_cluster
 from divvy.plan.fit import fit as put
-from divvy.plan.fit.claiming import NodeDevices, Taken
+from divvy.plan.fit.claiming import Allocation, NodeDevices
 from divvy.plan.fit.pods import Around
 from divvy.plan.fit.room import room_of
 from divvy.plan.live_claims import claimed_gpus, without_claims
@@ -182,7 +182,7 @@ def claim_of(name: str, request: Request) -> dict[str, Any]:
 
 
 def _allocated(
-    claim: dict[str, Any], node: str, taken: Collection[Taken], pod: Mapping[str, Any]
+    claim: dict[str, Any], node: str, taken: Collection[Allocation], pod: Mapping[str, Any]
 ) -> dict[str, Any]:
     results = []
     for one in taken:

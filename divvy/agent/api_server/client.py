@@ -140,8 +140,8 @@ class ApiServer:
                 if has_events:
                     continue  # the first event of the next watch is the present state
                 # Of an object that is not there no watch tells anything.
-                asked = watched.optional and opened.is_set()
-                absent = asked and await self._is_absent(f"{watched.path}/{watched.name}")
+                can_be_absent = watched.optional and opened.is_set()
+                absent = can_be_absent and await self._is_absent(f"{watched.path}/{watched.name}")
                 if absent:
                     self._in_touch.add(what)
                     on_event("DELETED", {})

@@ -22,16 +22,19 @@ def in_the_way(
     for uuid in claim.gpus:
         on_gpu = [other for other in others if uuid in other.gpus]
         counters = offered[uuid].gpu.counters if uuid in offered else None
-        asked = _of_gpu(claim, uuid)
-        everything = [*asked, *(device for other in on_gpu for device in _of_gpu(other, uuid))]
+        claim_devices = _of_gpu(claim, uuid)
+        everything = [
+            *claim_devices,
+            *(device for other in on_gpu for device in _of_gpu(other, uuid)),
+        ]
         excluded = [
             other
             for other in on_gpu
-            if _excluded(asked, _of_gpu(other, uuid), everything, counters)
+            if _excluded(claim_devices, _of_gpu(other, uuid), everything, counters)
         ]
         if not excluded and counters is not None and _exceed(everything, counters):
             # Each fits beside this one alone, and not all together.
-            names = {device.device.name for device in asked}
+            names = {device.device.name for device in claim_devices}
             excluded = [
                 other
                 for other in on_gpu
@@ -42,18 +45,18 @@ def in_the_way(
 
 
 def _excluded(
-    asked: Sequence[HeldDevice],
+    claim_devices: Sequence[HeldDevice],
     other: Sequence[HeldDevice],
     everything: Sequence[HeldDevice],
     counters: Mapping[str, int] | None,
 ) -> bool:
     """Return whether two claims cannot both have what they hold of one GPU."""
-    for asked_device in asked:
+    for device in claim_devices:
         for another in other:
-            if asked_device.device.name == another.device.name:
-                if asked_device.device.share is None or _overfull(asked_device, everything):
+            if device.device.name == another.device.name:
+                if device.device.share is None or _overfull(device, everything):
                     return True
-            elif _exceed((asked_device, another), counters):
+            elif _exceed((device, another), counters):
                 return True
     return False
 
@@ -74,11 +77,11 @@ def _exceed(devices: Iterable[HeldDevice], counters: Mapping[str, int] | None) -
     """Return whether devices of one GPU take more than its counters have; each counts once."""
     if counters is None:
         return True  # without counters a GPU has one device
-    taken: dict[str, int] = {}
+    consumed: dict[str, int] = {}
     for device in {held.device.name: held.device for held in devices}.values():
         for name, number in (device.consumes or {}).items():
-            taken[name] = taken.get(name, 0) + number
-    return any(number > counters.get(name, 0) for name, number in taken.items())
+            consumed[name] = consumed.get(name, 0) + number
+    return any(number > counters.get(name, 0) for name, number in consumed.items())
 
 
 def _of_gpu(claim: HeldClaim, uuid: str) -> list[HeldDevice]:

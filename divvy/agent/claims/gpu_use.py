@@ -43,9 +43,9 @@ def gpu_use(record: ClaimRecord, gpu: OfferedGpu) -> GpuUse:
     first = held[0].device
     if first.kind == "mig":
         slices = (gpu.gpu.counters or {}).get(COMPUTE, 1)
-        taken = sum((device.device.consumes or {}).get(COMPUTE, 0) for device in held)
+        used_slices = sum((device.device.consumes or {}).get(COMPUTE, 0) for device in held)
         whole = next(device.memory_mib for device in gpu.gpu.devices if device.kind == "gpu")
-        cores = CORES * taken // slices
+        cores = CORES * used_slices // slices
         return GpuUse("mig", memory, cores, max(0, whole - memory), CORES - cores)
     if first.kind == "gpu" or (cores >= CORES and memory >= total):
         return GpuUse("whole", memory, cores, 0, 0)

@@ -115,19 +115,19 @@ class ClaimRecord:
         """Return how many claims hold something of each offered GPU."""
         return {uuid: len(self.of_gpu(uuid)) for uuid in self.offered}
 
-    def taken_by_shares(self) -> Mapping[str, Fraction]:
+    def allocated_to_shares(self) -> Mapping[str, Fraction]:
         """Return how much of each GPU shares take: their part of its memory and of its time.
 
         Exact, so that GPUs of which as much is taken are equal, whatever the shares.
         """
-        taken = dict.fromkeys(self.offered, Fraction())
+        allocated = dict.fromkeys(self.offered, Fraction())
         for claim in self.claims.values():
             for held in claim.devices:
                 if held.device.share is not None:
                     memory = Fraction(held.memory_mib, held.device.share.memory_mib)
                     part = memory + Fraction(held.cores, CORES)
-                    taken[held.uuid] = taken.get(held.uuid, Fraction()) + part
-        return taken
+                    allocated[held.uuid] = allocated.get(held.uuid, Fraction()) + part
+        return allocated
 
 
 def put_right(record: ClaimRecord, copies: ClaimRecord) -> ClaimRecord:

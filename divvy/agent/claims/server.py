@@ -156,7 +156,7 @@ class ClaimServer(
     async def NodePrepareResources(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Prepare claims; each has an error of its own."""
         answer = dra_pb2.NodePrepareResourcesResponse()
-        done = await self._each(request.claims, self._prepare)
+        done = await self._per_claim(request.claims, self._prepare)
         for uid, (devices, problem) in done.items():
             answer.claims[uid].devices.extend(devices or ())
             answer.claims[uid].error = problem
@@ -165,7 +165,7 @@ class ClaimServer(
     async def NodeUnprepareResources(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Give claims back; each has an error of its own."""
         answer = dra_pb2.NodeUnprepareResourcesResponse()
-        done = await self._each(request.claims, self._unprepare)
+        done = await self._per_claim(request.claims, self._unprepare)
         for uid, (_, problem) in done.items():
             answer.claims[uid].error = problem
         return answer
@@ -206,7 +206,7 @@ class ClaimServer(
         await self._preparation.unprepare(claim.uid)
         _log.info("released claim %s/%s", claim.namespace, claim.name)
 
-    async def _each(
+    async def _per_claim(
         self, claims: Iterable[Any], work: Callable[[Any], Coroutine[Any, Any, Any]]
     ) -> Mapping[str, tuple[Any, str]]:
         """Do the work of every claim, each in a task that outlives this call."""

@@ -210,9 +210,9 @@ class Claims:
 
     def _refresh(self, snapshot: Snapshot) -> None:
         """Write the CDI specifications again where what they are made of has changed."""
-        made_of = self._injection.described_as(snapshot)
-        if made_of != self._refreshed:
-            self._refreshed = made_of
+        description = self._injection.described_as(snapshot)
+        if description != self._refreshed:
+            self._refreshed = description
             self._preparation.refresh()
 
     def _prepared(self, seconds: float) -> None:
@@ -252,7 +252,7 @@ class Claims:
                 record.offered.values(),
                 tainted,
                 record.tasks(),
-                record.taken_by_shares(),
+                record.allocated_to_shares(),
                 attributes,
             )
             self._publisher.publish(specs, self._node_uid)

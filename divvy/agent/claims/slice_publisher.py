@@ -35,7 +35,7 @@ class SlicePublisher:
         # What the API server made of a spec that it does not keep as it is.
         self._accepted: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         # What the watch has told of each slice since a write of it began: its version, if any.
-        self._told: dict[str, str | None] = {}
+        self._watched_versions: dict[str, str | None] = {}
         self._overtaken = False
         self._wake = asyncio.Event()
         self._backoff = Backoff()
@@ -139,10 +139,10 @@ class SlicePublisher:
                 return
             name = seen["metadata"]["name"]
             if kind == "DELETED":
-                self._told[name] = None
+                self._watched_versions[name] = None
                 self._have.pop(name, None)
             else:
-                self._told[name] = seen["metadata"]["resourceVersion"]
+                self._watched_versions[name] = seen["metadata"]["resourceVersion"]
                 self._have[name] = seen
             self._wake.set()
 
@@ -173,13 +173,13 @@ class SlicePublisher:
         have = self._have.get(name)
         if have is None:
             return False
-        owners = [each["uid"] for each in have["metadata"].get("ownerReferences") or ()]
+        owners = [reference["uid"] for reference in have["metadata"].get("ownerReferences") or ()]
         if owners != [owner]:
             return False
         if same_spec(have["spec"], spec):
             return True
-        given, kept = self._accepted.get(name, ({}, {}))
-        return bool(given) and same_spec(given, spec) and same_spec(have["spec"], kept)
+        given, stored = self._accepted.get(name, ({}, {}))
+        return bool(given) and same_spec(given, spec) and same_spec(have["spec"], stored)
 
     async def _put(self, name: str, spec: dict[str, Any], owner: str) -> dict[str, Any]:
         metadata: dict[str, Any] = {
@@ -195,7 +195,7 @@ class SlicePublisher:
             "metadata": metadata,
             "spec": {**spec, "pool": pool},
         }
-        self._told.pop(name, None)
+        self._watched_versions.pop(name, None)
         if name in self._have:
             metadata["resourceVersion"] = self._have[name]["metadata"]["resourceVersion"]
             written = await self._api.replace_slice(slice_)
@@ -203,7 +203,7 @@ class SlicePublisher:
             written = await self._api.create_slice(slice_)
         version = written["metadata"]["resourceVersion"]
         # Somebody may have written or deleted it before our answer arrived.
-        self._overtaken |= self._told.get(name, version) != version
+        self._overtaken |= self._watched_versions.get(name, version) != version
         self._accepted.pop(name, None)
         if not same_spec(written["spec"], spec):
             self._accepted[name] = (spec, written["spec"])

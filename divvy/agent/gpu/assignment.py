@@ -35,9 +35,9 @@ def assign(
     new = [gpu for gpu in snapshot.gpus if not gpu.lost and gpu.uuid not in before.values()]
     replaced: dict[str, Gpu | None] = {}
     # An agent that ended while it replaced a GPU may have saved it once more beside its successor.
-    taken = {gpu.pci_bus_id for gpu in snapshot.gpus if not gpu.lost}
+    pci_bus_ids = {gpu.pci_bus_id for gpu in snapshot.gpus if not gpu.lost}
     for gone in lost:
-        if gone.uuid not in before.values() and gone.pci_bus_id in taken:
+        if gone.uuid not in before.values() and gone.pci_bus_id in pci_bus_ids:
             replaced[gone.uuid] = None
             continue
         match = next((gpu for gpu in new if gpu.pci_bus_id == gone.pci_bus_id), None)

@@ -54,12 +54,12 @@ def changing(before: Checkpoint, decided: Mapping[str, Decision]) -> tuple[str, 
     """Return the GPUs whose change is under way: from its first decision until they are ready."""
     known = {uuid: decision for uuid, decision in decided.items() if not decision.provisional}
     ready = {uuid for uuid, decision in known.items() if decision.state is State.READY}
-    begun = {
+    newly_changing = {
         uuid
         for uuid, decision in known.items()
         if decision.advertise.layout != before.applied.get(uuid)
     }
-    return tuple(sorted((begun | set(before.changing)) - ready))
+    return tuple(sorted((newly_changing | set(before.changing)) - ready))
 
 
 def misleading(saved: Checkpoint, decided: Mapping[str, Decision]) -> frozenset[str]:

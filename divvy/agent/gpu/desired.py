@@ -92,8 +92,8 @@ def desired_state(
     selection = select_profile(cluster, NodeFacts(name, node.labels))
     if selection.problem is not None:
         problem = problem or selection.problem
-        kept = checkpoint.profile if checkpoint.profile in cluster.profiles else None
-        selection = Selection(selection.pool, kept, selection.source, None)
+        last_profile = checkpoint.profile if checkpoint.profile in cluster.profiles else None
+        selection = Selection(selection.pool, last_profile, selection.source, None)
     hardware = cluster.pools[selection.pool].hardware if selection.pool is not None else None
     assignment = Assignment(checkpoint.assignment)
     gpus: tuple[Gpu, ...] = ()

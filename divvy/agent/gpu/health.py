@@ -95,7 +95,7 @@ def after_scan(health: Health, snapshot: Snapshot, now: float, recover_after: fl
     known = {gpu.uuid for gpu in snapshot.gpus}
     health = replace(health, faults={k: v for k, v in health.faults.items() if k[0] in known})
     for gpu in snapshot.gpus:
-        problem = LOST if gpu.lost else gpu.fault or _asked(gpu, health)
+        problem = LOST if gpu.lost else gpu.fault or _recovery_fault(gpu, health)
         health = after_probe(health, gpu.uuid, problem, now, recover_after)
     return health
 
@@ -120,11 +120,11 @@ def gpu_fault(gpu: Gpu, health: Health) -> str | None:
     if not gpu.recovery:
         return fault
     # Until that is done, new work would be lost or be in the way.
-    asked = f"{_ASKS}{gpu.recovery}"
-    return f"{fault}; {asked}" if fault and not fault.startswith(_ASKS) else asked
+    recovery_fault = f"{_ASKS}{gpu.recovery}"
+    return f"{fault}; {recovery_fault}" if fault and not fault.startswith(_ASKS) else recovery_fault
 
 
-def _asked(gpu: Gpu, health: Health) -> str | None:
+def _recovery_fault(gpu: Gpu, health: Health) -> str | None:
     """Return the fault of a GPU for which the driver asks for an action: what came before it."""
     if not gpu.recovery:
         return None

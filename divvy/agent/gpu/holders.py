@@ -67,12 +67,12 @@ Held = Mapping[str, tuple[Holder, ...]]
 class Remembered:
     """What is remembered of holders, for when a kubelet has lost its checkpoint.
 
-    ``shown`` are those whom ``kubelet`` (the version of its socket) showed last; ``forgotten``
+    ``known`` are those whom ``kubelet`` (the version of its socket) showed last; ``forgotten``
     those whom one before it showed, and it does not.
     """
 
     kubelet: Version = None
-    shown: tuple[Holder, ...] = ()
+    known: tuple[Holder, ...] = ()
     forgotten: tuple[Holder, ...] = ()
 
 
@@ -105,14 +105,16 @@ def forgotten(
     free. ``pods`` are those that it lists; before it is ``settled`` one that is not listed may not
     be known to it yet. An ordinary init container is never listed, its pod is.
     """
-    shown = {
+    known_containers = {
         (name, holder.container, holder.resource) for holder in known for name in _names(holder)
     }
     return tuple(
         holder
         for holder in before
         if holder.pod
-        and not any((name, holder.container, holder.resource) in shown for name in _names(holder))
+        and not any(
+            (name, holder.container, holder.resource) in known_containers for name in _names(holder)
+        )
         and not (settled and holder.pod not in pods)
     )
 
@@ -174,8 +176,10 @@ class Ledger:
             key: allocation for key, allocation in seen.items() if not allocation.judged(now)
         }
         # What is shown now may be a pod's that has ended, and is not forgotten for that.
-        shown = {(holder.resource, holder.device_id) for holder in known}
-        return tuple(Holder("", "", *key) for key in sorted(self.allocations.keys() - shown))
+        known_devices = {(holder.resource, holder.device_id) for holder in known}
+        return tuple(
+            Holder("", "", *key) for key in sorted(self.allocations.keys() - known_devices)
+        )
 
 
 def by_uuid(holders: Iterable[Holder]) -> Held:

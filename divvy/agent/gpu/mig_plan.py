@@ -49,7 +49,7 @@ class MigPlan:
         return frozenset(instance.uuid for instance in self.destroy if instance.uuid)
 
     @property
-    def kept(self) -> frozenset[str]:
+    def remaining_uuids(self) -> frozenset[str]:
         """Return the UUIDs of the MIG devices that stay."""
         return frozenset(instance.uuid for instance in self.keep if instance.uuid)
 
@@ -91,12 +91,12 @@ def try_plan_mig(
         return refusal
 
 
-def kept_in(
+def remaining_uuids_of(
     gpu: Gpu, layout: Mapping[str, int] | None, held: Collection[str] = ()
 ) -> frozenset[str]:
     """Return the MIG devices that ``layout`` would keep, none where it cannot be made."""
     plan = try_plan_mig(gpu, layout, held)
-    return plan.kept if isinstance(plan, MigPlan) else frozenset()
+    return plan.remaining_uuids if isinstance(plan, MigPlan) else frozenset()
 
 
 def profile_name(gpu: Gpu, instance: MigInstance) -> str | None:

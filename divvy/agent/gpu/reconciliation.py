@@ -175,9 +175,9 @@ def _transitions(
             decided[gpu.uuid] = Decision(AdvertisedGpu(layout))
             continue
         if not gpu.present:
-            kept = _as_it_was(gpu, applied.get(gpu.uuid, layout), before)
+            decision = _as_it_was(gpu, applied.get(gpu.uuid, layout), before)
             # An agent that lost its state would list what claims have, to be allocated once well.
-            decided[gpu.uuid] = _withheld(kept) if observed.claims.has(gpu.uuid) else kept
+            decided[gpu.uuid] = _withheld(decision) if observed.claims.has(gpu.uuid) else decision
             continue
         busy = observed.busy.get(gpu.uuid, frozenset())
         open_facts[gpu.uuid] = Facts(
@@ -240,10 +240,10 @@ def _in_work(layout: DesiredGpu, before: Decision | None) -> Decision:
 def _as_it_was(gpu: Gpu, layout: DesiredGpu, before: Decision | None) -> Decision:
     """Leave a GPU that is lost or does not answer as it was: nothing is known of it now."""
     if before is not None:
-        kept = replace(before, apply=None, evict=())
+        decision = replace(before, apply=None, evict=())
         if before.state is not State.CHANGING:
-            return kept
-        return replace(kept, state=State.WAITING, reason="its change goes on once it answers")
+            return decision
+        return replace(decision, state=State.WAITING, reason="its change goes on once it answers")
     instances = frozenset(instance.uuid for instance in gpu.instances if instance.uuid)
     return Decision(AdvertisedGpu(layout, instances), provisional=True)
 

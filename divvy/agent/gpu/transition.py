@@ -15,7 +15,7 @@ from divvy.agent.gpu.change_policy import Policy
 from divvy.agent.gpu.device_id import is_client, is_share, physical
 from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.gpu.holders import Held, Holder, bounded_names
-from divvy.agent.gpu.mig_plan import CannotPartition, MigPlan, kept_in
+from divvy.agent.gpu.mig_plan import CannotPartition, MigPlan, remaining_uuids_of
 from divvy.agent.gpu.move_to_claims import MoveToClaims
 from divvy.agent.gpu.owner import WITHDRAWING, Ownership
 from divvy.agent.plugin.inventory import AdvertisedGpu, offers_by_uuid
@@ -111,9 +111,9 @@ def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) 
     """Decide about one GPU; ``previous`` is the decision before."""
     if isinstance(facts.plan, CannotPartition):
         known = _certain(facts, previous)
-        kept = Decision(_as_before(facts)) if known else _on_hold(facts, previous)
-        return replace(kept, state=State.FAILED, reason=str(facts.plan))
-    target = AdvertisedGpu(facts.target, facts.plan.kept)
+        decision = Decision(_as_before(facts)) if known else _on_hold(facts, previous)
+        return replace(decision, state=State.FAILED, reason=str(facts.plan))
+    target = AdvertisedGpu(facts.target, facts.plan.remaining_uuids)
     misheld = _misheld(facts, target)
     right = facts.plan.nothing and facts.applied == facts.target and not misheld
     if right and _certain(facts, previous):
@@ -132,8 +132,8 @@ def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) 
         return _without_daemon(facts, Decision(target))
     transition = None if previous is None else previous.transition
     if transition is None or (transition.target, transition.policy) != (facts.target, policy):
-        begun = now if facts.move is None else facts.move.since
-        transition = Transition(facts.target, policy, begun)
+        start = now if facts.move is None else facts.move.since
+        transition = Transition(facts.target, policy, start)
     holders = tuple(sorted({holder for group in in_the_way.values() for holder in group}))
     reason = f"held by {_names(in_the_way)}"
     if in_the_way and not facts.committed and _blocked(transition, now):
@@ -201,7 +201,7 @@ def holders_in_the_way(facts: Facts) -> Held:
     if isinstance(facts.plan, CannotPartition):
         return {}
     return _in_the_way(
-        facts, facts.plan, _misheld(facts, AdvertisedGpu(facts.target, facts.plan.kept))
+        facts, facts.plan, _misheld(facts, AdvertisedGpu(facts.target, facts.plan.remaining_uuids))
     )
 
 
@@ -217,10 +217,10 @@ def _certain(facts: Facts, previous: Decision | None) -> bool:
 def _as_before(facts: Facts, idle: frozenset[str] = frozenset()) -> AdvertisedGpu:
     """Return what was advertised; of a GPU seen for the first time, what is not in the way."""
     if facts.applied is None:
-        instances = kept_in(facts.gpu, facts.target.mig, facts.held)
+        instances = remaining_uuids_of(facts.gpu, facts.target.mig, facts.held)
         before = AdvertisedGpu(facts.target, instances, idle)
     else:
-        instances = kept_in(facts.gpu, facts.applied.mig, facts.held)
+        instances = remaining_uuids_of(facts.gpu, facts.applied.mig, facts.held)
         before = AdvertisedGpu(facts.applied, instances)
     return _less_misheld(facts, before)
 
@@ -229,10 +229,10 @@ def _on_hold(facts: Facts, previous: Decision | None) -> Decision:
     """Change nothing, neither the hardware nor what is advertised."""
     if previous is not None and not previous.provisional:
         advertise = _less_misheld(facts, previous.advertise)
-        kept = replace(previous, advertise=advertise, apply=None, evict=())
-        if kept.state is State.BLOCKED:
-            return kept
-        return replace(kept, state=State.WAITING, reason=facts.hold)
+        decision = replace(previous, advertise=advertise, apply=None, evict=())
+        if decision.state is State.BLOCKED:
+            return decision
+        return replace(decision, state=State.WAITING, reason=facts.hold)
     advertise = _as_before(facts)
     if facts.applied is None or not facts.holders_known:
         # The agent before us may have died before it could save what it advertised last.

@@ -151,8 +151,8 @@ def _slots(file: int, data: bytes) -> Iterator[Slot]:
 def _is_locked(file: int, byte: int) -> bool:
     """Tell whether a process holds a byte; Linux's struct flock on 64 bits."""
     layout = struct.Struct("<hhxxxxqqixxxx")
-    asked = layout.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
-    answer = fcntl.fcntl(file, _F_OFD_GETLK, asked)
+    query = layout.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    answer = fcntl.fcntl(file, _F_OFD_GETLK, query)
     return bool(layout.unpack(answer)[0] != fcntl.F_UNLCK)
 
 

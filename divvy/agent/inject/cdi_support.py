@@ -30,11 +30,11 @@ def cdi_is_on(runtime: str, folder: Path) -> bool:
     """
     name, _, version = runtime.partition("://")
     if name in ("containerd", ""):
-        said = None
+        setting = None
         for config in _files(folder):
-            said = _said(config, said)
-        if said is not None:
-            return said
+            setting = _cdi_setting(config, setting)
+        if setting is not None:
+            return setting
     # containerd since 2.0, CRI-O in every version still maintained; never Docker.
     return name == "cri-o" or (name == "containerd" and _major(version) >= 2)
 
@@ -93,7 +93,7 @@ def _read(folder: Path, path: str) -> dict[str, Any]:
     return {}
 
 
-def _said(config: dict[str, Any], before: bool | None) -> bool | None:
+def _cdi_setting(config: dict[str, Any], before: bool | None) -> bool | None:
     plugins = config.get("plugins")
     for table in _TABLES:
         plugin = plugins.get(table) if isinstance(plugins, dict) else None

@@ -131,10 +131,10 @@ def without_cdi(common: ContainerEdits, devices: Iterable[ContainerEdits]) -> Co
     return replace(common, nodes=tuple(dict.fromkeys(nodes)))
 
 
-def together(one: ContainerEdits, other: ContainerEdits) -> ContainerEdits:
+def together(edits: ContainerEdits, other: ContainerEdits) -> ContainerEdits:
     """Return both edits of one container."""
-    nodes = tuple(dict.fromkeys((*one.nodes, *other.nodes)))
-    return ContainerEdits({**one.env, **other.env}, nodes, (*one.mounts, *other.mounts))
+    nodes = tuple(dict.fromkeys((*edits.nodes, *other.nodes)))
+    return ContainerEdits({**edits.env, **other.env}, nodes, (*edits.mounts, *other.mounts))
 
 
 def shared_folder(path: str, host: PurePath) -> ContainerEdits:

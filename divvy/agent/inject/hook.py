@@ -58,10 +58,16 @@ def remove_older(folder: Path, hook: Hook) -> None:
 
     One whose files are not those of its digest goes too.
     """
-    others = {found for found in folder.glob("hook-*") if found != hook.program.parent}
-    kept = max(filter(_is_intact, others), key=lambda found: found.stat().st_mtime, default=None)
-    for found in others - {kept}:
-        shutil.rmtree(found, ignore_errors=True)
+    others = {
+        hook_folder for hook_folder in folder.glob("hook-*") if hook_folder != hook.program.parent
+    }
+    newest = max(
+        filter(_is_intact, others),
+        key=lambda hook_folder: hook_folder.stat().st_mtime,
+        default=None,
+    )
+    for hook_folder in others - {newest}:
+        shutil.rmtree(hook_folder, ignore_errors=True)
 
 
 def hook_call(hook: Hook, snapshot: Snapshot, files: DriverFiles) -> HookCall:

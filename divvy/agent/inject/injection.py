@@ -192,8 +192,8 @@ class Injection:
         """Return the limiters of earlier images, none before this image's is installed."""
         if self._limiter is None:
             return ()
-        found = limiters(self._settings.state_folder)
-        return tuple(limiter for limiter in found if limiter != self._limiter)
+        installed = limiters(self._settings.state_folder)
+        return tuple(limiter for limiter in installed if limiter != self._limiter)
 
     def claim_edits(self, snapshot: Snapshot) -> ClaimEdits:
         """Return what containers of claims get of a snapshot; raises InjectionProblem.

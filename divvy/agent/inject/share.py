@@ -28,4 +28,4 @@ def share_holders(holders: Iterable[Holder]) -> dict[frozenset[str], Holder]:
         of = holder.resource or holder.device_id
         key = (holder.pod, holder.pod_uid, holder.container, of)
         containers.setdefault(key, []).append(holder)
-    return {frozenset(one.device_id for one in held): held[0] for held in containers.values()}
+    return {frozenset(holder.device_id for holder in held): held[0] for held in containers.values()}

@@ -77,8 +77,8 @@ class ShareFolder:
         self, device_ids: Sequence[str], shares: Sequence[DeviceShare]
     ) -> tuple[Mount, ...] | None:
         """Return the share's mounts if its files already exist and match, else None."""
-        found = (laid_share(folder, device_ids, shares) for folder in self.folders)
-        return next(filter(None, found), None)
+        mounts = (laid_share(folder, device_ids, shares) for folder in self.folders)
+        return next(filter(None, mounts), None)
 
     def has(self, device_ids: Sequence[str]) -> bool:
         """Return whether a share has its files, however old: after a boot none has."""

@@ -183,7 +183,7 @@ def excesses(
 
 
 def enforcement(
-    above: Iterable[Process], told: Mapping[Process, float], now: float
+    above: Iterable[Process], sigterm_times: Mapping[Process, float], now: float
 ) -> tuple[dict[Process, float], list[tuple[Process, signal.Signals]]]:
     """Return since when processes above an enforced limit know, and what each is sent now.
 
@@ -192,8 +192,8 @@ def enforcement(
     due: list[tuple[Process, signal.Signals]] = []
     since: dict[Process, float] = {}
     for process in dict.fromkeys(above):
-        since[process] = told.get(process, now)
-        if process not in told:
+        since[process] = sigterm_times.get(process, now)
+        if process not in sigterm_times:
             due.append((process, signal.SIGTERM))
         elif now - since[process] >= _GRACE_SECONDS:
             due.append((process, signal.SIGKILL))

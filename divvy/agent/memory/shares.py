@@ -83,7 +83,7 @@ class ShareAccounts:
         self._containers: Mapping[str, Container] = {}
         self._outside: dict[str, tuple[int, ...]] = {}
         self._earlier: dict[str, Look] = {}
-        self._told: frozenset[str] = frozenset()
+        self._reported_shares: frozenset[str] = frozenset()
         self.figures: Mapping[str, ShareFigures] = {}
         self.unreadable: Mapping[str, tuple[str, ...]] = {}
         """Replicas of the shares whose accounts have another format, by share."""
@@ -94,7 +94,7 @@ class ShareAccounts:
         while True:
             await next_tick(_LOOK_SECONDS)
             shares = self._laid()
-            self._told &= frozenset(shares)
+            self._reported_shares &= frozenset(shares)
             if not shares:
                 self.figures, self.unreadable = {}, {}
                 continue
@@ -141,8 +141,8 @@ class ShareAccounts:
 
     def _tell(self, name: str, problem: OtherFormat) -> None:
         """Log it once for each share: its tenant can spoil its account as often as it likes."""
-        if name not in self._told:
-            self._told |= {name}
+        if name not in self._reported_shares:
+            self._reported_shares |= {name}
             _log.warning("%s: the figures of this share are not known", problem)
 
     def _after(
@@ -236,11 +236,12 @@ class ShareAccounts:
         by_gi = {instance.gi: instance.uuid for instance in gpu.instances}
         uses = []
         for listed in await self._driver.processes(gpu):
-            process, found = in_namespace(listed["pid"] or 0), find_process(listed["pid"] or 0)
-            if process is not None and found is not None:
+            pid = listed["pid"] or 0
+            process, host_process = in_namespace(pid), find_process(pid)
+            if process is not None and host_process is not None:
                 device = by_gi.get(listed["gi"] or 0) or gpu.uuid
                 used = (listed["used_mib"] or 0) << 20
-                uses.append(_Use(process, found[1], device, used))
+                uses.append(_Use(process, host_process[1], device, used))
         return uses
 
     async def _clean(self) -> None:

@@ -60,7 +60,7 @@ class MemoryWatch:
         self._api = api
         self._container_logs = container_logs
         self._claimed = claimed
-        self._told_to_end: dict[Process, float] = {}
+        self._sigterm_times: dict[Process, float] = {}
         self._reports: dict[tuple[str, str, str], asyncio.Task[None]] = {}
         self.excesses: tuple[Excess, ...] = ()
 
@@ -112,7 +112,7 @@ class MemoryWatch:
     def _enforce(self, excesses: Iterable[Excess], now: float) -> None:
         """End who is above an enforced limit: SIGTERM, after a grace SIGKILL."""
         above = [process for excess in excesses if excess.enforced for process in excess.processes]
-        self._told_to_end, due = enforcement(above, self._told_to_end, now)
+        self._sigterm_times, due = enforcement(above, self._sigterm_times, now)
         for process, number in due:
             if send(process, number):
                 _log.warning("%s to process %s: above its memory limit", number.name, process)
@@ -143,9 +143,9 @@ class MemoryWatch:
         by_gi = {instance.gi: instance.uuid for instance in gpu.instances}
         uses = []
         for listed in await self._driver.processes(gpu):
-            found = find_process(listed["pid"] or 0)
-            if found is not None:
-                process, where = found
+            host_process = find_process(listed["pid"] or 0)
+            if host_process is not None:
+                process, where = host_process
                 device = by_gi.get(listed["gi"] or 0) or gpu.uuid
                 uses.append(Use(where, process, device, listed["used_mib"] or 0))
         return uses

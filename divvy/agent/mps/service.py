@@ -275,7 +275,7 @@ class Mps:
 
     def _start(self, supervised: _SupervisedGpu) -> None:
         process = supervised.daemon.start()
-        supervised.life = supervised.life.begun(monotonic())
+        supervised.life = supervised.life.starting(monotonic())
         try:
             self._record.set_process(supervised.uuid, process)
         except OSError:

@@ -77,7 +77,7 @@ class Life:
         """Return whether clients can connect now."""
         return self.answered is not None and self.silent is None and self.ceiling is not None
 
-    def begun(self, now: float) -> Life:
+    def starting(self, now: float) -> Life:
         """Note a start."""
         return Life(
             started=now, failures=self.failures, starts=self.starts + 1, problem=self.problem

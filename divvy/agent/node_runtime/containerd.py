@@ -127,8 +127,8 @@ def candidates(root_text: str | None, dump: str, trial_drop_in: str) -> tuple[Fi
 def other_differences(before: str, after: str) -> tuple[str, ...]:
     """Return the keys, but ours, in which two effective configurations differ."""
     old, new = (_parsed(dump, "containerd's effective configuration") for dump in (before, after))
-    kept = _texts(_cri(old).get("cdi_spec_dirs"))
-    lost = [name for name in kept if name not in _texts(_cri(new).get("cdi_spec_dirs"))]
+    spec_folders = _texts(_cri(old).get("cdi_spec_dirs"))
+    lost = [name for name in spec_folders if name not in _texts(_cri(new).get("cdi_spec_dirs"))]
     for config in (old, new):
         config.pop("imports", None)
         for key in _OURS:

@@ -64,12 +64,12 @@ def resolve(root: Path, path: str) -> Iterator[Place]:
                     names.pop()
                     os.close(folders.pop())
                 continue
-            found = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folders[-1])
-            step = _step("/" + "/".join([*names, name]), found)
+            fd = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folders[-1])
+            step = _step("/" + "/".join([*names, name]), fd)
             steps.append(step)
             if stat.S_ISLNK(step.mode):
-                target = os.readlink("", dir_fd=found)
-                os.close(found)
+                target = os.readlink("", dir_fd=fd)
+                os.close(fd)
                 links += 1
                 if links > _MAX_LINKS:
                     raise HostFailed(f"{path} is a symlink loop")
@@ -79,10 +79,10 @@ def resolve(root: Path, path: str) -> Iterator[Place]:
                         os.close(folders.pop())
                 pending.extendleft(reversed(target.split("/")))
             elif stat.S_ISDIR(step.mode):
-                folders.append(found)
+                folders.append(fd)
                 names.append(name)
             else:
-                last = found
+                last = fd
                 names.append(name)
         descriptor = folders[-1] if last is None else last
         yield Place(descriptor, "/" + "/".join(names), tuple(steps))

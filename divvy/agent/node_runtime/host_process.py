@@ -128,12 +128,12 @@ def trusted_program(root: Path, path: str) -> str:
             reason = unsafe_step(place.steps)
             if reason is None and not (stat.S_ISREG(place.mode) and place.mode & 0o100):
                 reason = "it is not a program"
-            found = place.path
+            program = place.path
     except OSError as error:
         raise HostFailed(f"{path} cannot be run: {error.strerror}") from error
     if reason is not None:
         raise HostFailed(f"{path} is not run: {reason}")
-    return found
+    return program
 
 
 def lab_supervises(process: HostProcess) -> bool:

@@ -106,8 +106,8 @@ def hold_lease(
     """Hold the lease; wait while another node does."""
     observation: Observation | None = None
     while True:
-        taken, observation = _take(client, node, namespace, observation)
-        if taken:
+        acquired, observation = _take(client, node, namespace, observation)
+        if acquired:
             break
         time.sleep(retry)
     held = HeldLease(client, node, namespace)

@@ -77,7 +77,7 @@ class Driver:
         self._resetting: set[str] = set()
         self._starting = asyncio.Lock()
         self._scanning = asyncio.Lock()
-        self._scans_begun = self._scans_done = 0
+        self._scans_started = self._scans_done = 0
         self._linked: tuple[str, ...] = ()
         self.scan_seconds = 10.0
         self.snapshot: Snapshot | None = None
@@ -140,14 +140,14 @@ class Driver:
 
         All who ask while a look is under way share the next one: changes of many GPUs end together.
         """
-        begun = self._scans_begun
+        scans_before = self._scans_started
         async with self._scanning:
-            if self._scans_done > begun:
+            if self._scans_done > scans_before:
                 return
             await asyncio.sleep(0)  # who asks at the same instant shares this one
-            self._scans_begun += 1
+            self._scans_started += 1
             await self._scan()
-            self._scans_done = self._scans_begun
+            self._scans_done = self._scans_started
 
     async def _scan(self) -> None:
         driver = await self._nvml.call("driver")

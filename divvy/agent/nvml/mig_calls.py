@@ -144,10 +144,10 @@ def _gpu_instances(handle: Any) -> list[Any]:
             info = nvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, profile)
         except (nvml.NVMLError_NotSupported, nvml.NVMLError_InvalidArgument):
             continue
-        found = (nvml.c_nvmlGpuInstance_t * info.instanceCount)()
+        instances = (nvml.c_nvmlGpuInstance_t * info.instanceCount)()
         count = ctypes.c_uint(info.instanceCount)
-        nvml.nvmlDeviceGetGpuInstances(handle, info.id, found, ctypes.byref(count))
-        handles.extend(found[: count.value])
+        nvml.nvmlDeviceGetGpuInstances(handle, info.id, instances, ctypes.byref(count))
+        handles.extend(instances[: count.value])
     return handles
 
 
@@ -160,10 +160,10 @@ def _compute_instances(gi: Any) -> list[Any]:
             )
         except (nvml.NVMLError_NotSupported, nvml.NVMLError_InvalidArgument):
             continue
-        found = (nvml.c_nvmlComputeInstance_t * info.instanceCount)()
+        instances = (nvml.c_nvmlComputeInstance_t * info.instanceCount)()
         count = ctypes.c_uint(info.instanceCount)
-        nvml.nvmlGpuInstanceGetComputeInstances(gi, info.id, found, ctypes.byref(count))
-        handles.extend(found[: count.value])
+        nvml.nvmlGpuInstanceGetComputeInstances(gi, info.id, instances, ctypes.byref(count))
+        handles.extend(instances[: count.value])
     return handles
 
 

@@ -50,7 +50,7 @@ from divvy.agent.ticks import next_tick
 
 _INSTALL_SECONDS = 5.0
 # So soon after an Allocate the kubelet shows who has the device, as a rule.
-_SHOWN_SECONDS = 1.0
+_LISTING_SECONDS = 1.0
 
 
 class Advertiser:
@@ -216,7 +216,7 @@ class Advertiser:
     def _look_soon(self) -> None:
         """Have somebody see who holds it before a kubelet restarts that has lost its checkpoint."""
         if self._look is None:
-            self._look = asyncio.get_running_loop().call_later(_SHOWN_SECONDS, self._look_now)
+            self._look = asyncio.get_running_loop().call_later(_LISTING_SECONDS, self._look_now)
 
     def _look_now(self) -> None:
         self._look = None

@@ -40,7 +40,7 @@ def require_no_other_gpu(
     for other in sorted(holders):
         if other.resource == resource or not is_gpu(other.device_id):
             continue
-        if any(_in_one_container(other, holder) for holder in limited):
+        if any(_in_same_container(other, holder) for holder in limited):
             raise Refused(
                 f"{resource}: container {other.container} also has {other.resource}, {why}; "
                 "request them in two containers"
@@ -64,7 +64,7 @@ def _containers(
     )
 
 
-def _in_one_container(holder: Holder, other: Holder) -> bool:
+def _in_same_container(holder: Holder, other: Holder) -> bool:
     if holder.container != other.container:
         return False
     # The next pod of a StatefulSet has the name of the last one.

@@ -57,18 +57,18 @@ class DeviceHolders:
         self._pods: frozenset[str] | None = None  # that were listed last
         # Whether these are all: pods are added by age, so who asks is younger than who is listed.
         self._has_pods = False
-        self._shown = remembered.shown
-        self._last = (*remembered.shown, *remembered.forgotten)
+        self._known = remembered.known
+        self._last = (*remembered.known, *remembered.forgotten)
         self._before = remembered.forgotten  # the kubelet's restart, and not shown since
         self._names = {holder.pod_uid: holder.pod for holder in self._last}
-        self._found = self._version()
+        self._initial_version = self._version()
         self._parsed: tuple[Version, tuple[Holder, ...]] = (None, ())
         self.ledger = Ledger()
 
     @property
     def remembered(self) -> Remembered:
         """Return what an agent after this one must know of holders."""
-        return Remembered(self._kubelet, self._shown, self._before)
+        return Remembered(self._kubelet, self._known, self._before)
 
     @property
     def forgotten(self) -> tuple[Holder, ...]:
@@ -143,7 +143,7 @@ class DeviceHolders:
             **{holder.pod_uid: holder.pod for holder in known if holder.pod and holder.pod_uid}
         }
         lost = self._forgotten(kubelet, known, pods)
-        self._shown, self._pods, self._last = known, pods, (*known, *lost)
+        self._known, self._pods, self._last = known, pods, (*known, *lost)
         self._has_pods = self._own_pod in pods
         return (*self._last, *self.ledger.pending(known, version, monotonic()))
 
@@ -209,10 +209,10 @@ class DeviceHolders:
 
     def _recorded(self, version: Version) -> tuple[Holder, ...]:
         """Return what the checkpoint records, read again only where it is another."""
-        if version == self._found:
+        if version == self._initial_version:
             # What the agent before us allocated last may not be in it. Our first list brings it.
             raise HoldersUnknown(_UNWRITTEN)
-        self._found = _NO_VERSION
+        self._initial_version = _NO_VERSION
         if version is None or version != self._parsed[0]:
             self._parsed = (version, self._read())
         return self._parsed[1]

@@ -130,15 +130,15 @@ def _exact(
     must = sum(1 << position for position in required)
     best: dict[tuple[int, int, bool], tuple[int, tuple[int, ...]]] = {}
 
-    def partition(mask: int, missing: int, found: bool) -> tuple[int, tuple[int, ...]]:
+    def partition(mask: int, missing: int, is_satisfied: bool) -> tuple[int, tuple[int, ...]]:
         """Return total and sets of the first best partition of ``mask``.
 
-        ``missing`` seats may stay empty; unless ``found`` one full set must hold
+        ``missing`` seats may stay empty; unless ``is_satisfied`` one full set must hold
         every required GPU. The total is negative where there is no such partition.
         """
         if mask == 0:
-            return (0, ()) if found else (-1, ())
-        key = (mask, missing, found)
+            return (0, ()) if is_satisfied else (-1, ())
+        key = (mask, missing, is_satisfied)
         if key in best:
             return best[key]
         total = -1
@@ -148,15 +148,15 @@ def _exact(
         for short in range(min(missing, size - 1) + 1):
             for group in combinations(others, size - short - 1):
                 chosen = lowest | sum(1 << bit for bit in group)
-                good = found or (short == 0 and must & ~chosen == 0)
+                good = is_satisfied or (short == 0 and must & ~chosen == 0)
                 tail, rest = partition(mask & ~chosen, missing - short, good)
                 if tail >= 0 and inner[chosen] + tail > total:
                     total, sets = inner[chosen] + tail, (chosen, *rest)
         best[key] = total, sets
         return best[key]
 
-    _, sets = partition((1 << count) - 1, -count % size, found=False)
-    full = [found for found in sets if found.bit_count() == size and must & ~found == 0]
+    _, sets = partition((1 << count) - 1, -count % size, is_satisfied=False)
+    full = [mask for mask in sets if mask.bit_count() == size and must & ~mask == 0]
     chosen = max(full, key=inner.__getitem__)
     return frozenset(position for position in range(count) if chosen & (1 << position))
 

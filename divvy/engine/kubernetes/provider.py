@@ -169,10 +169,15 @@ class KubernetesProvider:
         return identity_of(inputs), {"__fieldManager": manager}
 
     def create(
-        self, urn: str, inputs: Mapping[str, Any], begun: Mapping[str, Any], *, timeout: float
+        self,
+        urn: str,
+        inputs: Mapping[str, Any],
+        initial_outputs: Mapping[str, Any],
+        *,
+        timeout: float,
     ) -> ProviderResult:
         """Apply a new object and wait until it is ready."""
-        manager = str(begun["__fieldManager"])
+        manager = str(initial_outputs["__fieldManager"])
         kind, namespace = self._connection.location(inputs)
         name = str(inputs["metadata"]["name"])
         live = self._api.get(kind, namespace, name)
@@ -261,19 +266,19 @@ class KubernetesProvider:
             **live,
         }
 
-    def find(self, begun: ResourceState) -> ResourceState | None:
+    def find(self, pending: ResourceState) -> ResourceState | None:
         """Look for what a cut-off creation has made, by the field manager written down before."""
-        location = self._connection.known_location(begun.inputs)
+        location = self._connection.known_location(pending.inputs)
         if location is None:
             return None
-        live = self._api.get(*location, str(begun.inputs["metadata"]["name"]))
+        live = self._api.get(*location, str(pending.inputs["metadata"]["name"]))
         if live is None:
             return None
-        manager = begun.outputs.get("__fieldManager")
+        manager = pending.outputs.get("__fieldManager")
         if manager is None:  # of the official engine, which writes down the name alone
-            if not is_autonamed(begun.inputs):
+            if not is_autonamed(pending.inputs):
                 raise StepFailed(
-                    f"{identity_of(begun.inputs)} exists, and whether the interrupted run made "
+                    f"{identity_of(pending.inputs)} exists, and whether the interrupted run made "
                     "it cannot be determined: delete it, or remove the pending operation with "
                     "`divvy refresh --clear-pending-creates`"
                 )
@@ -281,9 +286,9 @@ class KubernetesProvider:
         elif manager not in managers(live):
             return None  # someone else's
         return replace(
-            begun,
+            pending,
             id=identity_of(live),
-            outputs={**written_down(manager, begun.inputs), **live},
+            outputs={**written_down(manager, pending.inputs), **live},
             init_errors=("its creation was interrupted",),
         )
 

@@ -61,13 +61,13 @@ def _handed_over(
         return None
     own = next((entry for entry in managed if _is(entry, manager, "Apply")), None)
     fields: dict[str, Any] = dict((own or {}).get("fieldsV1") or {})
-    kept = [dict(entry) for entry in managed if entry is not own and entry not in givers]
+    other_entries = [dict(entry) for entry in managed if entry is not own and entry not in givers]
     for giver in givers:
         given = giver.get("fieldsV1") or {}
         fields = _union({key: value for key, value in given.items() if key not in without}, fields)
         rest = {key: value for key, value in given.items() if key in without}
         if rest:
-            kept.append({**giver, "fieldsV1": rest})
+            other_entries.append({**giver, "fieldsV1": rest})
     merged = {
         **givers[0],
         **(own or {}),
@@ -75,7 +75,7 @@ def _handed_over(
         "operation": "Apply",
         "fieldsV1": fields,
     }
-    return [merged, *kept]
+    return [merged, *other_entries]
 
 
 def _is(entry: Mapping[str, Any], manager: str, operation: str) -> bool:

@@ -53,9 +53,9 @@ def encoded(
     """Render a checkpoint of the stack ``name`` ("organization/project/stack")."""
     rendered = [sealing.sealed(resource) for resource in resources]
     unfinished = [
-        {"resource": sealing.sealed(step.made), "type": "creating"}
+        {"resource": sealing.sealed(step.resource), "type": "creating"}
         for step in pending
-        if step.made is not None
+        if step.resource is not None
     ]
     latest: dict[str, Any] = {
         "manifest": {

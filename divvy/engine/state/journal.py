@@ -24,7 +24,7 @@ class Journal:
     """Notes what a run does, before and after; this one, of a preview, notes nothing."""
 
     def began(
-        self, operation: str, urn: str, identity: str, made: ResourceState | None = None
+        self, operation: str, urn: str, identity: str, resource: ResourceState | None = None
     ) -> None:
         """Note that a step is about to happen, and what it would create."""
 

@@ -67,6 +67,6 @@ class Sealing:
 
     def pending(self, operation: str, raw: Mapping[str, Any]) -> Pending:
         """Read a step whose end nobody saw, in the format's words or in the journal's."""
-        made = self.opened(raw)
+        resource = self.opened(raw)
         creating = operation in ("creating", "create", "replace")
-        return Pending("create" if creating else operation, made.urn, made.id, made)
+        return Pending("create" if creating else operation, resource.urn, resource.id, resource)

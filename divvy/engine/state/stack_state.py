@@ -9,12 +9,12 @@ from divvy.engine.state.resource import ResourceState
 
 @dataclass(frozen=True)
 class Pending:
-    """A step that began and whose end nobody saw; ``made`` is what a creation would have made."""
+    """A step that began and whose end nobody saw; ``resource`` is what a creation makes."""
 
     operation: str
     urn: str
     id: str
-    made: ResourceState | None = None
+    resource: ResourceState | None = None
 
 
 @dataclass(frozen=True)

@@ -126,12 +126,12 @@ class StateStore(Journal):
         self._journal.remove()
 
     def began(
-        self, operation: str, urn: str, identity: str, made: ResourceState | None = None
+        self, operation: str, urn: str, identity: str, resource: ResourceState | None = None
     ) -> None:
         """Note that a step is about to happen, and what it would create."""
         record: dict[str, Any] = {"operation": operation, "urn": urn, "id": identity}
-        if made is not None:
-            record["made"] = self._sealing.sealed(made)
+        if resource is not None:
+            record["made"] = self._sealing.sealed(resource)
         self._append({"began": record})
 
     def abandoned(self, urn: str) -> None:

@@ -53,15 +53,15 @@ def ensure_stubs() -> str:
 
 def _is_stale(proto: Path) -> bool:
     # A stub belongs to the version of the generator as well.
-    made = proto.with_name(f"{proto.stem}_pb2_grpc.py").is_file()
-    return not made or _once(proto.name, _digest(proto) + _digest(_REQUIREMENTS))
+    has_stub = proto.with_name(f"{proto.stem}_pb2_grpc.py").is_file()
+    return not has_stub or _once(proto.name, _digest(proto) + _digest(_REQUIREMENTS))
 
 
 def _works() -> bool:
     if not _PYTHON.exists():
         return False
-    asked = [str(_PYTHON), "-m", "pip", "--version"]
-    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+    command = [str(_PYTHON), "-m", "pip", "--version"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def _once(what: str, digest: str) -> bool:

@@ -20,7 +20,7 @@ _MOST_STEPS = 20_000
 
 
 @dataclass(frozen=True)
-class Taken:
+class Allocation:
     """A device that a claim takes, or a part of it: MiB and per cent of the GPU's time."""
 
     gpu: ClaimedGpu
@@ -48,10 +48,10 @@ class NodeDevices:
 
     gpus: Sequence[ClaimedGpu]
     spread: bool = True
-    taken: list[Taken] = field(default_factory=list)
+    allocations: list[Allocation] = field(default_factory=list)
     _steps: int = 0
 
-    def claim(self, requests: Sequence[Request]) -> tuple[Taken, ...] | None:
+    def claim(self, requests: Sequence[Request]) -> tuple[Allocation, ...] | None:
         """Take devices for all requests of a pod, None and nothing where there is no way.
 
         The first way that is found, requests in their order, devices in the order of the slices
@@ -59,10 +59,10 @@ class NodeDevices:
         distinct and in ascending order.
         """
         self._steps = 0
-        before = len(self.taken)
+        before = len(self.allocations)
         if self._search(requests, 0, requests[0].count if requests else 0, 0, before):
-            return tuple(self.taken[before:])
-        del self.taken[before:]
+            return tuple(self.allocations[before:])
+        del self.allocations[before:]
         return None
 
     def _search(
@@ -79,13 +79,13 @@ class NodeDevices:
             self._steps += 1
             if self._steps > _MOST_STEPS:
                 return False
-            taken = self._try(requests[at], *listed[number])
-            if taken is None:
+            allocation = self._try(requests[at], *listed[number])
+            if allocation is None:
                 continue
-            self.taken.append(taken)
+            self.allocations.append(allocation)
             if self._search(requests, at, left - 1, number + 1, before):
                 return True
-            self.taken.remove(taken)
+            self.allocations.remove(allocation)
         return False
 
     def _listed(self, request: Request, before: int) -> list[tuple[ClaimedGpu, LiveDevice]]:
@@ -107,7 +107,7 @@ class NodeDevices:
         ]
 
     def _spread(self, before: int) -> Sequence[ClaimedGpu]:
-        tasks = Counter(claimed.gpu.uuid for claimed in self.taken[:before])
+        tasks = Counter(claimed.gpu.uuid for claimed in self.allocations[:before])
         tasks.update({gpu.uuid: len(gpu.holders) for gpu in self.gpus})
         return sorted(self.gpus, key=lambda gpu: tasks[gpu.uuid])
 
@@ -122,35 +122,41 @@ class NodeDevices:
                 ),
                 Fraction(),
             )
-        for claimed in self.taken[:before]:
+        for claimed in self.allocations[:before]:
             if claimed.device.kind == "share":
                 parts[claimed.gpu.uuid] += _part(claimed.device, claimed.memory_mib, claimed.cores)
         return sorted(self.gpus, key=lambda gpu: (-parts[gpu.uuid], -gpu.index))
 
-    def _try(self, request: Request, gpu: ClaimedGpu, device: LiveDevice) -> Taken | None:
-        own = [taken for taken in self.taken if _same(taken, gpu, device)]
+    def _try(self, request: Request, gpu: ClaimedGpu, device: LiveDevice) -> Allocation | None:
+        own = [allocation for allocation in self.allocations if _same(allocation, gpu, device)]
         if device.taints:
             return None
         if not own and not device.holders and not self._has_counters(gpu, device):
             return None
         if device.kind != "share":
-            return None if own or device.holders else Taken(gpu, device)
+            return None if own or device.holders else Allocation(gpu, device)
         memory, cores = share_size(request, device)
-        used = sum(taken.memory_mib for taken in own), sum(taken.cores for taken in own)
+        used = (
+            sum(allocation.memory_mib for allocation in own),
+            sum(allocation.cores for allocation in own),
+        )
         fits = (
             memory <= device.free_mib - used[0]
             and cores <= device.free_cores - used[1]
             and len(own) + len(device.holders) < device.most
         )
-        return Taken(gpu, device, memory, cores) if fits else None
+        return Allocation(gpu, device, memory, cores) if fits else None
 
     def _has_counters(self, gpu: ClaimedGpu, device: LiveDevice) -> bool:
         used: Counter[str] = Counter()
-        counted = {(taken.gpu.uuid, taken.device.name): taken for taken in self.taken}
-        for taken in counted.values():
+        counted = {
+            (allocation.gpu.uuid, allocation.device.name): allocation
+            for allocation in self.allocations
+        }
+        for allocation in counted.values():
             # What others hold already has taken its counters.
-            if taken.gpu.uuid == gpu.uuid and not taken.device.holders:
-                used.update(taken.device.consumes)
+            if allocation.gpu.uuid == gpu.uuid and not allocation.device.holders:
+                used.update(allocation.device.consumes)
         return all(
             gpu.free.get(name, 0) - used[name] >= number for name, number in device.consumes.items()
         )
@@ -161,5 +167,5 @@ def _part(share: LiveDevice, memory_mib: int, cores: int) -> Fraction:
     return Fraction(memory_mib, share.memory_mib) + Fraction(cores, share.cores)
 
 
-def _same(taken: Taken, gpu: ClaimedGpu, device: LiveDevice) -> bool:
-    return taken.gpu.uuid == gpu.uuid and taken.device.name == device.name
+def _same(allocation: Allocation, gpu: ClaimedGpu, device: LiveDevice) -> bool:
+    return allocation.gpu.uuid == gpu.uuid and allocation.device.name == device.name

@@ -211,7 +211,7 @@ def _fit_everywhere(
                 places[_place(room.node, got, suits.unless)] += 1
     reasons = (*([_reason(pod, obstacles, groups)] if obstacles else []), *pod.narrowed)
     reason = "; ".join(reasons)
-    return PodsFit(pod, wanted, _counted(places), reason, _merged(obstacles, each=True))
+    return PodsFit(pod, wanted, _counted(places), reason, _merged(obstacles, per_node=True))
 
 
 def _refusal(pod: AskingPod, node: FitNode, words: str, kinds: Mapping[str, Request]) -> Shortage:
@@ -231,22 +231,22 @@ def _reason(
         return "there are no nodes"
     offered = {name for group in groups for name in group.node.capacity}
     what = "node" if groups[0].node.is_live else "pool"
-    asked = sorted(name for name in pod.requests if "/" in name)
-    unknown = next((name for name in asked if name not in offered), "")
-    most = max(one.lack for _, one in obstacles)
+    resources = sorted(name for name in pod.requests if "/" in name)
+    unknown = next((name for name in resources if name not in offered), "")
+    most = max(shortage.lack for _, shortage in obstacles)
     if most is Lack.NOT_OFFERED and unknown:
         devices = sorted(name for name in offered if "/" in name)
         return f"no {what} offers {unknown}; {nearest(unknown, devices)}"
-    if most is Lack.NOT_OFFERED and len(asked) > 1:
-        return f"no {what} offers all of it: {' and '.join(asked)}"
+    if most is Lack.NOT_OFFERED and len(resources) > 1:
+        return f"no {what} offers all of it: {' and '.join(resources)}"
     last = _merged([obstacle for obstacle in obstacles if obstacle[1].lack is most])
-    words = "; ".join(f"{one.nodes} {one.reason}" for one in last[:2])
+    words = "; ".join(f"{obstacle.nodes} {obstacle.reason}" for obstacle in last[:2])
     more = f"; and {len(last) - 2} more" if len(last) > 2 else ""
     # For a claim nobody is ended: a shortage of devices names no resource.
     ended = [
         node.lowest_priority
-        for node, one in obstacles
-        if one.lack is Lack.NOT_FREE and one.resource
+        for node, shortage in obstacles
+        if shortage.lack is Lack.NOT_FREE and shortage.resource
     ]
     if any(lowest is not None and lowest < pod.priority for lowest in ended):
         more += "; the scheduler may end pods of a lower priority for it"
@@ -254,14 +254,14 @@ def _reason(
 
 
 def _merged(
-    obstacles: Sequence[tuple[FitNode, Shortage]], *, each: bool = False
+    obstacles: Sequence[tuple[FitNode, Shortage]], *, per_node: bool = False
 ) -> tuple[Obstacle, ...]:
-    """Return obstacles with equal ones of a pool as one; ``each`` is one node of its group."""
+    """Return obstacles with equal ones of a pool as one; ``per_node`` counts one of a group."""
     count: Counter[tuple[str, str | None, Shortage]] = Counter()
     first: dict[tuple[str | None, str], tuple[str, Shortage]] = {}
-    for node, found in obstacles:
-        nodes, shortage = first.setdefault((node.pool, found.words), (node.words, found))
-        count[nodes, node.pool, shortage] += 1 if each else node.count
+    for node, shortage in obstacles:
+        nodes, alike = first.setdefault((node.pool, shortage.words), (node.words, shortage))
+        count[nodes, node.pool, alike] += 1 if per_node else node.count
     return tuple(
         Obstacle(
             nodes if number == 1 or nodes.startswith("pool ") else f"{nodes} and {number - 1} more",

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from divvy.model import Cluster, InvalidValue, Problem
-from divvy.model.problems import Keys, printable, problem, shown
+from divvy.model.problems import Keys, printable, problem, value_text
 from divvy.model.quantities import parse_quantity
 from divvy.plan.fit.pods import Around, AskingPod, asking_pod, claims_by_name
 from divvy.plan.fit.shape import CLAIM_SPEC, META, POD_META, POD_SPEC, shape_problems
@@ -107,22 +107,27 @@ def _problems(document: Document) -> Iterator[Problem]:
     problems: list[Problem] = []
     if not isinstance(value, Mapping):
         problems.append(
-            problem((), f"is {shown(value)}; a Kubernetes object is expected", root=_ROOT)
+            problem((), f"is {value_text(value)}; a Kubernetes object is expected", root=_ROOT)
         )
     elif not isinstance(value.get("kind"), str):
-        reason = f"is {shown(value.get('kind'))}; a kind such as Pod or Deployment is expected"
+        reason = f"is {value_text(value.get('kind'))}; a kind such as Pod or Deployment is expected"
         problems.append(problem(("kind",), reason))
     elif value["kind"] in _PODS:
         problems += _object_problems(value)
     else:
         close = get_close_matches(value["kind"], _PODS, n=1, cutoff=_CLOSE)
         if close:
-            reason = f"is {shown(value['kind'])}"
+            reason = f"is {value_text(value['kind'])}"
             problems.append(problem(("kind",), reason, f"did you mean {close[0]}?"))
         problems += shape_problems(("metadata",), value.get("metadata"), META)
         problems += _claim_problems(value)
-    for one in problems:
-        yield Problem(f"{document.source}: {one.path}", one.reason, one.remedy, one.keys)
+    for object_problem in problems:
+        yield Problem(
+            f"{document.source}: {object_problem.path}",
+            object_problem.reason,
+            object_problem.remedy,
+            object_problem.keys,
+        )
 
 
 def _object_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
@@ -131,18 +136,18 @@ def _object_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
         place = (*keys[:-1], key)
         number = _at(value, place)[0] if keys else None
         if number is not None and not _is_number(number):
-            yield problem(place, f"is {shown(number)}; a number such as 3 is expected")
+            yield problem(place, f"is {value_text(number)}; a number such as 3 is expected")
         elif number is not None and number > _MAX_PODS:
             yield problem(place, f"is {number}; {_MAX_PODS:,} at most are looked at")
     yield from shape_problems(("metadata",), value.get("metadata"), POD_META)
     yield from shape_problems((*keys, "metadata"), _at(value, (*keys, "metadata"))[0], POD_META)
     spec, at = _at(value, (*keys, "spec"))
     if not isinstance(spec, Mapping):
-        yield problem(at, f"is {shown(spec)}; a mapping with `containers` is expected")
+        yield problem(at, f"is {value_text(spec)}; a mapping with `containers` is expected")
         return
     problems = list(shape_problems(at, spec, POD_SPEC))
     if not spec.get("containers"):
-        reason = f"is {shown(spec.get('containers'))}; one container or more are expected"
+        reason = f"is {value_text(spec.get('containers'))}; one container or more are expected"
         problems.append(problem((*at, "containers"), reason))
     yield from problems
     if problems:
@@ -164,7 +169,7 @@ def _claim_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
         return
     spec = _at(value, keys)[0]
     if not isinstance(spec, Mapping):
-        yield problem(keys, f"is {shown(spec)}; a mapping with `devices` is expected")
+        yield problem(keys, f"is {value_text(spec)}; a mapping with `devices` is expected")
         return
     problems = list(shape_problems(keys, spec, CLAIM_SPEC))
     yield from problems
@@ -177,15 +182,15 @@ def _claim_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
             yield from _device_problems((*at, "firstAvailable", place), other)
 
 
-def _device_problems(keys: Keys, asked: Mapping[str, Any]) -> Iterator[Problem]:
+def _device_problems(keys: Keys, request: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield what is wrong with a request of a claim; its shape is right."""
-    if not asked.get("deviceClassName"):
+    if not request.get("deviceClassName"):
         yield problem((*keys, "deviceClassName"), "is empty; a class such as divvy-gpu is expected")
-    if (asked.get("count") or 1) < 1:
-        yield problem((*keys, "count"), f"is {asked['count']}; 1 or more is expected")
-    sizes = (asked.get("capacity") or {}).get("requests")
+    if (request.get("count") or 1) < 1:
+        yield problem((*keys, "count"), f"is {request['count']}; 1 or more is expected")
+    sizes = (request.get("capacity") or {}).get("requests")
     yield from _quantities_problems((*keys, "capacity", "requests"), sizes)
-    for number, selector in enumerate(asked.get("selectors") or ()):
+    for number, selector in enumerate(request.get("selectors") or ()):
         if "cel" in selector and not (selector["cel"] or {}).get("expression"):
             place = (*keys, "selectors", number, "cel", "expression")
             yield problem(place, "is empty; an expression is expected")
@@ -198,7 +203,9 @@ def _is_number(value: object) -> bool:
 def _resources_problems(keys: Keys, resources: Mapping[str, Any] | None) -> Iterator[Problem]:
     sides = {side: (resources or {}).get(side) or {} for side in ("limits", "requests")}
     problems = [
-        one for side, named in sides.items() for one in _quantities_problems((*keys, side), named)
+        quantity_problem
+        for side, named in sides.items()
+        for quantity_problem in _quantities_problems((*keys, side), named)
     ]
     yield from problems
     if problems:
@@ -223,9 +230,11 @@ def _quantities_problems(keys: Keys, named: Mapping[Any, Any] | None) -> Iterato
             yield problem(place, str(error))
             continue
         if number < 0:
-            yield problem(place, f"is {shown(quantity)}; 0 or more is expected")
+            yield problem(place, f"is {value_text(quantity)}; 0 or more is expected")
         elif "/" in name and number.denominator != 1:
-            reason = f"is {shown(quantity)}; a whole number is expected: devices are not divided"
+            reason = (
+                f"is {value_text(quantity)}; a whole number is expected: devices are not divided"
+            )
             yield problem(place, reason)
 
 

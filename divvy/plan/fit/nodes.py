@@ -24,14 +24,14 @@ class FitNode:
 
     ``capacity`` is by resource: devices, and cpu (cores), memory (bytes) and pods where
     ``is_live``. ``used`` is what pods hold of it, ``holders`` who, by extended resource.
-    ``one_each`` are resources of which a container gets no second device. ``gpus`` are those that
-    claims are offered; with ``spread`` the least used of them is offered first.
+    ``single_replica_resources`` are those of which a container gets no second device. ``gpus``
+    are those that claims are offered; with ``spread`` the least used of them is offered first.
     """
 
     labels: Labels
     pool: str | None
     capacity: Mapping[str, Fraction]
-    one_each: frozenset[str] = frozenset()
+    single_replica_resources: frozenset[str] = frozenset()
     gpus: tuple[ClaimedGpu, ...] = ()
     spread: bool = True
     count: int = 1
@@ -77,7 +77,7 @@ def nodes_of_plan(cluster: Cluster, plan: Plan) -> tuple[FitNode, ...]:
                         labels,
                         pool.name,
                         capacity,
-                        _one_each(node),
+                        _single_replica_resources(node),
                         gpus,
                         spread,
                         count,
@@ -98,7 +98,11 @@ def nodes_of_cluster(
 
     The plan tells what the API does not: which resources a container gets one device of.
     """
-    one_each = {pool.name: _one_each(pool.node) for pool in plan.pools if pool.node is not None}
+    single_replica_resources = {
+        pool.name: _single_replica_resources(pool.node)
+        for pool in plan.pools
+        if pool.node is not None
+    }
     on_node: dict[str, list[Mapping[str, Any]]] = {}
     for pod in pods:
         if (pod.get("status") or {}).get("phase") not in _ENDED and pod["spec"].get("nodeName"):
@@ -110,7 +114,7 @@ def nodes_of_cluster(
         _live_node(
             raw,
             pool_of(cluster, _facts(raw)),
-            one_each,
+            single_replica_resources,
             on_node.get(raw["metadata"]["name"], ()),
             tuple(gpus_of.get(raw["metadata"]["name"], ())),
         )
@@ -126,7 +130,7 @@ def _facts(raw: Mapping[str, Any]) -> NodeFacts:
 def _live_node(
     raw: Mapping[str, Any],
     pool: str | None,
-    one_each: Mapping[str, frozenset[str]],
+    single_replica_resources: Mapping[str, frozenset[str]],
     pods: Sequence[Mapping[str, Any]],
     gpus: tuple[ClaimedGpu, ...],
 ) -> FitNode:
@@ -134,16 +138,16 @@ def _live_node(
     labels = meta.get("labels") or {}
     requests = [pod_requests(pod["spec"]) for pod in pods]
     holders: dict[str, tuple[str, ...]] = {}
-    for pod, asked in zip(pods, requests, strict=True):
+    for pod, resources in zip(pods, requests, strict=True):
         name = printable(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}")
-        for resource in asked:
+        for resource in resources:
             if "/" in resource:
                 holders[resource] = (*holders.get(resource, ()), name)
     return FitNode(
         labels=Labels(labels, name=meta["name"]),
         pool=pool,
         capacity=quantities((raw.get("status") or {}).get("allocatable") or {}),
-        one_each=one_each.get(pool or "", frozenset()),
+        single_replica_resources=single_replica_resources.get(pool or "", frozenset()),
         gpus=gpus,
         taints=taints_of(spec),
         is_live=True,
@@ -154,7 +158,7 @@ def _live_node(
     )
 
 
-def _one_each(node: NodePlan) -> frozenset[str]:
+def _single_replica_resources(node: NodePlan) -> frozenset[str]:
     return frozenset(
         offer.resource
         for gpu in node.gpus
@@ -173,8 +177,8 @@ def _taints(tolerations: Iterable[Toleration]) -> Iterator[Taint]:
 
 def _label_value(product: str) -> str:
     """Return a product as the label of the product has it."""
-    kept = "".join(char for char in product if char.isalnum() or char in "-_. ")
-    return "-".join(kept.split())
+    label_text = "".join(char for char in product if char.isalnum() or char in "-_. ")
+    return "-".join(label_text.split())
 
 
 def _gpus(pool: str, node: NodePlan) -> tuple[tuple[ClaimedGpu, ...], bool]:

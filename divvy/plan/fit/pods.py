@@ -12,7 +12,7 @@ from divvy.model.resource_names import gpu_resource
 from divvy.plan.claim_requests import Request, classes_of_others, requests_of
 from divvy.plan.fit.sizes import read_sizes
 from divvy.plan.node_selection import NodeSelection, node_selection
-from divvy.plan.pod_requests import claim_requests, most_of_one, pod_requests
+from divvy.plan.pod_requests import claim_requests, most_per_container, pod_requests
 
 # Numbers of priority classes that every cluster has.
 SYSTEM_PRIORITIES = {
@@ -110,7 +110,7 @@ def asking_pod(
         name=printable(name or meta.get("name") or meta.get("generateName") or ""),
         copies=copies,
         requests=requests,
-        most=most_of_one(spec),
+        most=most_per_container(spec),
         by_claim={request: claim_requests(spec, request) for request in requests if "/" in request},
         claims=(*sizes.requests, *claims.requests),
         selection=node_selection(spec),
@@ -179,17 +179,17 @@ def _claims(
 
 def _read(claims: _Claims, name: str, spec: Mapping[str, Any], cluster: Cluster) -> None:
     """Add what a claim asks for."""
-    made = {"metadata": {"name": name}, "spec": spec}
-    asked = requests_of({"spec": {}}, [made], cluster.names)
+    claim = {"metadata": {"name": name}, "spec": spec}
+    requests = requests_of({"spec": {}}, [claim], cluster.names)
     narrowed = list(classes_of_others(spec))
-    if any(request.selectors for request in asked):
+    if any(request.selectors for request in requests):
         narrowed.append("conditions (CEL)")
-    narrowed += [word for request in asked for word in request.narrowed]
-    unread = [word for request in asked for word in request.unread]
-    claims.requests += asked
-    for kept, words in ((claims.narrowed, narrowed), (claims.unread, unread)):
+    narrowed += [word for request in requests for word in request.narrowed]
+    unread = [word for request in requests for word in request.unread]
+    claims.requests += requests
+    for words_by_claim, words in ((claims.narrowed, narrowed), (claims.unread, unread)):
         if words:
-            kept.setdefault(name, []).extend(dict.fromkeys(words))
+            words_by_claim.setdefault(name, []).extend(dict.fromkeys(words))
 
 
 def _words(by_claim: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

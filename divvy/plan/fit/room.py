@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from divvy.plan.claim_requests import Request
-from divvy.plan.fit.claiming import NodeDevices, Taken
+from divvy.plan.fit.claiming import Allocation, NodeDevices
 from divvy.plan.fit.nodes import FitNode
 from divvy.plan.fit.pods import AskingPod
 from divvy.plan.fit.shortage import (
@@ -45,18 +45,18 @@ class Room:
         claims = [*pod.claims, *requests_by_claim(pod.by_claim, by_claims, kinds)]
         if lacks:
             return min(lacks, key=lambda shortage: shortage.lack)
-        taken = self.devices.claim(claims)
-        if taken is None:
+        allocations = self.devices.claim(claims)
+        if allocations is None:
             holders = [*claim_holders(self.devices.gpus), *self.names.get("", ())]
             return claim_shortage(claims, self.devices, holders)
         self.pods += 1
         for name, number in pod.requests.items():
             self.used[name] = self.used.get(name, Fraction(0)) + number
             self.names.setdefault(name, []).append(pod.full_name)
-        if taken:
+        if allocations:
             self.names.setdefault("", []).append(pod.full_name)
         self.load = self._load()
-        return _devices(pod, by_claims, taken)
+        return _devices(pod, by_claims, allocations)
 
     def _load(self) -> float:
         if not self.node.is_live:
@@ -87,7 +87,7 @@ class Room:
             capacity = self.node.capacity.get(name, Fraction(0))
             used = self.used.get(name, Fraction(0))
             yield shortage_of(name, needed, capacity, used, holders if "/" in name else ())
-            if name in self.node.one_each and pod.most.get(name, 0) > 1:
+            if name in self.node.single_replica_resources and pod.most.get(name, 0) > 1:
                 words = f"gives a container 1 {name}, it asks for {pod.most[name]}"
                 yield Shortage(Lack.TOO_MUCH, f"{words} (failRequestsGreaterThanOne)")
 
@@ -97,13 +97,15 @@ def room_of(node: FitNode) -> Room:
     return Room(node, NodeDevices(node.gpus, node.spread), dict(node.used), node.pods)
 
 
-def _devices(pod: AskingPod, by_claims: set[str], taken: Sequence[Taken]) -> tuple[str, ...]:
+def _devices(
+    pod: AskingPod, by_claims: set[str], allocations: Sequence[Allocation]
+) -> tuple[str, ...]:
     plain = [
         f"{name} ×{int(number):,}"
         for name, number in sorted(pod.requests.items())
         if "/" in name and name not in by_claims
     ]
-    return (*plain, *(device.words for device in taken))
+    return (*plain, *(device.words for device in allocations))
 
 
 class AlikeNodes:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from divvy.model import Problem
-from divvy.model.problems import Keys, problem, shown
+from divvy.model.problems import Keys, problem, value_text
 
 # Stands for every key of a mapping.
 ANY = "*"
@@ -62,20 +62,20 @@ def shape_problems(keys: Keys, value: object, shape: Shape) -> Iterator[Problem]
         return
     if isinstance(shape, Mapping):
         if not isinstance(value, Mapping):
-            yield problem(keys, f"is {shown(value)}; a mapping is expected")
+            yield problem(keys, f"is {value_text(value)}; a mapping is expected")
             return
         for key, item in value.items():
             known = shape.get(key, shape.get(ANY))
             yield from shape_problems((*keys, str(key)), item, known)
     elif isinstance(shape, list):
         if not isinstance(value, list):
-            yield problem(keys, f"is {shown(value)}; a list is expected")
+            yield problem(keys, f"is {value_text(value)}; a list is expected")
             return
         for number, item in enumerate(value):
             if item is None:
                 yield problem((*keys, number), "is empty; leave it out")
             yield from shape_problems((*keys, number), item, shape[0])
     elif not isinstance(value, shape) or isinstance(value, bool):
-        reason = f"is {shown(value)}; {_WORDS[shape]} is expected"
+        reason = f"is {value_text(value)}; {_WORDS[shape]} is expected"
         plain = isinstance(value, bool | int | float) and shape is str
-        yield problem(keys, reason, f'write "{shown(value)}"' if plain else "")
+        yield problem(keys, reason, f'write "{value_text(value)}"' if plain else "")

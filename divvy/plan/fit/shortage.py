@@ -69,11 +69,13 @@ def claim_shortage(
         never = _never(request, devices_of_it)
         if never:
             return Shortage(Lack.TOO_MUCH, never)
-    asked = " and ".join(request.words for request in requests)
+    requests_text = " and ".join(request.words for request in requests)
     if NodeDevices([_free(gpu) for gpu in devices.gpus], devices.spread).claim(requests) is None:
-        return Shortage(Lack.TOO_MUCH, f"has no GPUs that give {asked}, even with nothing held")
+        return Shortage(
+            Lack.TOO_MUCH, f"has no GPUs that give {requests_text}, even with nothing held"
+        )
     held = f"; held by {names(holders)}" if holders else ""
-    return Shortage(Lack.NOT_FREE, f"has no room left for {asked}{held}")
+    return Shortage(Lack.NOT_FREE, f"has no room left for {requests_text}{held}")
 
 
 def _never(request: Request, devices: Sequence[LiveDevice]) -> str:

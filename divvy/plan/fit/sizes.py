@@ -25,7 +25,7 @@ from divvy.model.contract import (
     UUID_ANNOTATIONS,
     VGPU_MODE,
 )
-from divvy.model.problems import shown
+from divvy.model.problems import value_text
 from divvy.model.quantities import parse_count
 from divvy.model.stack import Names
 from divvy.plan.claim_requests import Request, requests_of
@@ -56,7 +56,7 @@ def read_sizes(
     tenant = (namespace.get(TENANT_LABEL) or None) if has_tenants else None
     sizes = (names.memory, names.memory_percentage, names.cores)
     of_types = bool(_listed(meta, USE_TYPES) or _listed(meta, NO_TYPES))
-    asked: list[Request] = []
+    requests: list[Request] = []
     # An init container that ends before the others start uses the claim of one that asks alike.
     shared: set[tuple[Request, ...]] = set()
     plain: dict[str, list[Mapping[str, Any]]] = {}
@@ -80,17 +80,17 @@ def read_sizes(
             own = requests_of({"spec": {"resourceClaims": [entry]}}, (), names)
             sidecar = key == "initContainers" and is_sidecar(container)
             if sidecar or key == "containers" or own not in shared:
-                asked += own
+                requests += own
             if not sidecar:
                 shared.add(own)
             named = {**limits, **(container["resources"].get("requests") or {})}
-            kept = {
+            other_resources = {
                 name: quantity
                 for name, quantity in named.items()
                 if name not in (names.gpu, *sizes)
             }
-            plain[key].append({**container, "resources": {"requests": kept}})
-    return Sizes({**spec, **plain}, tuple(asked))
+            plain[key].append({**container, "resources": {"requests": other_resources}})
+    return Sizes({**spec, **plain}, tuple(requests))
 
 
 def _without_ignored(container: Mapping[str, Any], names: Names) -> Mapping[str, Any]:
@@ -141,7 +141,7 @@ def _types_problem(meta: Mapping[str, Any]) -> str:
         for type_ in listed:
             named = re.match(TYPE_IN_ANNOTATION, type_, re.ASCII)
             if named is None or type_of_product(type_) in RESERVED_TYPES:
-                return f"{annotation} has {shown(type_)}; GPU types such as A100 are expected"
+                return f"{annotation} has {value_text(type_)}; GPU types such as A100 are expected"
     both = {*_types(meta, USE_TYPES)} & {*_types(meta, NO_TYPES)}
     if both:
         return f"{min(both)} is in {USE_TYPES} and in {NO_TYPES}; name it in one of them"

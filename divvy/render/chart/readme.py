@@ -79,5 +79,5 @@ def _rows(doc: ValueDoc, own: Mapping[str, Any]) -> Iterator[str]:
         if below.has_default:
             default = below.default
         is_leaf = not below.below or below.has_default
-        shown = f"`{flow(default)}`" if default not in (None, "") and is_leaf else ""
-        yield f"| `{path}` | {below.description.replace('|', '/')} | {shown} |"
+        default_text = f"`{flow(default)}`" if default not in (None, "") and is_leaf else ""
+        yield f"| `{path}` | {below.description.replace('|', '/')} | {default_text} |"

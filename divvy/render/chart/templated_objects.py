@@ -91,8 +91,8 @@ def _objects(value: dict[str, Any]) -> dict[tuple[str, str], Any]:
 def _with_text(node: Any, old: str, new: str) -> Any:
     """Replace a text everywhere but in the configuration, of which it is a digest."""
     if isinstance(node, Mapping):
-        kept = {key: value for key, value in node.items() if key != CONFIG_KEY}
-        return {key: _with_text(value, old, new) for key, value in kept.items()}
+        fields = {key: value for key, value in node.items() if key != CONFIG_KEY}
+        return {key: _with_text(value, old, new) for key, value in fields.items()}
     if isinstance(node, list | tuple):
         return [_with_text(item, old, new) for item in node]
     return node.replace(old, new) if isinstance(node, str) else node

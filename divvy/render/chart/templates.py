@@ -115,13 +115,15 @@ def _device_classes(_: str, patterns: Sequence[Any]) -> str:
 def _node_runtime(_: str, patterns: Sequence[Any]) -> str:
     """Return the file in which a part is there once for every pool that asks for it."""
     once = [unwrap(pattern) for pattern in patterns if unwrap(pattern)["kind"] != "DaemonSet"]
-    each = [unwrap(pattern) for pattern in patterns if unwrap(pattern)["kind"] == "DaemonSet"]
+    daemon_sets = [
+        unwrap(pattern) for pattern in patterns if unwrap(pattern)["kind"] == "DaemonSet"
+    ]
     account = [pattern for pattern in once if pattern["kind"] not in _RBAC]
     roles = [pattern for pattern in once if pattern["kind"] in _RBAC]
     text = "---\n".join(with_actions(yaml_text(pattern)) for pattern in account)
     rights = "".join("---\n" + with_actions(yaml_text(pattern)) for pattern in roles)
     text += _wrapped(rights, _SWITCHES["rbac.yaml"])
-    pods = "".join("---\n" + with_actions(yaml_text(pattern), root="$") for pattern in each)
+    pods = "".join("---\n" + with_actions(yaml_text(pattern), root="$") for pattern in daemon_sets)
     per_pool = ["range $name, $pool := .Values.pools", 'if dig "runtime" "configure" false $pool']
     text += _wrapped(pods, per_pool[::-1])
     return _wrapped(text, ['if include "divvy.configuresRuntime" .'])

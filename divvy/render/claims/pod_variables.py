@@ -31,7 +31,7 @@ from divvy.render.claims.claimable import UNKNOWN_LARGEST_MIB, Claimable
 DERIVED = ("largest", "types", "tenants", "tenantsOnly")
 # What claims of containers and of init containers are called, before the container's number.
 CLAIM_PREFIXES = APP_CLAIM, INIT_CLAIM = ("divvy-c", "divvy-i")
-_SHOWN = 40
+_MAX_CHARACTERS = 40
 _ALL_CONTAINERS = "object.spec.containers + object.spec.?initContainers.orValue([])"
 _DEVICE_CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
 # More MiB than this were meant as bytes: as a number of MiB they would be 64 TiB.
@@ -48,11 +48,11 @@ def asks_by_size(cluster: Cluster) -> str:
         f"{text(name)} in object.metadata.?annotations.orValue({{}})"
         for name in (USE_TYPES, NO_TYPES, VGPU_MODE, *UUID_ANNOTATIONS)
     )
-    asked = (
+    condition = (
         f"{_sized_by_name(cluster)} || {text(PRIORITY)} in l || "
         f"({text(cluster.names.gpu)} in l && ({annotated}))"
     )
-    return f"({_ALL_CONTAINERS}).exists(c, {_limits(asked)})"
+    return f"({_ALL_CONTAINERS}).exists(c, {_limits(condition)})"
 
 
 def pod_variables(cluster: Cluster, offered: Claimable) -> list[dict[str, str]]:
@@ -82,13 +82,13 @@ def pod_variables(cluster: Cluster, offered: Claimable) -> list[dict[str, str]]:
         "wrong": "((variables.sized ? variables.wrongSizes + [variables.wrongTypes, "
         "variables.wrongTenant] : []) + [variables.wrongMeans]).filter(p, p != '')",
         "templates": line(f"variables.containers.map(c, {_limits(_sized_or_none(_name()))})"),
-        "taken": line(_taken()),
+        "taken": line(_generated_claim_names()),
         "problems": line(
             f"variables.wrong.size() > 0 ? variables.wrong : "
             f"variables.templates.filter(t, t.size() > {MAX_TEMPLATE_NAME}).map(t, "
-            + _said("the annotations name too many GPU types: ", "string(t.size())")
+            + _sentence("the annotations name too many GPU types: ", "string(t.size())")
             + f" + ' characters with the sizes, {MAX_TEMPLATE_NAME} at most are possible') "
-            f"+ variables.taken.map(n, {_said('the pod has a claim called ', 'n')} + "
+            f"+ variables.taken.map(n, {_sentence('the pod has a claim called ', 'n')} + "
             + text(", which Divvy reserves for containers that request GPUs by size; ")
             + " + 'call it by another name')"
         ),
@@ -125,7 +125,7 @@ def _sized_by_name(cluster: Cluster) -> str:
     return " || ".join(f"{text(resource)} in l" for resource in named)
 
 
-def _taken() -> str:
+def _generated_claim_names() -> str:
     """Return the names of claims in the pod that claims of its containers are about to have."""
     own = " || ".join(f"n == '{prefix}' + string(i)" for prefix in CLAIM_PREFIXES)
     return (
@@ -180,7 +180,7 @@ def _container_problem() -> str:
     def outside(key: str, least: int, most: int) -> str:
         return f"variables.{key} in l && ({value(key)} < {least} || {value(key)} > {most})"
 
-    def told(key: str, *parts: str) -> str:
+    def problem_text(key: str, *parts: str) -> str:
         here = f"'container ' + c.name + ': ' + variables.{key}"
         return " + ".join([here, text(" is "), f"string({value(key)})", *parts])
 
@@ -221,11 +221,15 @@ def _container_problem() -> str:
         ),
         (
             f"variables.gpu in l && ({value('gpu')} < 1 || {value('gpu')} > {MAX_CLAIMED_DEVICES})",
-            told("gpu", f"'; 1 to {MAX_CLAIMED_DEVICES} are expected with ' + {_SIZE_NAMED}"),
+            problem_text(
+                "gpu", f"'; 1 to {MAX_CLAIMED_DEVICES} are expected with ' + {_SIZE_NAMED}"
+            ),
         ),
         (
             f"variables.memory in l && {value('memory')} < 1",
-            told("memory", text("; 1 or more MiB are expected, or leave it out for all memory")),
+            problem_text(
+                "memory", text("; 1 or more MiB are expected, or leave it out for all memory")
+            ),
         ),
         (
             "variables.memory in l && (l[variables.memory].endsWith('i') || "
@@ -236,13 +240,13 @@ def _container_problem() -> str:
         (
             # The memory that a driver reports may differ from the data sheet's by so much.
             f"variables.memory in l && {value('memory')} > variables.largest * 27 / 25",
-            told("memory", "' (MiB); 1 to '", "string(variables.largest)", _largest()),
+            problem_text("memory", "' (MiB); 1 to '", "string(variables.largest)", _largest()),
         ),
         (
             outside("percentage", 1, 100),
-            told("percentage", text("; 1 to 100 per cent of a GPU's memory are expected")),
+            problem_text("percentage", text("; 1 to 100 per cent of a GPU's memory are expected")),
         ),
-        (outside("cores", 0, 100), told("cores", of_time)),
+        (outside("cores", 0, 100), problem_text("cores", of_time)),
     ]
     return _limits(first_of(cases, text("")))
 
@@ -265,22 +269,22 @@ def _types_problem() -> str:
     for annotation, listed in both:
         odd = f"variables.{listed}.filter(t, !t.matches({text(TYPE_IN_ANNOTATION)}))"
         reserved = f"variables.{listed}Types.filter(t, t in {texts(RESERVED_TYPES)})"
-        shown = _shortened(f"{odd}[0]")
+        odd_type = _shortened(f"{odd}[0]")
         cases += [
             (
                 f"variables.{listed}.size() > {MAX_TYPES}",
-                _said(f"the annotation {annotation} has ", f"string(variables.{listed}.size())")
+                _sentence(f"the annotation {annotation} has ", f"string(variables.{listed}.size())")
                 + f" + ' GPU types; {MAX_TYPES} at most are possible'",
             ),
             (
                 f"{odd}.size() > 0",
-                _said(f"the annotation {annotation} has ", rf"{shown}.replace('\n', ' ')")
+                _sentence(f"the annotation {annotation} has ", rf"{odd_type}.replace('\n', ' ')")
                 + " + "
                 + text("; GPU types such as A100 or H100-PCIe, separated by commas, are expected"),
             ),
             (
                 f"{reserved}.size() > 0",
-                _said(f"the annotation {annotation} has ", f"{reserved}[0]")
+                _sentence(f"the annotation {annotation} has ", f"{reserved}[0]")
                 + " + "
                 + text(", which is not a GPU type"),
             ),
@@ -288,7 +292,7 @@ def _types_problem() -> str:
     cases += [
         (
             "variables.useTypes.exists(t, t in variables.noTypes)",
-            _said(
+            _sentence(
                 "the annotations name ",
                 _shortened("variables.useTypes.filter(t, t in variables.noTypes)[0]"),
             )
@@ -299,7 +303,7 @@ def _types_problem() -> str:
             "variables.types.size() > 0 && variables.useTypes.size() > 0 && "
             "!variables.useTypes.exists(t, variables.types.exists(n, "
             "('-' + n + '-').contains('-' + t + '-')))",
-            _said(
+            _sentence(
                 f"the annotation {USE_TYPES} has ", _shortened("variables.useTypes.join(', ')", 160)
             )
             + " + '; this cluster has ' + variables.types.join(', ')",
@@ -357,10 +361,10 @@ def _tenant_problem() -> str:
     return first_of(cases, text(""))
 
 
-def _shortened(expression: str, characters: int = _SHOWN) -> str:
+def _shortened(expression: str, characters: int = _MAX_CHARACTERS) -> str:
     """Return an expression for the beginning of a text that a user has written."""
     return f"[{expression}].map(s, s.size() > {characters} ? s.substring(0, {characters}) : s)[0]"
 
 
-def _said(start: str, expression: str) -> str:
+def _sentence(start: str, expression: str) -> str:
     return f"{text(start)} + {expression}"

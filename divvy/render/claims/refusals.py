@@ -24,7 +24,7 @@ _TENANT_CLASS = f"{SHARE_CLASS}-"
 _RESOURCE = f"deviceclass.resource.kubernetes.io/{_TENANT_CLASS}"
 _TENANT = "variables.tenant"
 # The scheduler reads requests, and takes those of a class without limits, too.
-_ASKED = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]"
+_BOTH_LISTS = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]"
 
 
 def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any]]:
@@ -84,14 +84,14 @@ def _asks(cluster: Cluster) -> str:
         f"{asks_by_size(cluster)} || object.spec.?resourceClaims.orValue([]).exists(r, "
         f"r.?resourceClaimTemplateName.orValue('').startsWith({text(TEMPLATE_PREFIX)})) || "
         "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, "
-        f"{_ASKED}.exists(l, l.exists(k, k.startsWith({text(_RESOURCE)}))))"
+        f"{_BOTH_LISTS}.exists(l, l.exists(k, k.startsWith({text(_RESOURCE)}))))"
     )
 
 
 def _left() -> str:
-    kept = "variables.keys.filter(k, variables.containers.exists(c, "
+    keys_filter = "variables.keys.filter(k, variables.containers.exists(c, "
     return line(
-        f"{kept}k in c.?resources.?limits.orValue({{}}))).join(', ') + "
+        f"{keys_filter}k in c.?resources.?limits.orValue({{}}))).join(', ') + "
         + text(
             f" has not become a claim: the policy {SIZED_LIMITS} is missing, or ran before what "
             "wrote it into the pod"
@@ -117,7 +117,7 @@ def _foreign_templates() -> str:
 
 def _foreign_resources() -> str:
     return line(
-        f"variables.containers.map(c, {_ASKED}.map(l, "
+        f"variables.containers.map(c, {_BOTH_LISTS}.map(l, "
         f"l.filter(k, k.startsWith({text(_RESOURCE)}))).flatten()).flatten()"
         f".map(k, k.substring({len(_RESOURCE)})).filter(t, t != {_TENANT})"
     )

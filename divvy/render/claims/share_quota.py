@@ -19,7 +19,7 @@ from divvy.render.claims.policy import on_create, validating_policy
 NAME = "divvy-share-quota"
 _RESOURCE = "deviceclass.resource.kubernetes.io/"
 # The scheduler reads requests, and takes those of a class without limits, too.
-_ASKED = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]"
+_BOTH_LISTS = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]"
 
 
 def share_quota_policies(cluster: Cluster) -> list[dict[str, Any]]:
@@ -59,7 +59,7 @@ def _classes_of_pod() -> str:
         f".map(t, t.contains('.tenant.') ? {share_class} + '-' + t.split('.tenant.')[1] "
         f": {share_class}) + "
         "(object.spec.containers + object.spec.?initContainers.orValue([])).map(c, "
-        f"{_ASKED}.map(l, l.filter(k, k == {shared} || k.startsWith({by_class}))).flatten()"
+        f"{_BOTH_LISTS}.map(l, l.filter(k, k == {shared} || k.startsWith({by_class}))).flatten()"
         f").flatten().map(k, k == {shared} ? {share_class} : k.substring({len(_RESOURCE)}))"
     )
 

@@ -28,7 +28,16 @@ from divvy.model.contract import State
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 _COLOURS = dict(zip(State, ("green", "blue", "yellow", "orange", "red", "dark-red"), strict=True))
-_NEVER_SHOWN = ("Time", "Value", "__name__", "instance", "job", "endpoint", "service", "container")
+_HIDDEN_COLUMNS = (
+    "Time",
+    "Value",
+    "__name__",
+    "instance",
+    "job",
+    "endpoint",
+    "service",
+    "container",
+)
 
 
 def _query(expression: str, legend: str = "") -> prometheus.Dataquery:
@@ -38,8 +47,8 @@ def _query(expression: str, legend: str = "") -> prometheus.Dataquery:
 
 
 def _common(panel: Any, title: str, description: str, width: int, height: int) -> Any:
-    made = panel.title(title).datasource(SOURCE).span(width).height(height)
-    return made.description(description) if description else made
+    panel = panel.title(title).datasource(SOURCE).span(width).height(height)
+    return panel.description(description) if description else panel
 
 
 def number(title: str, description: str, expression: str) -> Any:
@@ -96,7 +105,7 @@ def timeline(title: str, expression: str) -> Any:
 
 def listing(title: str, description: str, expression: str, columns: list[str]) -> Any:
     """Return a panel with a table."""
-    hidden = {name: True for name in _NEVER_SHOWN if name not in columns}
+    hidden = {name: True for name in _HIDDEN_COLUMNS if name not in columns}
     order = {name: number for number, name in enumerate(columns)}
     organize = {"excludeByName": hidden, "indexByName": order}
     panel = (

@@ -95,16 +95,16 @@ def _parts(profile: Profile, hardware: Hardware | None) -> list[_Part] | None:
         only = profile.rules[0]
         return [_Part(only, "all")] if only.devices.everything else None
     model = hardware_model(hardware)
-    taken: dict[int, list[int]] = {}
+    gpus_by_rule: dict[int, list[int]] = {}
     for index in range(hardware.gpus):
         number = rule_for(profile, index, "", _names(hardware, model))
-        taken.setdefault(number, []).append(index)
+        gpus_by_rule.setdefault(number, []).append(index)
     # What no rule takes stays whole, and comes last.
-    order = sorted(taken, key=lambda number: (number == WHOLE, number))
+    order = sorted(gpus_by_rule, key=lambda number: (number == WHOLE, number))
     return [
         _Part(
             Rule() if number == WHOLE else profile.rules[number],
-            "all" if len(taken[number]) == hardware.gpus else taken[number],
+            "all" if len(gpus_by_rule[number]) == hardware.gpus else gpus_by_rule[number],
         )
         for number in order
     ]

@@ -163,5 +163,5 @@ def test_adds_up_exactly_what_shares_take() -> None:
         claim(name, held(gpus[index], "-share", MEMORY * cores // 100, cores))
         for index, name, cores in parts
     )
-    taken = claim_record(*gpus, claims=claims).taken_by_shares()
-    assert taken == {"GPU-0": Fraction(3, 5), "GPU-1": Fraction(3, 5)}
+    allocated = claim_record(*gpus, claims=claims).allocated_to_shares()
+    assert allocated == {"GPU-0": Fraction(3, 5), "GPU-1": Fraction(3, 5)}

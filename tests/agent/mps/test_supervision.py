@@ -64,11 +64,11 @@ def test_withdraws_shares_at_once_and_ends_a_silent_daemon_later() -> None:
 def test_backs_off_after_failed_starts() -> None:
     life, now, pauses = Life(), 0.0, []
     for _ in range(7):
-        life = life.begun(now).failed("it ended", now)
+        life = life.starting(now).failed("it ended", now)
         pauses.append(life.retry_at - now)
         now = life.retry_at
     assert pauses == [1, 2, 5, 15, 60, 60, 60]
-    life = life.begun(now).heard(now).heard(now + 60)
+    life = life.starting(now).heard(now).heard(now + 60)
     assert life.failed("it ended", now).retry_at - now == 1
 
 
@@ -139,7 +139,7 @@ class World:
             case Step.START:
                 assert self.mode == EXCLUSIVE_PROCESS
                 assert not self.alive
-                self.alive, self.life = True, self.life.begun(self.now)
+                self.alive, self.life = True, self.life.starting(self.now)
             case Step.ASK:
                 heard = self.alive and not self.deaf
                 self.life = self.life.heard(self.now) if heard else self.life.unheard(self.now)

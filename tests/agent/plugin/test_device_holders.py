@@ -216,7 +216,7 @@ def test_withholds_a_later_holders_device_though_an_earlier_one_ended(
     """Both were forgotten, one kubelet after the other; the agents ended before they settled."""
     kubelet: Any = Kubelet(tmp_path)
     earlier = replace(NOTEBOOK, pod="team/earlier", pod_uid="uid-0")
-    remembered = Remembered((1, 1), shown=(NOTEBOOK,), forgotten=(earlier,))
+    remembered = Remembered((1, 1), known=(NOTEBOOK,), forgotten=(earlier,))
     holders = DeviceHolders(kubelet, tmp_path, AGENT, remembered)
 
     async def scene() -> None:

@@ -25,11 +25,11 @@ from conformance.not_made import NotMade
     [((100.0, 81.0), 1.0, 0.81), ((25.0, 20.0), 0.25, 0.8), ((0.0, 100.0), 1.0, 0.0), ((), 1.0, 0)],
 )
 def test_judges_by_the_worst_device(beside: tuple[float, ...], fair: float, kept: float) -> None:
-    assert Figures(100.0, beside, ()).kept(fair) == pytest.approx(kept)
+    assert Figures(100.0, beside, ()).worst_part(fair) == pytest.approx(kept)
 
 
 def test_counts_a_device_without_a_figure_as_keeping_nothing() -> None:
-    assert Figures(0.0, (50.0,), ()).kept() == 0
+    assert Figures(0.0, (50.0,), ()).worst_part() == 0
 
 
 def test_fails_a_mig_device_that_loses_over_a_fifth_to_neighbours() -> None:

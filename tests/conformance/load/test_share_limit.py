@@ -4,7 +4,7 @@ import pytest
 
 from conformance.cluster.pods import Outcome
 from conformance.load.share_limit import judge_requests, request_script
-from conformance.observe.probes import shown_memory
+from conformance.observe.probes import visible_memory
 
 SOUND = """\
 allocated 2944 MiB of 3300 MiB asked for; device: 3000 MiB total, 56 MiB free; out of memory
@@ -61,9 +61,9 @@ def test_reads_every_programs_memory_in_mib() -> None:
         "@@ memory\nallocated 1 MiB of 1 MiB; device: 3000 MiB total, 9 MiB free; OK\n@@ 0\n"
         "@@ nvidia-smi\n| N/A 45C  P8  9W / 70W |  300MiB / 2999MiB | 0% |\n@@ 0\n"
     )
-    shown = shown_memory(Outcome("Succeeded", 0, log, ""), is_mig=False)
+    shown = visible_memory(Outcome("Succeeded", 0, log, ""), is_mig=False)
     assert shown == {"cuDeviceTotalMem": 2999, "cuMemGetInfo": 3000, "nvidia-smi": 2999}
     of_mig = log.replace("| 0% |", "| 0% |\n| MIG devices:\n| 0 1 0 0 | 1MiB / 2400MiB |")
-    shown = shown_memory(Outcome("Succeeded", 0, of_mig, ""), is_mig=True)
+    shown = visible_memory(Outcome("Succeeded", 0, of_mig, ""), is_mig=True)
     assert shown["nvidia-smi"] == 2400
-    assert shown_memory(Outcome("Failed", 1, "", ""), is_mig=False)["nvidia-smi"] is None
+    assert visible_memory(Outcome("Failed", 1, "", ""), is_mig=False)["nvidia-smi"] is None

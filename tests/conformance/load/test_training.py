@@ -72,8 +72,8 @@ def test_reads_the_row_of_the_mig_device() -> None:
         "|       1MiB /  81559MiB |     18%\n| MIG devices:\n|   1MiB /  3000MiB |  2MiB / 65536MiB"
     )
     log = SOUND.replace("|       1MiB /   3000MiB |", card)
-    assert read_training(ended(log)).shown == 81559
-    assert read_training(ended(log), is_mig=True).shown == 3000
+    assert read_training(ended(log)).smi_mib == 81559
+    assert read_training(ended(log), is_mig=True).smi_mib == 3000
 
 
 @pytest.mark.parametrize("code", [139, None])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from divvy.plan.claim_requests import Request
-from divvy.plan.fit.claiming import NodeDevices, Taken
+from divvy.plan.fit.claiming import Allocation, NodeDevices
 from divvy.plan.live_claims import claimed_gpus
 from tests.plan.claimed import claim, slices
 
@@ -25,8 +25,8 @@ def test_packs_shares_on_the_last_of_equally_full_gpus() -> None:
     held = [claim("train", "n", "gpu-n-1-share", "16384Mi", "40")]
     gpus = claimed_gpus(slices("n", {"shares": {}}), held)
     share = next(device for device in gpus[0].devices if device.kind == "share")
-    placed = [Taken(gpus[0], share, 40960 * cores // 100, cores) for cores in (15, 25)]
-    found = NodeDevices(gpus, spread=False, taken=placed).claim(
+    placed = [Allocation(gpus[0], share, 40960 * cores // 100, cores) for cores in (15, 25)]
+    found = NodeDevices(gpus, spread=False, allocations=placed).claim(
         [Request(1, "share", memory_mib=2000, cores=20)]
     )
     assert found is not None
