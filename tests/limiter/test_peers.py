@@ -46,7 +46,7 @@ def looking(program: Path, pages: Path) -> Iterator[subprocess.Popen[str]]:
     )
     try:
         yield started
-        _, errors = started.communicate(timeout=10)
+        _, errors = started.communicate(timeout=60)
         assert started.returncode == 0, errors
     finally:
         started.kill()
@@ -57,7 +57,7 @@ def known(process: subprocess.Popen[str]) -> set[str]:
     """Let it look, and return the shares that it knows."""
     tell(process)
     assert process.stdout is not None
-    assert select.select([process.stdout], [], [], 10)[0], "it hangs"
+    assert select.select([process.stdout], [], [], 60)[0], "it hangs"
     return set(line(process).split())
 
 
