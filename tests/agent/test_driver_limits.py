@@ -157,8 +157,8 @@ def test_a_container_is_limited_by_the_driver_before_its_program_starts() -> Non
                 held.communicate()
             assert results == ["2\n", "0\n"]
 
-    with control_group() as made:
-        play(lambda: scene(made))
+    with control_group() as group:
+        play(lambda: scene(group))
 
 
 @pytest.mark.parametrize(("before", "after"), [(R580, R615), (R615, R580)])
@@ -211,13 +211,13 @@ def test_the_limit_of_several_replicas_is_their_sum() -> None:
             assert call_hook(node, answer, waiting.pid).returncode == 0
             program = str(node.driver / "usr/bin/nvidia-smi")
             get = [program, "memory-limits", "--get", "-n", str(group / "below"), "-i", "0"]
-            told = subprocess.run(get, capture_output=True, text=True, check=True).stdout
-            assert f"hard limit: {2 * PER_REPLICA_MIB} MiB" in told
+            limits = subprocess.run(get, capture_output=True, text=True, check=True).stdout
+            assert f"hard limit: {2 * PER_REPLICA_MIB} MiB" in limits
             waiting.kill()
             waiting.communicate()
 
-    with control_group() as made:
-        play(lambda: scene(made))
+    with control_group() as group:
+        play(lambda: scene(group))
 
 
 def test_a_share_that_the_driver_limits_takes_no_second_gpu() -> None:
@@ -270,5 +270,5 @@ def test_a_container_starts_again_by_the_hook_whatever_the_node_has_now() -> Non
             waiting.kill()
             waiting.communicate()
 
-    with control_group() as made:
-        play(lambda: scene(made))
+    with control_group() as group:
+        play(lambda: scene(group))
