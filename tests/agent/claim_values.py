@@ -32,7 +32,9 @@ def held(
 ) -> HeldDevice:
     """Hold a device of a GPU by the end of its name: "" is the whole GPU."""
     name = gpu.uuid.lower() + suffix
-    device = next(each for each in gpu.gpu.devices if each.name == name)
+    device = next(
+        offered_device for offered_device in gpu.gpu.devices if offered_device.name == name
+    )
     share_id = "0123456789" if device.share is not None else ""
     sharing = replace(gpu.sharing, memory_mib=memory, weight=cores, **sharing)
     return HeldDevice("gpu", "node/divvy", device, sharing, share_id, has_instance)
@@ -45,4 +47,6 @@ def claim(name: str, *devices: HeldDevice, prepared: bool = True) -> HeldClaim:
 
 
 def claim_record(*gpus: OfferedGpu, claims: tuple[HeldClaim, ...] = ()) -> ClaimRecord:
-    return ClaimRecord({gpu.uuid: gpu for gpu in gpus}, {each.uid: each for each in claims})
+    return ClaimRecord(
+        {gpu.uuid: gpu for gpu in gpus}, {held_claim.uid: held_claim for held_claim in claims}
+    )

@@ -130,7 +130,7 @@ class Machine:
         self.faulty: set[str] = set()
         self.orphans: set[int] = set()
         # The kubelet.
-        self.taken: tuple[Resource, ...] = ()
+        self.kubelet_resources: tuple[Resource, ...] = ()
         self.pods: dict[str, Holder] = {}
         self.kubelet_answers = True
         # The API server: claims by UID, and the slices of the last seconds, the newest last.
@@ -164,8 +164,8 @@ class Machine:
     def _snapshot(self) -> Snapshot:
         return snapshot(
             *(
-                replace(each, fault="it does not answer" if uuid in self.faulty else "")
-                for uuid, each in self.gpus.items()
+                replace(gpu, fault="it does not answer" if uuid in self.faulty else "")
+                for uuid, gpu in self.gpus.items()
             )
         )
 
@@ -192,12 +192,12 @@ class Machine:
         claims = ClaimsView(self.record, self.unallocated)
         kubelet: KubeletView | str = SILENT
         if self.kubelet_answers:
-            ids = frozenset(device.id for _, device in _healthy(self.taken))
+            ids = frozenset(device.id for _, device in _healthy(self.kubelet_resources))
             kubelet = KubeletView(by_uuid(self.pods.values()), ids, not self.sent)
         held = {} if isinstance(kubelet, str) else kubelet.held
         busy = {
-            each.uuid: frozenset({each.uuid} & self.busy) - held.keys()
-            for each in differing(self.desired, seen, claims)
+            decision.uuid: frozenset({decision.uuid} & self.busy) - held.keys()
+            for decision in differing(self.desired, seen, claims)
         }
         observed = Observation(
             seen,
@@ -226,7 +226,7 @@ class Machine:
             decided = self.decider.decisions
             left_behind = {uuid for uuid, decision in decided.items() if decision.left_behind}
             others = {self._gpu_of(holder.device_id) for holder in self.pods.values()} - left_behind
-            if self.record.offered.keys() - before and (others or _healthy(self.taken)):
+            if self.record.offered.keys() - before and (others or _healthy(self.kubelet_resources)):
                 raise Broken("a GPU is offered to claims while the node has devices or pods")
         leaving = retiring(owners, self.record)
         if leaving != self.retiring:
@@ -297,7 +297,7 @@ class Machine:
                 mine = held.uuid == uuid and instance_of(self.gpus[uuid], held) == instance
                 if mine and claim.is_prepared and held.has_instance:
                     raise Broken(f"{instance.uuid}, held by {claim.text}, is destroyed")
-        left = tuple(one for one in self.gpus[uuid].instances if one != instance)
+        left = tuple(other for other in self.gpus[uuid].instances if other != instance)
         self.gpus[uuid] = replace(self.gpus[uuid], instances=left)
 
     def _set_mode(self, uuid: str, *, enabled: bool) -> None:
@@ -323,13 +323,15 @@ class Machine:
         for instance in self.gpus[uuid].instances:
             if not set(mine).isdisjoint(range(instance.start, instance.start + instance.size)):
                 raise Broken(f"{profile} at {start} of {uuid} overlaps {instance.uuid}")
-        made = MigInstance(number, known.profile_id, start, size, ci=0, uuid=f"MIG-{number}")
-        instances = (*self.gpus[uuid].instances, made)
+        created = MigInstance(number, known.profile_id, start, size, ci=0, uuid=f"MIG-{number}")
+        instances = (*self.gpus[uuid].instances, created)
         self.gpus[uuid] = replace(self.gpus[uuid], instances=instances)
 
     def _complete(self, uuid: str, instance: MigInstance) -> None:
         done = replace(instance, ci=0, uuid=f"MIG-{next(self._numbers)}")
-        instances = tuple(done if one == instance else one for one in self.gpus[uuid].instances)
+        instances = tuple(
+            done if other == instance else other for other in self.gpus[uuid].instances
+        )
         self.gpus[uuid] = replace(self.gpus[uuid], instances=instances)
 
     def go_on(self) -> None:
@@ -347,7 +349,7 @@ class Machine:
     def take_list(self) -> None:
         """Take the next list that the agent has sent."""
         if self.alive and self.sent:
-            self.taken = self.sent.pop(0)
+            self.kubelet_resources = self.sent.pop(0)
 
     def admit(self) -> None:
         """Allocate a device to a new pod; the agent refuses what it lists no more."""
@@ -357,7 +359,7 @@ class Machine:
         known = {(resource.name, device.id) for resource, device in _healthy(self.listed)}
         free = [
             (resource, device)
-            for resource, device in _healthy(self.taken)
+            for resource, device in _healthy(self.kubelet_resources)
             if device.id not in used and (resource.name, device.id) in known
         ]
         if not free:
@@ -397,7 +399,7 @@ class Machine:
         if not offers:
             return
         offered = self.random.choice(offers)
-        held = self._asked(offered, self.random.choice(offered.gpu.devices))
+        held = self._held_device(offered, self.random.choice(offered.gpu.devices))
         number = next(self._numbers)
         claim = HeldClaim(f"c{number}", "team", f"c{number}", (held,), ((f"p{number}", "u"),))
         # What it sees of claims is newer than what it sees of slices: it writes them itself.
@@ -405,13 +407,13 @@ class Machine:
             return
         if holders := self._pods_on(offered.uuid):
             raise Broken(f"{held.device.name} is allocated, and {holders[0].pod} has the GPU")
-        listed = {d.gpu for r in (*self.listed, *self.taken) for d in r.devices}
+        listed = {d.gpu for r in (*self.listed, *self.kubelet_resources) for d in r.devices}
         if self.alive and offered.uuid in {d.gpu for r in self.listed for d in r.devices}:
             raise Broken(f"{held.device.name} is allocated while the device plugin lists {listed}")
         self.allocated[claim.uid] = claim
         self.counts["claims"] += 1
 
-    def _asked(self, offered: OfferedGpu, device: ClaimDevice) -> HeldDevice:
+    def _held_device(self, offered: OfferedGpu, device: ClaimDevice) -> HeldDevice:
         memory, cores, share_id = device.memory_mib, 100, ""
         if device.share is not None:
             parts = self.random.randint(1, 4)
@@ -471,7 +473,7 @@ class Machine:
                 change()
                 if self.random.random() < 0.2:
                     raise Killed
-        left = {uid: one for uid, one in self.record.claims.items() if uid != claim.uid}
+        left = {uid: other for uid, other in self.record.claims.items() if uid != claim.uid}
         self.record = replace(self.record, claims=left)
         self.allocated.pop(claim.uid, None)
 
@@ -520,18 +522,18 @@ class Machine:
                 if not is_there:
                     raise Broken(f"{held.device.name}, held by {claim.text}, is not there")
         listed = {device.gpu for resource in self.listed for device in resource.devices}
-        listed |= {device.gpu for resource in self.taken for device in resource.devices}
+        listed |= {device.gpu for resource in self.kubelet_resources for device in resource.devices}
         if both := listed & (self.record.offered.keys() | self._claimed()):
             raise Broken(f"{', '.join(sorted(both))}: listed, and offered to claims or allocated")
 
     def _check_plan(self, uuid: str, plan: MigPlan) -> None:
         if uuid in self._claimed() or uuid in self.record.offered:
             raise Broken(f"{uuid} is repartitioned, and claims have it or may get it: {plan}")
-        taken = {device.id.split("::")[0] for r in self.taken for device in r.devices}
+        gpus = {device.id.split("::")[0] for r in self.kubelet_resources for device in r.devices}
         idle = set(plan.idle)
         if uuid in idle:
             idle |= {instance.uuid for instance in self.gpus[uuid].instances if instance.uuid}
-        if both := taken & idle:
+        if both := gpus & idle:
             raise Broken(f"{both} is repartitioned while the kubelet may allocate it")
         if self.api_away:
             raise Broken(f"{uuid} is repartitioned while the API server is away")
@@ -702,8 +704,8 @@ if __name__ == "__main__":
     chosen, length = map(int, sys.argv[1:])
     began = monotonic()
     try:
-        found = walk(chosen, length)
+        counts = walk(chosen, length)
     except Broken as problem:
         sys.exit(str(problem))
-    listed = ", ".join(f"{number} {name}" for name, number in sorted(found.items()))
+    listed = ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
     print(f"seed {chosen}: {length} steps, {listed}, {monotonic() - began:.0f} s: nothing broken")

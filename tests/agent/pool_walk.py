@@ -41,7 +41,7 @@ class NodeOfPool(Machine):
 
     def place(self, pod: str) -> bool:
         """Give a pod a GPU of the device plugin, or a claim to one; tell whether there is one."""
-        listed = [d for r in self.taken if r.name == _GPU for d in r.devices]
+        listed = [d for r in self.kubelet_resources if r.name == _GPU for d in r.devices]
         free = [device for device in listed if device.gpu in self.idle]
         if free:
             device = self.random.choice(free)
@@ -54,7 +54,7 @@ class NodeOfPool(Machine):
         for uuid, offered in slices.offered.items():
             if uuid in slices.tainted or uuid not in self.idle:
                 continue
-            device = next(one for one in offered.gpu.devices if one.whole)
+            device = next(device for device in offered.gpu.devices if device.whole)
             held = HeldDevice("gpu", POOL, device, offered.sharing)
             self.allocated[pod] = HeldClaim(pod, "team", pod, (held,), ((pod, pod),))
             return True
@@ -64,7 +64,7 @@ class NodeOfPool(Machine):
         """End a pod."""
         self.pods.pop(pod, None)
         self.allocated.pop(pod, None)
-        left = {uid: one for uid, one in self.record.claims.items() if uid != pod}
+        left = {uid: claim for uid, claim in self.record.claims.items() if uid != pod}
         self._keep(left)
 
     def second(self) -> None:

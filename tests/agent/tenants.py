@@ -59,15 +59,15 @@ def phase(deployed: Deployment, namespace: str, name: str) -> str:
 
 def events(deployed: Deployment, namespace: str, reason: str) -> list[str]:
     """Return the messages of a namespace's Events of one reason."""
-    found = deployed.lab.get("events", f"-n={namespace}")["items"]
-    return [one["message"] for one in found if one["reason"] == reason]
+    event_objects = deployed.lab.get("events", f"-n={namespace}")["items"]
+    return [event["message"] for event in event_objects if event["reason"] == reason]
 
 
 def devices(deployed: Deployment, node: str) -> tuple[dict[str, str], list[str]]:
     """Ask the node's kubelet: pod ("namespace/name") to its device, and all it would hand out."""
     arguments = ("/usr/bin/env", f"PYTHONPATH={REPOSITORY}", sys.executable, "-c", _HELD)
-    said = json.loads(deployed.on_node(node, *arguments))
-    return dict(said["held"]), said["free"]
+    holdings = json.loads(deployed.on_node(node, *arguments))
+    return dict(holdings["held"]), holdings["free"]
 
 
 def kill_agent(deployed: Deployment, node: str) -> None:

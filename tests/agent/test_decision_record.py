@@ -61,10 +61,10 @@ def test_remembers_holders_until_the_node_boots(tmp_path: Path) -> None:
 def test_restores_decisions_at_start(tmp_path: Path) -> None:
     node = Node(tmp_path)
     assert node.decide(WHOLE)
-    found = DecisionRecord(CheckpointFile(tmp_path), "this boot", {}).checkpoint
-    assert found == node.record.checkpoint
-    assert found.applied == {"GPU-0": desired(WHOLE).node.gpus[0]}
-    assert (found.changing, found.last_seen) == ((), {"GPU-0": "this boot"})
+    checkpoint = DecisionRecord(CheckpointFile(tmp_path), "this boot", {}).checkpoint
+    assert checkpoint == node.record.checkpoint
+    assert checkpoint.applied == {"GPU-0": desired(WHOLE).node.gpus[0]}
+    assert (checkpoint.changing, checkpoint.last_seen) == ((), {"GPU-0": "this boot"})
     assert node.decide(SHARED, STILL_THERE)
     assert CheckpointFile(tmp_path).saved.changing == ("GPU-0",)
     assert node.decide(SHARED)
@@ -88,8 +88,8 @@ def test_saves_health_beside_decisions(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.decide(WHOLE)
     node.record.save_health(Health({("GPU-0", None): Fault("XID 79")}))
-    found = CheckpointFile(tmp_path).saved
-    assert found.faults == (("GPU-0", None, "XID 79"),)
-    assert found.applied == {"GPU-0": desired(WHOLE).node.gpus[0]}
+    saved = CheckpointFile(tmp_path).saved
+    assert saved.faults == (("GPU-0", None, "XID 79"),)
+    assert saved.applied == {"GPU-0": desired(WHOLE).node.gpus[0]}
     node.record.forget()
     assert node.record.decisions == {}

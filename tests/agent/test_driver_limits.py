@@ -157,8 +157,8 @@ def test_limits_a_container_before_its_program_starts() -> None:
                 held.communicate()
             assert results == ["2\n", "0\n"]
 
-    with control_group() as made:
-        play(lambda: scene(made))
+    with control_group() as group:
+        play(lambda: scene(group))
 
 
 @pytest.mark.parametrize(("before", "after"), [(R580, R615), (R615, R580)])
@@ -211,13 +211,13 @@ def test_limits_several_replicas_to_their_sum() -> None:
             assert call_hook(node, answer, waiting.pid).returncode == 0
             program = str(node.driver / "usr/bin/nvidia-smi")
             get = [program, "memory-limits", "--get", "-n", str(group / "below"), "-i", "0"]
-            told = subprocess.run(get, capture_output=True, text=True, check=True).stdout
-            assert f"hard limit: {2 * PER_REPLICA_MIB} MiB" in told
+            limits = subprocess.run(get, capture_output=True, text=True, check=True).stdout
+            assert f"hard limit: {2 * PER_REPLICA_MIB} MiB" in limits
             waiting.kill()
             waiting.communicate()
 
-    with control_group() as made:
-        play(lambda: scene(made))
+    with control_group() as group:
+        play(lambda: scene(group))
 
 
 def test_refuses_a_second_gpu_beside_a_driver_limited_share() -> None:
@@ -270,5 +270,5 @@ def test_restarts_a_driver_limited_container_by_its_hook() -> None:
             waiting.kill()
             waiting.communicate()
 
-    with control_group() as made:
-        play(lambda: scene(made))
+    with control_group() as group:
+        play(lambda: scene(group))

@@ -22,8 +22,8 @@ def test_notices_an_edit_between_digest_and_build(monkeypatch: pytest.MonkeyPatc
 
 
 def test_compiles_the_same_hook_everywhere(tmp_path: Path) -> None:
-    (one, other) = (build.compile_hook(tmp_path / name) for name in ("one", "other"))
-    assert one.read_bytes() == other.read_bytes()
+    (first, other) = (build.compile_hook(tmp_path / name) for name in ("one", "other"))
+    assert first.read_bytes() == other.read_bytes()
 
 
 def test_includes_the_hooks_sources_in_the_image() -> None:

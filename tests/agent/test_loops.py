@@ -73,8 +73,8 @@ class Clock:
 
 
 def test_restarts_a_failed_loop_and_reports_it(caplog: pytest.LogCaptureFixture) -> None:
-    clock, told = Clock(), []
-    loops = Loops(lambda: told.append(loops.problems), lambda: clock.now, clock.sleep)
+    clock, reports = Clock(), []
+    loops = Loops(lambda: reports.append(loops.problems), lambda: clock.now, clock.sleep)
     seen: dict[float, tuple[str, ...]] = {}
     starts: list[float] = []
 
@@ -95,7 +95,7 @@ def test_restarts_a_failed_loop_and_reports_it(caplog: pytest.LogCaptureFixture)
 
     asyncio.run(scene())
     text = "internal error in the metrics: ValueError: no such figure"
-    assert told == [(text,), (text,)]
+    assert reports == [(text,), (text,)]
     assert starts[:3] == [0.0, 1.0, 6.0]
     assert [now for now, problems in seen.items() if problems == (text,)][-1] == 125.0
     assert seen[126.0] == ()

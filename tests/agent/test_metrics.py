@@ -63,9 +63,9 @@ USING = replace(FIGURES, used=(2000 << 20,))
 
 
 def _prepared() -> Any:
-    found = prepare_seconds()
-    found.labels("node-1").observe(0.3)
-    return found
+    seconds = prepare_seconds()
+    seconds.labels("node-1").observe(0.3)
+    return seconds
 
 
 def scrape(
@@ -111,11 +111,11 @@ def scrape(
         ),
     )
     page = asyncio.run(metrics_page(agent, "node-1")).decode()
-    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    samples: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in text_string_to_metric_families(page):
         for sample in family.samples:
-            found.setdefault(sample.name, []).append((sample.labels, sample.value))
-    return found
+            samples.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return samples
 
 
 def test_names_the_holder_of_a_withdrawn_device() -> None:
@@ -144,30 +144,30 @@ def test_publishes_the_last_success_after_the_first() -> None:
 
 
 def test_names_who_holds_a_share_with_an_account_of_another_format() -> None:
-    (found,) = scrape()["divvy_share_account_unreadable"]
+    (unreadable,) = scrape()["divvy_share_account_unreadable"]
     labels = {"node": "node-1", "namespace": "team", "pod": "two", "container": "main"}
-    assert found == (labels, 1)
+    assert unreadable == (labels, 1)
 
 
 def test_names_pod_and_container_of_a_claims_share() -> None:
-    (found, _) = scrape()["divvy_share_memory_limit_mib"]
+    (limit, _) = scrape()["divvy_share_memory_limit_mib"]
     where = {"uuid": "GPU-0", "namespace": "default", "pod": "first", "container": "main"}
-    assert found == ({"node": "node-1", **where}, 3000)
+    assert limit == ({"node": "node-1", **where}, 3000)
 
 
 def test_attributes_no_past_share_to_the_replicas_current_holder() -> None:
-    found = scrape()
+    samples = scrape()
     where = {"node": "node-1", "uuid": "GPU-b", "namespace": "team", "pod": "two"}
     where["container"] = "main"
-    assert found["divvy_share_memory_used_mib"][1:] == [(where, 2000)]
-    assert found["divvy_share_memory_limit_mib"][1:] == [(where, 3000)]
+    assert samples["divvy_share_memory_used_mib"][1:] == [(where, 2000)]
+    assert samples["divvy_share_memory_limit_mib"][1:] == [(where, 3000)]
 
 
 def test_reports_one_state_of_all_and_adds_up_their_times() -> None:
-    found = scrape("Waiting")
-    on = [labels["state"] for labels, value in found["divvy_node_state"] if value]
+    samples = scrape("Waiting")
+    on = [labels["state"] for labels, value in samples["divvy_node_state"] if value]
     assert on == ["Waiting"]
-    spent = {labels["state"]: value for labels, value in found["divvy_gpu_state_seconds_total"]}
+    spent = {labels["state"]: value for labels, value in samples["divvy_gpu_state_seconds_total"]}
     assert spent["Changing"] == 1.5
     assert spent["Ready"] == 0
 
@@ -176,21 +176,21 @@ def test_names_modes_as_the_plan_does() -> None:
     mig = Resource("nvidia.com/mig-1g.5gb", (), "mig")
     shared_mig = Resource("nvidia.com/mig-1g.5gb.shared", (), "mig", Sharing(4))
     files = Resource("rdma/hca", (), "file")
-    found = [mode(each) for each in (WHOLE, SHARED, mig, shared_mig, files)]
-    assert found == ["whole", "time-slicing", "mig", "mig+time-slicing", "files"]
+    modes = [mode(layout) for layout in (WHOLE, SHARED, mig, shared_mig, files)]
+    assert modes == ["whole", "time-slicing", "mig", "mig+time-slicing", "files"]
     prevented = Sharing(4, memory_mib=1000, action="prevent")
-    limited = [mode(replace(each, sharing=prevented)) for each in (SHARED, shared_mig)]
+    limited = [mode(replace(layout, sharing=prevented)) for layout in (SHARED, shared_mig)]
     assert limited == ["time-slicing+limit", "mig+time-slicing+limit"]
 
 
 def test_counts_a_momentary_state_between_scrapes() -> None:
-    def one(state: str) -> list[GpuStatus]:
+    def statuses(state: str) -> list[GpuStatus]:
         return [GpuStatus(0, "GPU-a", state, "", None, ())]
 
     clock = StateClock()
-    clock.observe(one("Ready"), 10.0)
-    clock.observe(one("Changing"), 15.0)
-    clock.observe(one("Ready"), 15.2)
+    clock.observe(statuses("Ready"), 10.0)
+    clock.observe(statuses("Changing"), 15.0)
+    clock.observe(statuses("Ready"), 15.2)
     spent = clock.seconds(20.0)
     assert spent["GPU-a", "Ready"] == 5.0 + 4.8
     assert round(spent["GPU-a", "Changing"], 6) == 0.2
@@ -199,9 +199,9 @@ def test_counts_a_momentary_state_between_scrapes() -> None:
 
 
 def test_publishes_what_claims_hold_of_each_gpu() -> None:
-    found = scrape()
+    samples = scrape()
     by_gpu = {
-        name: {labels["gpu"]: value for labels, value in found[f"divvy_claims_{name}"]}
+        name: {labels["gpu"]: value for labels, value in samples[f"divvy_claims_{name}"]}
         for name in ("held", "memory_mib", "cores")
     }
     assert by_gpu == {
@@ -212,18 +212,18 @@ def test_publishes_what_claims_hold_of_each_gpu() -> None:
 
 
 def test_publishes_what_claims_can_still_get() -> None:
-    found = scrape()
-    free = {labels["gpu"]: value for labels, value in found["divvy_claims_memory_free_mib"]}
+    samples = scrape()
+    free = {labels["gpu"]: value for labels, value in samples["divvy_claims_memory_free_mib"]}
     assert free == {"0": 40960 - 4000, "1": 40960 - 3000}
-    assert found["divvy_claims_of_tenant"] == [({"node": "node-1", "tenant": ""}, 2)]
-    uses = [labels["use"] for labels, value in found["divvy_claims_gpu_use"] if value]
+    assert samples["divvy_claims_of_tenant"] == [({"node": "node-1", "tenant": ""}, 2)]
+    uses = [labels["use"] for labels, value in samples["divvy_claims_gpu_use"] if value]
     assert uses == ["shares", "shares"]
-    assert found["divvy_claims_prepare_seconds_count"] == [({"node": "node-1"}, 1)]
+    assert samples["divvy_claims_prepare_seconds_count"] == [({"node": "node-1"}, 1)]
 
 
 def test_publishes_health_and_starts_of_mps_daemons() -> None:
-    found = scrape()
-    ready = {labels["uuid"]: value for labels, value in found["divvy_mps_daemon_ready"]}
+    samples = scrape()
+    ready = {labels["uuid"]: value for labels, value in samples["divvy_mps_daemon_ready"]}
     assert ready == {"GPU-a": 0, "GPU-b": 1}
-    starts = {labels["uuid"]: value for labels, value in found["divvy_mps_daemon_starts"]}
+    starts = {labels["uuid"]: value for labels, value in samples["divvy_mps_daemon_starts"]}
     assert starts == {"GPU-a": 3, "GPU-b": 1}

@@ -38,10 +38,10 @@ def test_treats_a_plan_as_running_for_a_snapshot_from_before_its_end() -> None:
 
 def test_asks_no_gpu_for_processes_while_its_plan_is_executed() -> None:
     """The question would stand in line with the calls that carry out the plan."""
-    asked: list[str] = []
+    uuids: list[str] = []
 
     async def processes(of_gpu: Gpu) -> list[object]:
-        asked.append(of_gpu.uuid)
+        uuids.append(of_gpu.uuid)
         return []
 
     async def nothing() -> tuple[()]:
@@ -59,4 +59,4 @@ def test_asks_no_gpu_for_processes_while_its_plan_is_executed() -> None:
     look = observer.observe(
         DesiredState(node=node), snapshot(gpu(0), gpu(1)), NodeView("", {}, {}, "")
     )
-    assert list(asyncio.run(look).busy) == asked == ["GPU-1"]
+    assert list(asyncio.run(look).busy) == uuids == ["GPU-1"]

@@ -52,19 +52,19 @@ def laid(folder: Path, release: Callable[[str], str], *names: str) -> None:
 def test_reads_the_state_of_another_release(tmp_path: Path, release: Callable[[str], str]) -> None:
     laid(tmp_path, release, "state.json")
     file = CheckpointFile(tmp_path)
-    found = file.saved
-    assert found.assignment == {0: "GPU-0", 1: "GPU-1"}
-    assert found.applied["GPU-0"].mig == {"1g.5gb": 7}
-    assert found.applied["GPU-1"].offers[0].sharing == Sharing(
+    saved = file.saved
+    assert saved.assignment == {0: "GPU-0", 1: "GPU-1"}
+    assert saved.applied["GPU-0"].mig == {"1g.5gb": 7}
+    assert saved.applied["GPU-1"].offers[0].sharing == Sharing(
         4, True, memory_mib=3000, action="prevent", compute="share", weight=25
     )
     claims = Claims.model_validate({"shares": {"memory": {"step": "1Gi"}}, "mig": ["1g.5gb"]})
-    assert found.applied["GPU-2"].claims == claims
-    assert [gpu.uuid for gpu in found.gpus] == ["GPU-0", "GPU-1"]
-    assert found.gpus[0].instances[0].uuid == "MIG-7"
-    assert found.faults == (("GPU-0", None, "XID 79"), ("GPU-0", 3, "XID 94"))
-    assert found.changing == ("GPU-1",)
-    assert found.forgotten == (
+    assert saved.applied["GPU-2"].claims == claims
+    assert [gpu.uuid for gpu in saved.gpus] == ["GPU-0", "GPU-1"]
+    assert saved.gpus[0].instances[0].uuid == "MIG-7"
+    assert saved.faults == (("GPU-0", None, "XID 79"), ("GPU-0", 3, "XID 94"))
+    assert saved.changing == ("GPU-1",)
+    assert saved.forgotten == (
         Holder("team/notebook", "main", "nvidia.com/mig-1g.5gb", "MIG-7", "uid-1"),
     )
     assert file.problem == ""
@@ -139,9 +139,9 @@ def test_reads_the_limits_of_another_release(tmp_path: Path, more: str) -> None:
     accounts = ShareAccounts(
         nothing, nothing, ShareFolder(tmp_path / "tenants", tmp_path), tmp_path
     )
-    found = accounts._read({"4711": folder}, {})
-    assert found["4711"].limits == {"GPU-1": 6291456000}
-    assert found["4711"].device_ids == ("GPU-1::0", "GPU-1::1")
+    limits = accounts._read({"4711": folder}, {})
+    assert limits["4711"].limits == {"GPU-1": 6291456000}
+    assert limits["4711"].device_ids == ("GPU-1::0", "GPU-1::1")
 
 
 @pytest.mark.parametrize("content", ['{"version": 4}', "{", '{"version": 3}'])

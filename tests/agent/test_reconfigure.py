@@ -49,7 +49,7 @@ def play(monkeypatch: pytest.MonkeyPatch, *, slow: bool) -> list[tuple[str, ...]
         work = Reconfigurer(cast("Any", driver), cast("Any", None), lambda: ended.append(None))
         if not slow:
             driver.slow.set()
-        layouts = (DesiredGpu(each.uuid, each.index, each.index, {}, ()) for each in GPUS)
+        layouts = (DesiredGpu(gpu.uuid, gpu.index, gpu.index, {}, ()) for gpu in GPUS)
         plans = {
             layout.uuid: Decision(AdvertisedGpu(layout), apply=MigPlan(layout.uuid))
             for layout in layouts

@@ -13,14 +13,14 @@ from tests.fakes.agent import free_port
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"DIVVY_PORT": "99999"}, "divvy agent: DIVVY_PORT is '99999': a port number"),
         ({"KUBECONFIG": "/nowhere"}, "divvy agent: KUBECONFIG=/nowhere: no such file"),
     ],
 )
 def test_exits_with_one_sentence_on_wrong_settings(
-    tmp_path: Path, given: dict[str, str], said: str
+    tmp_path: Path, given: dict[str, str], message: str
 ) -> None:
     named = {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_LISTEN": "127.0.0.1"}
     environment = {
@@ -39,5 +39,5 @@ def test_exits_with_one_sentence_on_wrong_settings(
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith(said)
+    assert done.stderr.splitlines()[-1].startswith(message)
     assert "Traceback" not in done.stderr

@@ -35,13 +35,13 @@ async def leave(writer: asyncio.StreamWriter) -> None:
 
 
 def test_renders_a_page_once_for_concurrent_requests() -> None:
-    made = 0
+    renderings = 0
 
     async def page() -> Answer:
-        nonlocal made
-        made += 1
+        nonlocal renderings
+        renderings += 1
         await asyncio.sleep(0.01)
-        return text("200 OK", f"{made}\n")
+        return text("200 OK", f"{renderings}\n")
 
     async def ask() -> None:
         answers = await asyncio.gather(*(shared() for _ in range(300)))

@@ -12,8 +12,8 @@ _MAPS_OF_OBJECTS = {"applied"}
 def widened(value: Any, key: str = "") -> Any:
     """Return a file's content with one more field in every object."""
     if isinstance(value, list):
-        return [widened(each) for each in value]
+        return [widened(element) for element in value]
     if not isinstance(value, dict) or key in _MAPS:
         return value
-    wide = {name: widened(each, name) for name, each in value.items()}
+    wide = {name: widened(field, name) for name, field in value.items()}
     return wide if key in _MAPS_OF_OBJECTS else {**wide, "newer": {"than": "this"}}

@@ -13,14 +13,14 @@ def figures(nodes: int, up: float, cost: float) -> Figures:
 
 def test_replaces_an_older_fleet_of_its_size(tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
-    for one in (figures(1000, 9, 5), figures(100, 3, 5), figures(1000, 8.00001, 5)):
-        keep(path, one)
+    for results in (figures(1000, 9, 5), figures(100, 3, 5), figures(1000, 8.00001, 5)):
+        keep(path, results)
     assert read_figures(path) == [figures(100, 3, 5), figures(1000, 8, 5)]
 
 
 def test_names_what_grows_faster_than_the_nodes() -> None:
-    found = [figures(100, 1, 5), figures(1000, 30, 6.1), figures(2000, 60, 6.1)]
-    assert faster_than_nodes(found) == [
+    results = [figures(100, 1, 5), figures(1000, 30, 6.1), figures(2000, 60, 6.1)]
+    assert faster_than_nodes(results) == [
         "`divvy up` of another profile, s: 30 times as much with 1,000 nodes as with 100",
         "processor of the API server a node, ms: 12 times as much with 1,000 nodes as with 100",
     ]

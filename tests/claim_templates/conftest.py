@@ -114,11 +114,11 @@ class MakerProcess:
 def server() -> Iterator[ApiServer]:
     """Give an API server that makes claims from templates, with the objects of a cluster."""
     with bare_cluster("resourceclaim-controller") as cluster:
-        found = ApiServer(cluster)
-        found.apply(*policies_of(CLUSTER))
-        found.until(lambda: _gets_a_claim(found))
-        yield found
-        found.close()
+        api_server = ApiServer(cluster)
+        api_server.apply(*policies_of(CLUSTER))
+        api_server.until(lambda: _gets_a_claim(api_server))
+        yield api_server
+        api_server.close()
 
 
 def _gets_a_claim(server: ApiServer) -> bool:
@@ -134,18 +134,18 @@ def _gets_a_claim(server: ApiServer) -> bool:
 def link(server: ApiServer) -> Iterator[Link]:
     """Give the connection between the maker and the server, which can break."""
     port = int(server.cluster.server.rpartition(":")[2])
-    with contextlib.closing(Link(port)) as found:
-        yield found
+    with contextlib.closing(Link(port)) as open_link:
+        yield open_link
 
 
 @pytest.fixture
 def maker(server: ApiServer, link: Link, tmp_path: Path) -> Iterator[MakerProcess]:
     """Give a template maker that has not been started."""
-    found = MakerProcess(tmp_path, server, f"https://127.0.0.1:{link.port}")
+    process = MakerProcess(tmp_path, server, f"https://127.0.0.1:{link.port}")
     try:
-        yield found
+        yield process
     finally:
-        found.kill()
+        process.kill()
 
 
 @pytest.fixture

@@ -73,8 +73,8 @@ class PodsApi:
 
 @asynccontextmanager
 async def serving(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PodsApi]:
-    found = PodsApi()
-    server = await asyncio.start_server(found.answer, "127.0.0.1", 0)
+    api = PodsApi()
+    server = await asyncio.start_server(api.answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     config: Mapping[str, Any] = {
         "current-context": "c",
@@ -84,23 +84,23 @@ async def serving(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     }
     (folder / "kubeconfig").write_text(yaml.safe_dump(config))
     monkeypatch.setenv("KUBECONFIG", str(folder / "kubeconfig"))
-    yield found
+    yield api
     server.close()
 
 
 def test_relists_after_a_watch_that_is_too_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[set[Key]] = []
+    needs: list[set[Key]] = []
 
     async def scene() -> list[str]:
         async with serving(tmp_path, monkeypatch) as server:
             api = Api()
             changed = asyncio.Event()
 
-            def replace(found: Mapping[str, frozenset[Key]]) -> None:
-                told.append({key for keys in found.values() for key in keys})
-                if len(told) == 2:
+            def replace(pods_by_template: Mapping[str, frozenset[Key]]) -> None:
+                needs.append({key for keys in pods_by_template.values() for key in keys})
+                if len(needs) == 2:
                     changed.set()
 
             watching = asyncio.ensure_future(api.watch_pods(replace, lambda _uid, _named: None))
@@ -111,12 +111,12 @@ def test_relists_after_a_watch_that_is_too_old(
             await api.close()
             return server.asked
 
-    asked = asyncio.run(scene())
+    paths = asyncio.run(scene())
     # The pod that is gone is not among those of the second list.
-    assert told == [{Key("n", "divvy-1x10m")}, {Key("n", "divvy-1x20m")}]
-    assert "resourceVersion=1" in asked[1]
-    assert "resourceVersion" not in asked[2]
-    assert all("labelSelector=divvy.gpu%2Fby-size%3Dtrue" in path for path in asked)
+    assert needs == [{Key("n", "divvy-1x10m")}, {Key("n", "divvy-1x20m")}]
+    assert "resourceVersion=1" in paths[1]
+    assert "resourceVersion" not in paths[2]
+    assert all("labelSelector=divvy.gpu%2Fby-size%3Dtrue" in path for path in paths)
 
 
 # What a pod has of a tenant's: one long text, or as many small parts, each 20 times as large in
@@ -171,7 +171,7 @@ def test_holds_little_of_large_pods_in_memory(
 
 
 @pytest.mark.parametrize(
-    ("found", "named"),
+    ("pod", "named"),
     [
         (pod("1", "divvy-1x10m", "mine"), {"divvy-1x10m"}),
         (pod("1"), set()),
@@ -184,8 +184,8 @@ def test_holds_little_of_large_pods_in_memory(
         ),
     ],
 )
-def test_lists_the_templates_that_a_pod_still_needs(found: dict[str, Any], named: set[str]) -> None:
-    assert templates_of(found) == {Key("n", name) for name in named}
+def test_lists_the_templates_that_a_pod_still_needs(pod: dict[str, Any], named: set[str]) -> None:
+    assert templates_of(pod) == {Key("n", name) for name in named}
 
 
 def test_keeps_few_names_of_a_pod_that_names_many() -> None:

@@ -38,13 +38,13 @@ def template(server: ApiServer, namespace: str, name: str) -> dict[str, Any] | N
     return answer.body if answer.status == 200 else None
 
 
-def said(found: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in found["spec"].items() if value}
+def spec_of(obj: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in obj["spec"].items() if value}
 
 
 def claims(server: ApiServer, namespace: str) -> list[dict[str, Any]]:
-    found = server.send("GET", f"{GROUP}/namespaces/{namespace}/resourceclaims").body["items"]
-    return list(found)
+    items = server.send("GET", f"{GROUP}/namespaces/{namespace}/resourceclaims").body["items"]
+    return list(items)
 
 
 def resource_slice(server: ApiServer, name: str, *memory: str) -> None:
@@ -80,11 +80,11 @@ def test_gives_a_pod_its_template_and_claim(
     started(server, maker)
     create(server, namespace, "one", {MEMORY: 3072, CORES: 30}, {MEMORY: 3000})
     server.until(lambda: len(claims(server, namespace)) == 2)
-    found = template(server, namespace, "divvy-1x3072m-30c")
-    assert found is not None
+    created = template(server, namespace, "divvy-1x3072m-30c")
+    assert created is not None
     # As the API server keeps it: a template that differs would be made again for ever.
-    assert said(found) == template_of(SizedRequest(1, 3072, "m", 30), {})
-    assert found["metadata"]["labels"]["app.kubernetes.io/component"] == "claims"
+    assert spec_of(created) == template_of(SizedRequest(1, 3072, "m", 30), {})
+    assert created["metadata"]["labels"]["app.kubernetes.io/component"] == "claims"
     server.until(lambda: maker.figure("divvy_claim_templates") == 2)
     assert maker.figure("divvy_claim_templates_deleted_total") == 0
     assert maker.figure("divvy_claim_templates_failures_total") == 0
@@ -118,11 +118,14 @@ def test_sizes_a_percentage_by_the_gpus(
     resource_slice(server, "node-1", "40Gi")
 
     def amounts() -> list[str]:
-        found = template(server, namespace, "divvy-1x25p")
-        if found is None:
+        current = template(server, namespace, "divvy-1x25p")
+        if current is None:
             return []
-        (asked,) = found["spec"]["spec"]["devices"]["requests"]
-        return [one["capacity"]["requests"]["memory"] for one in asked["firstAvailable"]]
+        (request,) = current["spec"]["spec"]["devices"]["requests"]
+        return [
+            alternative["capacity"]["requests"]["memory"]
+            for alternative in request["firstAvailable"]
+        ]
 
     server.until(lambda: amounts() == ["10Gi"])
     server.until(lambda: len(claims(server, namespace)) == 1)
@@ -141,12 +144,12 @@ def test_serves_other_namespaces_during_a_flood_of_sizes(
     create(server, quiet, "one", {MEMORY: 3000})
     started(server, maker)
 
-    def made(where: str) -> list[int]:
+    def versions(where: str) -> list[int]:
         items = server.send("GET", TEMPLATES.format(where)).body["items"]
-        return [int(one["metadata"]["resourceVersion"]) for one in items]
+        return [int(obj["metadata"]["resourceVersion"]) for obj in items]
 
-    server.until(lambda: len(made(flood)) == len(sizes))
-    mine, others = made(quiet), made(flood)
+    server.until(lambda: len(versions(flood)) == len(sizes))
+    mine, others = versions(quiet), versions(flood)
     before = sum(other < mine[0] for other in others)
     print(f"templates of the flood before the other namespace's: {before} of {len(others)}")
     assert before < 50
@@ -169,21 +172,23 @@ def test_replaces_a_template_with_another_content(
     server: ApiServer, maker: MakerProcess, namespace: str
 ) -> None:
     """Somebody has made it before the policy kept these names."""
-    asked = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu"}}
+    request = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu"}}
     forged = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": "divvy-1x3000m", "namespace": namespace},
-        "spec": {"spec": {"devices": {"requests": [asked]}}},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
     }
-    made = server.send("POST", TEMPLATES.format(namespace), forged, account=MAKER)
-    assert made.status == 201, made.body
+    response = server.send("POST", TEMPLATES.format(namespace), forged, account=MAKER)
+    assert response.status == 201, response.body
     started(server, maker)
     create(server, namespace, "one", {MEMORY: 3000})
 
     def right() -> bool:
-        found = template(server, namespace, "divvy-1x3000m")
-        return found is not None and said(found) == template_of(SizedRequest(1, 3000, "m"), {})
+        current = template(server, namespace, "divvy-1x3000m")
+        return current is not None and spec_of(current) == template_of(
+            SizedRequest(1, 3000, "m"), {}
+        )
 
     server.until(right)
 
@@ -241,12 +246,12 @@ def refuse_templates(server: ApiServer, namespace: str) -> None:
         "spec": {"policyName": name, "validationActions": ["Deny"]},
     }
     server.apply(policy, binding)
-    asked = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu"}}
+    request = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu"}}
     probe = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": "probe", "namespace": namespace},
-        "spec": {"spec": {"devices": {"requests": [asked]}}},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
     }
     path = TEMPLATES.format(namespace)
     server.until(lambda: server.send("POST", path, probe, dryRun="All").refusal == "none here")
@@ -268,7 +273,7 @@ def test_creates_other_templates_when_one_is_refused(
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "sized",
     [
         SizedRequest(32, 3000, "m", 30, tenant="prod"),
         SizedRequest(2, 50, "p", 30),
@@ -286,20 +291,20 @@ def test_creates_other_templates_when_one_is_refused(
     ids=template_name,
 )
 def test_creates_only_templates_that_the_api_server_keeps_as_they_are(
-    server: ApiServer, namespace: str, asked: SizedRequest
+    server: ApiServer, namespace: str, sized: SizedRequest
 ) -> None:
-    own = {"divvy.gpu/tenant": asked.tenant} if asked.tenant else {}
+    own = {"divvy.gpu/tenant": sized.tenant} if sized.tenant else {}
     server.namespace(namespace, **own)
     shares = {Share(1001 * n, "nvidia-x", None): 1 for n in range(1, 10)}
     body = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
-        "metadata": {"name": template_name(asked), "namespace": namespace},
-        "spec": template_of(asked, shares),
+        "metadata": {"name": template_name(sized), "namespace": namespace},
+        "spec": template_of(sized, shares),
     }
-    made = server.send("POST", TEMPLATES.format(namespace), body, account=MAKER, dryRun="All")
-    assert made.refusal == ""
-    assert said(made.body) == body["spec"]
+    response = server.send("POST", TEMPLATES.format(namespace), body, account=MAKER, dryRun="All")
+    assert response.refusal == ""
+    assert spec_of(response.body) == body["spec"]
 
 
 def test_follows_pods_at_once(server: ApiServer, maker: MakerProcess, namespace: str) -> None:
@@ -308,11 +313,11 @@ def test_follows_pods_at_once(server: ApiServer, maker: MakerProcess, namespace:
     for number in range(20):
         size = 1000 + number
         create(server, namespace, f"p{number}", {MEMORY: size})
-        begun = time.monotonic()
-        deadline = begun + 60
+        start = time.monotonic()
+        deadline = start + 60
         while template(server, namespace, f"divvy-1x{size}m") is None:
             assert time.monotonic() < deadline
-        waits.append(time.monotonic() - begun)
+        waits.append(time.monotonic() - start)
     # At rest it is 5 to 20 ms and the look of the test's own; this machine may be busy.
     print("template after its pod, median ms:", round(sorted(waits)[10] * 1000))
     assert sorted(waits)[10] < 2

@@ -64,13 +64,13 @@ def share_slice(*devices: dict[str, Any]) -> dict[str, Any]:
 
 def allocated(server: ApiServer, namespace: str, name: str) -> list[tuple[str, dict[str, str]]]:
     """Return device and size of everything that a pod's claims have been given, in order."""
-    found = []
+    shares = []
     for claim in claims(server, namespace):
         owners = {owner["name"] for owner in claim["metadata"].get("ownerReferences", ())}
         if name in owners and "allocation" in claim.get("status", {}):
             for result in claim["status"]["allocation"]["devices"]["results"]:
-                found.append((result["device"], result["consumedCapacity"]))
-    return sorted(found, key=str)
+                shares.append((result["device"], result["consumedCapacity"]))
+    return sorted(shares, key=str)
 
 
 @pytest.mark.usefixtures("scheduler")

@@ -29,8 +29,8 @@ def scheduler(server: ApiServer, tmp_path: Path) -> Iterator[None]:
     make_node(server, NODE)
     offered = [offered_gpu(index, ON_DEMAND) for index in range(2)]
     gpus = [
-        Gpu(one.index, one.uuid, one.product, 40960, one.index, "", pcie_root=root)
-        for one, root in zip(offered, ROOTS, strict=True)
+        Gpu(gpu.index, gpu.uuid, gpu.product, 40960, gpu.index, "", pcie_root=root)
+        for gpu, root in zip(offered, ROOTS, strict=True)
     ]
     seen = gpu_attributes(Snapshot("550.163.01", (12, 4), tuple(gpus)))
     slices = slice_specs(NODE, offered, {}, {}, {}, seen)
@@ -82,8 +82,8 @@ def devices(
         "metadata": {"name": "own"},
         "spec": {"devices": {"requests": list(requests), "constraints": constraints}},
     }
-    made = server.send("POST", path, claim)
-    assert made.status == 201, made.body
+    response = server.send("POST", path, claim)
+    assert response.status == 201, response.body
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -95,12 +95,12 @@ def devices(
             "resourceClaims": [{"name": "c", "resourceClaimName": "own"}],
         },
     }
-    made = server.send("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
-    assert made.status == 201, made.body
+    response = server.send("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
+    assert response.status == 201, response.body
 
     def results() -> list[dict[str, Any]]:
-        (found,) = claims(server, namespace)
-        allocation = found.get("status", {}).get("allocation", {})
+        (claim_now,) = claims(server, namespace)
+        allocation = claim_now.get("status", {}).get("allocation", {})
         return list(allocation.get("devices", {}).get("results", ()))
 
     server.until(lambda: bool(results()))
@@ -111,8 +111,8 @@ def devices(
 def test_publishes_one_pcie_root_for_a_gpu_and_a_network_card(
     server: ApiServer, namespace: str
 ) -> None:
-    asked = request("gpu", "divvy-gpu"), request("card", "nic")
-    assert devices(server, namespace, PCIE_ROOT, *asked) == {"gpu": "gpu-1", "card": "card"}
+    requests = request("gpu", "divvy-gpu"), request("card", "nic")
+    assert devices(server, namespace, PCIE_ROOT, *requests) == {"gpu": "gpu-1", "card": "card"}
 
 
 @pytest.mark.usefixtures("scheduler")
@@ -120,20 +120,20 @@ def test_serves_a_claim_for_nvidias_driver_under_another_class(
     server: ApiServer, namespace: str
 ) -> None:
     """The claims of NVIDIA's documentation, with divvy-gpu and divvy-mig for its classes."""
-    found = devices(
+    by_request = devices(
         server,
         namespace,
         "gpu.nvidia.com/parentUUID",
         request("small", "divvy-mig", f"{NVIDIA}.profile == '1g.5gb'"),
         request("medium", "divvy-mig", f"{NVIDIA}.profile == '2g.10gb'"),
     )
-    assert found["small"].startswith("gpu-0-mig-1g5gb-")
-    assert found["medium"].startswith("gpu-0-mig-2g10gb-")
+    assert by_request["small"].startswith("gpu-0-mig-1g5gb-")
+    assert by_request["medium"].startswith("gpu-0-mig-2g10gb-")
 
 
 @pytest.mark.usefixtures("scheduler")
 def test_selects_a_product_by_nvidias_name(server: ApiServer, namespace: str) -> None:
     product = f"{NVIDIA}.productName.lowerAscii().matches('^.*a100.*$')"
     driver = f"{NVIDIA}.driverVersion.compareTo(semver('550.0.0')) >= 0"
-    found = devices(server, namespace, "", request("gpu", "divvy-gpu", product, driver))
-    assert found == {"gpu": "gpu-0"}
+    by_request = devices(server, namespace, "", request("gpu", "divvy-gpu", product, driver))
+    assert by_request == {"gpu": "gpu-0"}

@@ -21,10 +21,10 @@ TYPE = '("-" + device.attributes["divvy.gpu"].type + "-")'
 
 
 def request_of(template: Any) -> dict[str, Any]:
-    ((one),) = template["spec"]["devices"]["requests"]
-    assert one["name"] == "gpu"
-    found: dict[str, Any] = one
-    return found
+    ((request),) = template["spec"]["devices"]["requests"]
+    assert request["name"] == "gpu"
+    typed: dict[str, Any] = request
+    return typed
 
 
 def test_requests_a_size_in_mib_exactly() -> None:
@@ -38,7 +38,7 @@ def test_requests_a_size_in_mib_exactly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "cores"),
+    ("sized", "cores"),
     [
         (SizedRequest(1, 10, "m"), "1"),
         (SizedRequest(1, 10, "m", 100), "100"),
@@ -48,10 +48,10 @@ def test_requests_a_size_in_mib_exactly() -> None:
     ],
 )
 def test_requests_the_least_time_by_default_and_all_with_all_memory(
-    asked: SizedRequest, cores: str
+    sized: SizedRequest, cores: str
 ) -> None:
-    found = request_of(template_of(asked, {A100: 1}))
-    exactly = found.get("exactly") or found["firstAvailable"][0]
+    request = request_of(template_of(sized, {A100: 1}))
+    exactly = request.get("exactly") or request["firstAvailable"][0]
     assert exactly["capacity"]["requests"]["cores"] == cores
 
 
@@ -71,19 +71,22 @@ def test_uses_the_class_of_the_tenant() -> None:
 
 
 def test_matches_types_as_parts_of_a_products_name() -> None:
-    asked = SizedRequest(1, 10, "m", use_types=("a100", "h100"), no_types=("a100-pcie", "t4"))
-    selectors = request_of(template_of(asked, {}))["exactly"]["selectors"]
+    sized = SizedRequest(1, 10, "m", use_types=("a100", "h100"), no_types=("a100-pcie", "t4"))
+    selectors = request_of(template_of(sized, {}))["exactly"]["selectors"]
     assert [selector["cel"]["expression"] for selector in selectors] == [
         f'{TYPE}.contains("-a100-") || {TYPE}.contains("-h100-")',
         f'!({TYPE}.contains("-a100-pcie-") || {TYPE}.contains("-t4-"))',
     ]
 
 
-def sizes(asked: SizedRequest, offered: dict[Share, int]) -> list[str]:
-    template = template_of(asked, offered)
+def sizes(sized: SizedRequest, offered: dict[Share, int]) -> list[str]:
+    template = template_of(sized, offered)
     if template is None:
         return []
-    return [one["capacity"]["requests"]["memory"] for one in request_of(template)["firstAvailable"]]
+    return [
+        alternative["capacity"]["requests"]["memory"]
+        for alternative in request_of(template)["firstAvailable"]
+    ]
 
 
 def test_offers_an_alternative_of_a_percentage_for_each_size() -> None:
@@ -124,8 +127,8 @@ def test_counts_only_sizes_of_the_requested_types() -> None:
 
 def test_keeps_the_most_frequent_sizes_that_a_request_can_list() -> None:
     offered = {Share(1000 * n, "x", None): (1 if n in (3, 7) else 2) for n in range(1, 11)}
-    found = sizes(SizedRequest(1, 100, "p"), offered)
-    assert found == [f"{1000 * n}Mi" for n in (1, 2, 4, 5, 6, 8, 9, 10)]
+    listed = sizes(SizedRequest(1, 100, "p"), offered)
+    assert listed == [f"{1000 * n}Mi" for n in (1, 2, 4, 5, 6, 8, 9, 10)]
 
 
 def test_rounds_a_small_part_of_a_small_gpu_up() -> None:

@@ -22,9 +22,9 @@ UNUSED = 60.0
 
 @pytest.fixture
 def templates() -> Templates:
-    found = Templates(UNUSED, OfferedShares(UNUSED))
-    found.complete = True
-    return found
+    known = Templates(UNUSED, OfferedShares(UNUSED))
+    known.complete = True
+    return known
 
 
 def done(templates: Templates, now: float) -> list[Step]:

@@ -42,7 +42,7 @@ class Ask:
         if self.kind == "shared":
             return {"nvidia.com/gpu.shared": self.count}
         sizes = {MEMORY: self.memory, PERCENTAGE: self.percent, CORES: self.cores}
-        return {GPU: self.count, **{name: one for name, one in sizes.items() if one is not None}}
+        return {GPU: self.count, **{name: size for name, size in sizes.items() if size is not None}}
 
     def fits(self, gpu: Gpu) -> bool:
         """Return whether a GPU that nobody has could give one of it."""

@@ -69,12 +69,12 @@ class Watcher:
             self.broken = self.broken or error
 
     def _look(self, event: dict[str, Any]) -> None:
-        found = event["object"]
+        claim = event["object"]
         with self._lock:
             if event["type"] == "DELETED":
-                self._claims.pop(found["metadata"]["uid"], None)
+                self._claims.pop(claim["metadata"]["uid"], None)
             else:
-                self._claims[found["metadata"]["uid"]] = found
+                self._claims[claim["metadata"]["uid"]] = claim
             self.events += 1
             if self.oracle is not None and self.broken is None:
                 try:
@@ -115,8 +115,8 @@ class WalkCluster:
         oracle = self.watcher.oracle
         assert oracle is not None
         tasks: dict[str, int] = {}
-        for one in oracle.taken(self.watcher.claims):
-            tasks[one.gpu.uuid] = tasks.get(one.gpu.uuid, 0) + 1
+        for allocation in oracle.allocations(self.watcher.claims):
+            tasks[allocation.gpu.uuid] = tasks.get(allocation.gpu.uuid, 0) + 1
         for node in NODES:
             self._write(self._specs(node, tasks))
 
@@ -137,7 +137,8 @@ class WalkCluster:
 
     def _write(self, wanted: dict[str, dict[str, Any]]) -> None:
         have = {
-            one["metadata"]["name"]: one for one in self.server.send("GET", _SLICES).body["items"]
+            resource_slice["metadata"]["name"]: resource_slice
+            for resource_slice in self.server.send("GET", _SLICES).body["items"]
         }
         for name, spec in wanted.items():
             old = have.get(name)
@@ -203,11 +204,11 @@ def _knows_sizes(server: ApiServer) -> bool:
     body["metadata"]["name"] = name
     server.send("POST", path, body)
     templates = "/apis/resource.k8s.io/v1/namespaces/walk/resourceclaimtemplates"
-    found = server.send("GET", f"{templates}/divvy-1x1p")
-    if found.status != 200:
+    response = server.send("GET", f"{templates}/divvy-1x1p")
+    if response.status != 200:
         return False
-    ((asked),) = found.body["spec"]["spec"]["devices"]["requests"]
-    known = len(asked["firstAvailable"]) == len(sizes)
+    ((request),) = response.body["spec"]["spec"]["devices"]["requests"]
+    known = len(request["firstAvailable"]) == len(sizes)
     if known:
         server.send("DELETE", f"{path}/{name}", gracePeriodSeconds="0")
     return known

@@ -28,14 +28,14 @@ class Model:
     parts: dict[str, Part]
 
 
-_ONE, _TWO, _THREE = tuple(range(7)), (0, 2, 4), (0, 4)
+_ANYWHERE, _TWO, _THREE = tuple(range(7)), (0, 2, 4), (0, 4)
 A100 = Model(
     "A100-SXM4-40GB",
     "NVIDIA A100-SXM4-40GB",
     "A100",
     40960,
     {
-        "1g.5gb": Part(1, 1, _ONE),
+        "1g.5gb": Part(1, 1, _ANYWHERE),
         "1g.10gb": Part(2, 1, (0, 2, 4, 6)),
         "2g.10gb": Part(2, 2, _TWO),
         "3g.20gb": Part(4, 3, _THREE),
@@ -46,7 +46,7 @@ H100 = Model(
     "NVIDIA H100 80GB HBM3",
     "H100",
     81559,
-    {"1g.10gb": Part(1, 1, _ONE), "2g.20gb": Part(2, 2, _TWO), "3g.40gb": Part(4, 3, _THREE)},
+    {"1g.10gb": Part(1, 1, _ANYWHERE), "2g.20gb": Part(2, 2, _TWO), "3g.40gb": Part(4, 3, _THREE)},
 )
 MODELS = (A100, H100)
 PARTS = sorted({name for model in MODELS for name in model.parts})

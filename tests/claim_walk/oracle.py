@@ -23,7 +23,7 @@ class Broken(AssertionError):
 
 
 @dataclass(frozen=True)
-class Taken:
+class Allocation:
     """One device that a claim was allocated."""
 
     claim: str
@@ -48,8 +48,8 @@ class Oracle:
         self._gpus = {gpu.uuid: gpu for gpu in gpus}
         self._devices: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._counters: dict[str, dict[str, Fraction]] = {}
-        for one in slices:
-            spec = one["spec"]
+        for resource_slice in slices:
+            spec = resource_slice["spec"]
             for device in spec.get("devices", ()):
                 self._devices[spec["pool"]["name"], device["name"]] = device
             for shared_counter in spec.get("sharedCounters", ()):
@@ -58,48 +58,48 @@ class Oracle:
                     for name, value in shared_counter["counters"].items()
                 }
 
-    def taken(self, claims: Iterable[Mapping[str, Any]]) -> list[Taken]:
+    def allocations(self, claims: Iterable[Mapping[str, Any]]) -> list[Allocation]:
         """Return every device that claims were allocated."""
-        found = []
+        allocations = []
         for claim in claims:
             allocation = (claim.get("status") or {}).get("allocation") or {}
             for result in (allocation.get("devices") or {}).get("results") or ():
                 if result["driver"] == _DRIVER:
-                    found.append(self._one(claim, result))
-        return found
+                    allocations.append(self._allocation(claim, result))
+        return allocations
 
     def check(self, claims: Iterable[Mapping[str, Any]]) -> None:
         """Raise Broken where a GPU is given out in a way in which it must not be."""
-        by_gpu: dict[str, list[Taken]] = {}
-        for one in self.taken(claims):
-            by_gpu.setdefault(one.gpu.uuid, []).append(one)
-        for taken in by_gpu.values():
-            _check_gpu(taken[0].gpu, taken)
-            self._check_counters(taken)
+        by_gpu: dict[str, list[Allocation]] = {}
+        for allocation in self.allocations(claims):
+            by_gpu.setdefault(allocation.gpu.uuid, []).append(allocation)
+        for of_gpu in by_gpu.values():
+            _check_gpu(of_gpu[0].gpu, of_gpu)
+            self._check_counters(of_gpu)
 
     def check_pod(
         self,
-        asked: WalkPod,
+        pod: WalkPod,
         node: str,
         uid: str,
         claims: Iterable[Mapping[str, Any]],
     ) -> None:
         """Raise Broken where a pod that was bound has not what it asked for."""
-        own = [one for one in self.taken(claims) if uid in one.owners]
-        for one in own:
-            _hold(one.gpu.node == node, f"{asked.name} on {node} has {one}")
+        own = [allocation for allocation in self.allocations(claims) if uid in allocation.owners]
+        for allocation in own:
+            _hold(allocation.gpu.node == node, f"{pod.name} on {node} has {allocation}")
         left = list(own)
         # The most demanding first: what fits a large request fits a small one, too.
-        for ask in sorted(asked.asks, key=lambda one: -(one.memory or 0)):
-            mine = [one for one in left if _gives(ask, one)][: ask.count]
-            _hold(len(mine) == ask.count, f"{asked.name} asked for {ask} and has {own}")
+        for ask in sorted(pod.asks, key=lambda ask: -(ask.memory or 0)):
+            mine = [allocation for allocation in left if _gives(ask, allocation)][: ask.count]
+            _hold(len(mine) == ask.count, f"{pod.name} asked for {ask} and has {own}")
             if ask.kind not in ("mig",):
-                gpus = {one.gpu.uuid for one in mine}
-                _hold(len(gpus) == ask.count, f"{asked.name}: twice of one GPU: {own}")
-            left = [one for one in left if one not in mine]
-        _hold(not left, f"{asked.name} has more than it asked for: {left}")
+                gpus = {allocation.gpu.uuid for allocation in mine}
+                _hold(len(gpus) == ask.count, f"{pod.name}: twice of one GPU: {own}")
+            left = [allocation for allocation in left if allocation not in mine]
+        _hold(not left, f"{pod.name} has more than it asked for: {left}")
 
-    def _one(self, claim: Mapping[str, Any], result: Mapping[str, Any]) -> Taken:
+    def _allocation(self, claim: Mapping[str, Any], result: Mapping[str, Any]) -> Allocation:
         meta = claim["metadata"]
         name = f"{meta['namespace']}/{meta['name']}"
         key = (result["pool"], result["device"])
@@ -113,8 +113,8 @@ class Oracle:
         share = attributes["kind"] == "share"
         memory = _mib(consumed["memory"]) if share else gpu.model.memory_mib
         cores = int(consumed["cores"]) if share else ALL_CORES
-        taken = device.get("consumesCounters") or ()
-        return Taken(
+        counter_sets = device.get("consumesCounters") or ()
+        return Allocation(
             name,
             NAMESPACES[meta["namespace"]],
             frozenset(owner["uid"] for owner in meta.get("ownerReferences", ())),
@@ -131,60 +131,69 @@ class Oracle:
             attributes.get("start", 0),
             {
                 name: parse_quantity(v["value"])
-                for each in taken
-                for name, v in each["counters"].items()
+                for counter_set in counter_sets
+                for name, v in counter_set["counters"].items()
             },
         )
 
-    def _check_counters(self, taken: list[Taken]) -> None:
-        known = self._counters.get(taken[0].gpu.uuid.lower())
+    def _check_counters(self, allocations: list[Allocation]) -> None:
+        known = self._counters.get(allocations[0].gpu.uuid.lower())
         if known is None:
             return
         sums: dict[str, Fraction] = {}
-        for device in {one.device: one for one in taken}.values():
+        for device in {allocation.device: allocation for allocation in allocations}.values():
             for name, number in device.consumes.items():
                 sums[name] = sums.get(name, 0) + number
         over = {name: number for name, number in sums.items() if number > known[name]}
-        _hold(not over, f"counters {over} are more than {known}: {taken}")
+        _hold(not over, f"counters {over} are more than {known}: {allocations}")
 
 
-def _check_gpu(gpu: Gpu, taken: list[Taken]) -> None:
+def _check_gpu(gpu: Gpu, allocations: list[Allocation]) -> None:
     offer = gpu.offer
-    shares = [one for one in taken if one.kind == "share"]
-    parts = [one for one in taken if one.kind == "mig"]
-    if any(one.whole for one in taken):
-        _hold(len(taken) == 1, f"a whole GPU is not alone: {taken}")
-    _hold(not (shares and parts), f"shares beside MIG devices: {taken}")
-    _hold(not shares or offer.shares, f"a share of a GPU without any: {taken}")
-    _hold(sum(share.memory_mib for share in shares) <= gpu.share_mib, f"too much memory: {taken}")
-    _hold(sum(share.cores for share in shares) <= ALL_CORES, f"too much time: {taken}")
-    _hold(len(shares) <= offer.most, f"too many shares: {taken}")
-    for one in shares:
-        _hold(one.memory_mib % offer.step_mib == 0, f"not in steps: {one}")
-        _hold(one.device_tenant in ("", one.tenant), f"another tenant's: {one}")
+    shares = [allocation for allocation in allocations if allocation.kind == "share"]
+    parts = [allocation for allocation in allocations if allocation.kind == "mig"]
+    if any(allocation.whole for allocation in allocations):
+        _hold(len(allocations) == 1, f"a whole GPU is not alone: {allocations}")
+    _hold(not (shares and parts), f"shares beside MIG devices: {allocations}")
+    _hold(not shares or offer.shares, f"a share of a GPU without any: {allocations}")
+    _hold(
+        sum(share.memory_mib for share in shares) <= gpu.share_mib,
+        f"too much memory: {allocations}",
+    )
+    _hold(sum(share.cores for share in shares) <= ALL_CORES, f"too much time: {allocations}")
+    _hold(len(shares) <= offer.most, f"too many shares: {allocations}")
+    for allocation in shares:
+        _hold(allocation.memory_mib % offer.step_mib == 0, f"not in steps: {allocation}")
+        _hold(
+            allocation.device_tenant in ("", allocation.tenant), f"another tenant's: {allocation}"
+        )
     tenants = {share.device_tenant for share in shares}
-    _hold(len(tenants) <= 1, f"tenants on one GPU: {taken}")
-    _hold(not tenants or not offer.tenants or "" not in tenants, f"without a tenant: {taken}")
+    _hold(len(tenants) <= 1, f"tenants on one GPU: {allocations}")
+    _hold(not tenants or not offer.tenants or "" not in tenants, f"without a tenant: {allocations}")
     used: set[int] = set()
-    for one in parts:
-        part = gpu.model.parts[one.profile]
-        _hold(one.start in part.starts, f"no placement of {gpu.model.name}: {one}")
-        slices = set(range(one.start, one.start + part.size))
-        _hold(used.isdisjoint(slices), f"placements overlap: {taken}")
+    for allocation in parts:
+        part = gpu.model.parts[allocation.profile]
+        _hold(allocation.start in part.starts, f"no placement of {gpu.model.name}: {allocation}")
+        slices = set(range(allocation.start, allocation.start + part.size))
+        _hold(used.isdisjoint(slices), f"placements overlap: {allocations}")
         used |= slices
-    compute = sum(gpu.model.parts[one.profile].compute for one in parts)
-    _hold(compute <= COMPUTE_SLICES, f"{compute} compute slices: {taken}")
+    compute = sum(gpu.model.parts[part.profile].compute for part in parts)
+    _hold(compute <= COMPUTE_SLICES, f"{compute} compute slices: {allocations}")
 
 
-def _gives(ask: Ask, one: Taken) -> bool:
+def _gives(ask: Ask, allocation: Allocation) -> bool:
     """Return whether a device is what was asked for, in its very size."""
     if ask.kind == "gpu":
-        return one.whole and ask.allows(one.gpu)
+        return allocation.whole and ask.allows(allocation.gpu)
     if ask.kind == "mig":
-        return one.kind == "mig" and one.profile == ask.profile
+        return allocation.kind == "mig" and allocation.profile == ask.profile
     wanted = ask.tenant if ask.kind != "shared" else ""
-    right = one.kind == "share" and ask.allows(one.gpu) and one.device_tenant == wanted
-    return right and (one.memory_mib, one.cores) == ask.share_of(one.gpu)
+    right = (
+        allocation.kind == "share"
+        and ask.allows(allocation.gpu)
+        and allocation.device_tenant == wanted
+    )
+    return right and (allocation.memory_mib, allocation.cores) == ask.share_of(allocation.gpu)
 
 
 def _mib(quantity: str) -> int:

@@ -56,7 +56,7 @@ def claim(what: str, memory: str = "1Gi", cores: str = "10", namespace: str = "w
 
 
 @pytest.mark.parametrize(
-    ("profile", "claims", "said"),
+    ("profile", "claims", "message"),
     [
         ("by-size", [claim("share"), claim("share", "39Gi")], ""),
         ("by-size", [claim("share"), claim("share", "40Gi")], "too much memory"),
@@ -84,9 +84,9 @@ def claim(what: str, memory: str = "1Gi", cores: str = "10", namespace: str = "w
         ("apart", [claim("share")], "without a tenant"),
     ],
 )
-def test_recognises_broken_promises(profile: str, claims: list[Any], said: str) -> None:
-    if not said:
+def test_recognises_broken_promises(profile: str, claims: list[Any], message: str) -> None:
+    if not message:
         oracle(profile).check(claims)
         return
-    with pytest.raises(Broken, match=said):
+    with pytest.raises(Broken, match=message):
         oracle(profile).check(claims)

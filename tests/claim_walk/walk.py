@@ -49,7 +49,7 @@ class PodSequence:
         self._count = count
         self._pods: dict[str, WalkPod] = {}
         self._gpus: list[Gpu] = []
-        self._made = 0
+        self._created = 0
 
     def run(self) -> None:
         """Take all steps; raises Broken."""
@@ -61,36 +61,36 @@ class PodSequence:
                 ending = random.sample(sorted(self._pods), random.randint(0, len(self._pods)))
                 coming = [self._new() for _ in range(random.randint(2, 8))]
                 work = [pool.submit(self._end, self._pods.pop(name)) for name in ending]
-                work += [pool.submit(self._create, one) for one in coming]
-                for each in work:
-                    each.result()
-                self._pods |= {one.name: one for one in coming}
+                work += [pool.submit(self._create, pod) for pod in coming]
+                for future in work:
+                    future.result()
+                self._pods |= {pod.name: pod for pod in coming}
                 time.sleep(random.choice((0, 0, 0.1, 0.5)))
                 self._cluster.spread()
             self._settle()
         self._end_all()
 
     def _new(self) -> WalkPod:
-        self._made += 1
-        return random_pod(self._random, f"{self._name}-{self._made}")
+        self._created += 1
+        return random_pod(self._random, f"{self._name}-{self._created}")
 
-    def _create(self, one: WalkPod) -> None:
+    def _create(self, pod: WalkPod) -> None:
         server = self._cluster.server
-        if one.template is not None:
-            made = server.send("POST", _TEMPLATES.format(one.namespace), one.template)
-            _expect(made.status == 201, f"{one.name}: {made.body}")
-        made = server.send("POST", _PODS.format(one.namespace), one.body)
-        _expect(made.status == 201, f"{one.name}: {made.body}")
+        if pod.template is not None:
+            response = server.send("POST", _TEMPLATES.format(pod.namespace), pod.template)
+            _expect(response.status == 201, f"{pod.name}: {response.body}")
+        response = server.send("POST", _PODS.format(pod.namespace), pod.body)
+        _expect(response.status == 201, f"{pod.name}: {response.body}")
         self._count.pods += 1
 
-    def _end(self, one: WalkPod) -> None:
+    def _end(self, pod: WalkPod) -> None:
         """End a pod: most are deleted, some only finish."""
-        server, path = self._cluster.server, f"{_PODS.format(one.namespace)}/{one.name}"
+        server, path = self._cluster.server, f"{_PODS.format(pod.namespace)}/{pod.name}"
         if self._random.random() < 0.3:
-            found = server.send("GET", path).body
-            if found["spec"].get("nodeName"):
-                found["status"]["phase"] = "Succeeded"
-                if server.send("PUT", f"{path}/status", found).status == 200:
+            live = server.send("GET", path).body
+            if live["spec"].get("nodeName"):
+                live["status"]["phase"] = "Succeeded"
+                if server.send("PUT", f"{path}/status", live).status == 200:
                     return
         server.send("DELETE", path, gracePeriodSeconds="0")
 
@@ -100,7 +100,7 @@ class PodSequence:
         woken = restarted = False
         while True:
             claims = self._cluster.watcher.claims
-            live = {one["metadata"]["name"]: one for one in self._listed("pods")}
+            live = {pod["metadata"]["name"]: pod for pod in self._listed("pods")}
             bound = [name for name in self._pods if live[name]["spec"].get("nodeName")]
             missing = self._missing(bound, claims)
             if not missing:
@@ -116,17 +116,17 @@ class PodSequence:
                 print(f"{self._name}: after {waited:.0f} s {missing}", flush=True)
                 self._cluster.scheduler.restart()
             if waited > _PATIENCE:
-                told = [one["status"].get("conditions") for one in live.values()]
-                raise Broken(f"{missing}, and that does not change: {told}")
+                conditions = [pod["status"].get("conditions") for pod in live.values()]
+                raise Broken(f"{missing}, and that does not change: {conditions}")
             time.sleep(_LOOK)
         oracle = self._cluster.watcher.oracle
         assert oracle is not None
         # Not of the watch, which may be a moment behind the list of pods.
         claims = self._cluster.server.send("GET", CLAIMS).body["items"]
         for name in bound:
-            found = live[name]
+            live_pod = live[name]
             oracle.check_pod(
-                self._pods[name], found["spec"]["nodeName"], found["metadata"]["uid"], claims
+                self._pods[name], live_pod["spec"]["nodeName"], live_pod["metadata"]["uid"], claims
             )
         self._count.ran += len(bound)
         self._count.waited += len(self._pods) - len(bound)
@@ -135,12 +135,12 @@ class PodSequence:
         """Say which pod waits although a node has GPUs for it of which nobody has anything."""
         oracle = self._cluster.watcher.oracle
         assert oracle is not None
-        held = {one.gpu.uuid for one in oracle.taken(claims)}
+        held = {allocation.gpu.uuid for allocation in oracle.allocations(claims)}
         free = [gpu for gpu in self._gpus if gpu.uuid not in held]
-        for name, one in self._pods.items():
-            if name in bound or len(one.asks) > 1:
+        for name, pod in self._pods.items():
+            if name in bound or len(pod.asks) > 1:
                 continue
-            (ask,) = one.asks
+            (ask,) = pod.asks
             for node in NODES:
                 fitting = [gpu for gpu in free if gpu.node == node and ask.fits(gpu)]
                 if len(fitting) >= ask.count:
@@ -159,12 +159,12 @@ class PodSequence:
             if time.monotonic() > deadline:
                 raise Broken(f"claims are left: {left}")
             time.sleep(_LOOK)
-        pods = [one["metadata"]["name"] for one in self._listed("pods")]
+        pods = [pod["metadata"]["name"] for pod in self._listed("pods")]
         _expect(not pods, f"pods are left: {pods}")
 
     def _listed(self, what: str) -> list[dict[str, Any]]:
         items = self._cluster.server.send("GET", f"/api/v1/{what}").body["items"]
-        return [one for one in items if one["metadata"]["namespace"] in NAMESPACES]
+        return [obj for obj in items if obj["metadata"]["namespace"] in NAMESPACES]
 
 
 def walk(cluster: WalkCluster, seed: int, sequences: int, first: int = 0) -> Count:

@@ -47,8 +47,8 @@ def out(tmp_path: Path) -> Path:
 
 
 def test_writes_a_chart_that_is_then_up_to_date(out: Path) -> None:
-    said = make(out).output
-    assert said == f"{out}: {len(content(out)) - 1} files\n"
+    output = make(out).output
+    assert output == f"{out}: {len(content(out)) - 1} files\n"
     assert {"Chart.yaml", "values.yaml", "templates/daemonset.yaml"} <= content(out).keys()
     before = content(out)
     assert make(out, "--check").output == f"{out} is up to date\n"
@@ -60,9 +60,9 @@ def test_writes_a_chart_that_is_then_up_to_date(out: Path) -> None:
 def test_fails_the_check_of_a_stale_chart_and_names_its_files(out: Path) -> None:
     make(out)
     before = content(out)
-    said = make(out, "--check", file=CERN, expect=1).output
-    assert "values.yaml differs" in said
-    assert "templates/daemonset.yaml" not in said
+    output = make(out, "--check", file=CERN, expect=1).output
+    assert "values.yaml differs" in output
+    assert "templates/daemonset.yaml" not in output
     assert content(out) == before
 
 
@@ -70,9 +70,9 @@ def test_finds_missing_and_surplus_files_in_the_check(out: Path) -> None:
     make(out)
     (out / "values.yaml").unlink()
     (out / "templates" / "mine.yaml").write_text("{}")
-    said = make(out, "--check", expect=1).output
-    assert "values.yaml is missing" in said
-    assert "templates/mine.yaml would not be generated" in said
+    output = make(out, "--check", expect=1).output
+    assert "values.yaml is missing" in output
+    assert "templates/mine.yaml would not be generated" in output
     assert "is not there" in make(out.with_name("none"), "--check", expect=1).output
 
 
@@ -83,8 +83,8 @@ def test_overwrites_no_files_of_others(out: Path) -> None:
         assert "was not generated" in make(out, *force, expect=1).output
     make(out.with_name("ours"))
     (out.with_name("ours") / "notes.md").write_text("mine")
-    said = make(out.with_name("ours"), "--force", expect=1).output
-    assert "has files that were not generated: notes.md" in said
+    output = make(out.with_name("ours"), "--force", expect=1).output
+    assert "has files that were not generated: notes.md" in output
     assert content(out) == {"values.yaml": b"mine"}
 
 
@@ -145,9 +145,9 @@ def test_leaves_the_folder_as_it_was_when_a_write_fails(
 def test_writes_the_same_archive_each_time(tmp_path: Path) -> None:
     make(tmp_path / "a", "--package", "--chart-version", "1.2.3")
     make(tmp_path / "b", "--package", "--chart-version", "1.2.3")
-    (one,) = (tmp_path / "a").iterdir()
-    assert one.name == "divvy-1.2.3.tgz"
-    assert one.read_bytes() == (tmp_path / "b" / one.name).read_bytes()
+    (archive,) = (tmp_path / "a").iterdir()
+    assert archive.name == "divvy-1.2.3.tgz"
+    assert archive.read_bytes() == (tmp_path / "b" / archive.name).read_bytes()
     make(tmp_path / "a", "--package", "--chart-version", "1.2.3", "--check")
     make(tmp_path / "a", "--package", "--chart-version", "1.2.4", "--check", expect=1)
 
@@ -160,8 +160,8 @@ def test_writes_the_same_bytes_from_another_process(tmp_path: Path) -> None:
 
 
 def test_writes_the_programs_objects_as_manifests() -> None:
-    said = run("chart", "--file", LAB, "--format", "manifests", "--image", IMAGE).output
-    assert list(yaml.safe_load_all(said)) == json.loads(
+    manifests = run("chart", "--file", LAB, "--format", "manifests", "--image", IMAGE).output
+    assert list(yaml.safe_load_all(manifests)) == json.loads(
         json.dumps(objects_of(example("lab"), IMAGE))
     )
 
@@ -173,7 +173,7 @@ def test_writes_manifests_into_a_folder(out: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--file", LAB), "name a folder with --out DIR"),
         (("--file", LAB, "--check"), "name a folder with --out DIR"),
@@ -192,34 +192,36 @@ def test_writes_manifests_into_a_folder(out: Path) -> None:
     ],
 )
 def test_refuses_wrong_arguments_with_one_error(
-    arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = run("chart", *arguments, expect=1)
-    assert said in done.output
+    assert message in done.output
     assert done.output.count("error:") == 1
     assert not list(tmp_path.iterdir())
 
 
 def test_says_what_to_set_without_an_image(out: Path) -> None:
-    said = run("chart", "--file", LAB, "--out", out).output
-    assert "set image.repository and image.digest when installing" in said
+    output = run("chart", "--file", LAB, "--out", out).output
+    assert "set image.repository and image.digest when installing" in output
 
 
 def test_writes_nothing_that_the_operator_cannot_express(out: Path) -> None:
-    said = make(out, "--operator", file=LAB, expect=1).output
-    assert "6 things the GPU Operator cannot do" in said
-    assert "timeSlicing.memoryLimit" in said
-    assert "GPU 2 shared by 6, GPU 3 unshared" in said
-    assert "timeSlicing.compute" in said
+    output = make(out, "--operator", file=LAB, expect=1).output
+    assert "6 things the GPU Operator cannot do" in output
+    assert "timeSlicing.memoryLimit" in output
+    assert "GPU 2 shared by 6, GPU 3 unshared" in output
+    assert "timeSlicing.compute" in output
     assert not out.exists()
 
 
 def test_omits_optional_parts_when_told(out: Path) -> None:
-    said = make(out, "--operator", file=H200, expect=1).output
-    assert "--without change does without it; --without devices does without it" in said
-    said = make(out, "--operator", "--without", "change", "--without", "devices", file=H200).output
-    assert "note: left out: cluster: devices: rdma/hca" in said
+    output = make(out, "--operator", file=H200, expect=1).output
+    assert "--without change does without it; --without devices does without it" in output
+    output = make(
+        out, "--operator", "--without", "change", "--without", "devices", file=H200
+    ).output
+    assert "note: left out: cluster: devices: rdma/hca" in output
     assert {"values.yaml", "node-labels.yaml", "nvidia-mig-config.yaml"} <= content(out).keys()
 
 
@@ -227,10 +229,10 @@ def test_imports_what_was_written_for_the_operator(out: Path) -> None:
     pools = ("whole", "slice-4", "slice-10", "mixed-layout", "seven-mixed")
     make(out, "--operator", *(word for pool in pools for word in ("--pool", pool)), file=CERN)
     files = [out / name for name in content(out) if name.endswith(("config.yaml", "values.yaml"))]
-    said = run("import", "gpu-operator", *files).output
-    found = yaml.safe_load(said)["config"]["divvy:cluster"]["profiles"]
+    values = run("import", "gpu-operator", *files).output
+    profiles = yaml.safe_load(values)["config"]["divvy:cluster"]["profiles"]
     shared = {"renameByDefault": True, "failRequestsGreaterThanOne": True}
-    assert found == {
+    assert profiles == {
         "disabled": {},
         "slice-4": {"timeSlicing": {"replicas": 4, **shared}},
         "slice-10": {"timeSlicing": {"replicas": 10, **shared}},
@@ -241,11 +243,11 @@ def test_imports_what_was_written_for_the_operator(out: Path) -> None:
 
 def test_reports_what_is_wrong_in_the_operators_files(tmp_path: Path) -> None:
     (tmp_path / "mig.yaml").write_text("version: v1\nmig-configs: {}\n")
-    said = run("import", "gpu-operator", tmp_path / "mig.yaml", expect=1).output
-    assert "mig-configs: is empty; at least one entry is expected" in said
+    output = run("import", "gpu-operator", tmp_path / "mig.yaml", expect=1).output
+    assert "mig-configs: is empty; at least one entry is expected" in output
     (tmp_path / "values.yaml").write_text("mig: {strategy: double}\n")
-    said = run("import", "gpu-operator", tmp_path / "values.yaml", expect=1).output
-    assert "mig.strategy: is 'double'" in said
+    output = run("import", "gpu-operator", tmp_path / "values.yaml", expect=1).output
+    assert "mig.strategy: is 'double'" in output
 
 
 def check_tags(monkeypatch: pytest.MonkeyPatch, code: int, out: str, err: str, expect: int) -> str:
@@ -275,6 +277,6 @@ def test_reports_a_missing_tag_with_the_existing_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tags = ["510.47.03-centos7", "510.47.03-ubuntu20.04", "515.65.01-fedora35"]
-    said = check_tags(monkeypatch, 0, json.dumps({"Tags": tags}), "", expect=1)
-    assert "pool slice-4: nvcr.io/nvidia/driver:510.47.03-fedora35 is NOT there" in said
-    assert "there is 510.47.03-centos7, 510.47.03-ubuntu20.04\n" in said
+    output = check_tags(monkeypatch, 0, json.dumps({"Tags": tags}), "", expect=1)
+    assert "pool slice-4: nvcr.io/nvidia/driver:510.47.03-fedora35 is NOT there" in output
+    assert "there is 510.47.03-centos7, 510.47.03-ubuntu20.04\n" in output

@@ -83,18 +83,18 @@ def test_plans_the_stack_of_the_environment_where_nothing_is_named(project, monk
     ("form", "start"), [("text", "a: 1 pool"), ("md", "## GPU plan"), ("html", "<!doctype html>")]
 )
 def test_writes_plans_in_every_format_to_stdout_and_files(project, form, start):
-    told = run("plan", "-s", "a", "-o", form)
-    assert told.exit_code == 0
-    assert told.stdout.startswith(start)
+    result = run("plan", "-s", "a", "-o", form)
+    assert result.exit_code == 0
+    assert result.stdout.startswith(start)
     assert run("plan", "-s", "a", "-o", form, "--out", "out").exit_code == 0
     assert (project / "out").read_text().startswith(start)
 
 
 def test_prints_errors_as_one_block_on_stderr_with_lines(project):
-    told = run("plan", "-s", "wrong")
-    assert told.exit_code == 1
-    assert told.stdout == ""
-    assert told.stderr.splitlines() == [
+    result = run("plan", "-s", "wrong")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [
         f"error: {project}/stacks/Pulumi.wrong.yaml has 3 errors:",
         "  line 4: profiles.slice-4.timeSlicing.replicas: is 1",
         "      2 or more is expected",
@@ -125,11 +125,11 @@ def test_prints_errors_as_one_block_on_stderr_with_lines(project):
     ],
 )
 def test_reports_each_mistake_in_one_sentence_with_exit_code_1(arguments, words):
-    told = run(*arguments)
-    assert told.exit_code == 1
-    assert told.stderr.startswith("error: ")
-    assert words in told.stderr
-    assert "Traceback" not in told.stderr
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.usefixtures("project")
@@ -143,9 +143,9 @@ def test_reports_each_mistake_in_one_sentence_with_exit_code_1(arguments, words)
     ],
 )
 def test_diffs_against_a_revision(sides):
-    told = run("diff", *sides, "-o", "json")
-    assert told.exit_code == 2
-    totals = json.loads(told.stdout)["totals"]
+    result = run("diff", *sides, "-o", "json")
+    assert result.exit_code == 2
+    totals = json.loads(result.stdout)["totals"]
     assert totals == {
         "nvidia.com/gpu.shared": {"before": 32, "after": 0},
         "nvidia.com/mig-1g.5gb": {"before": 0, "after": 56},
@@ -155,45 +155,45 @@ def test_diffs_against_a_revision(sides):
 def test_says_how_to_diff_a_stack_file_that_the_revision_lacks(project: Path) -> None:
     new = "stacks/Pulumi.new.yaml"
     (project / new).write_text((project / "stacks/Pulumi.a.yaml").read_text())
-    told = run("diff", "HEAD", new)
-    assert told.exit_code == 1
-    assert "a new stack file has no older side" in told.stderr
-    assert run(*told.stderr.partition("divvy ")[2].split()[:3]).exit_code == 0
+    result = run("diff", "HEAD", new)
+    assert result.exit_code == 1
+    assert "a new stack file has no older side" in result.stderr
+    assert run(*result.stderr.partition("divvy ")[2].split()[:3]).exit_code == 0
 
 
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize("sides", [("a", "a"), ("HEAD", "HEAD", "-s", "a")])
 def test_exits_0_for_a_diff_without_a_change(sides):
-    told = run("diff", *sides)
-    assert (told.exit_code, "no change" in told.stdout) == (0, True)
+    result = run("diff", *sides)
+    assert (result.exit_code, "no change" in result.stdout) == (0, True)
 
 
 @pytest.mark.usefixtures("project")
 def test_writes_diffs_in_every_format():
     for form, start in (("text", "a@HEAD"), ("md", "## GPU topology"), ("html", "<!doctype")):
-        told = run("diff", "HEAD", "a", "-o", form)
-        assert told.exit_code == 2
-        assert told.stdout.startswith(start)
+        result = run("diff", "HEAD", "a", "-o", form)
+        assert result.exit_code == 2
+        assert result.stdout.startswith(start)
 
 
 def test_validates_all_files_and_fails_if_one_is_wrong(project):
-    told = run("validate", "-s", "a", "-s", "wrong")
-    assert told.exit_code == 1
-    assert "Pulumi.a.yaml: valid (1 pool, 2 profiles)" in told.stdout
-    assert "Pulumi.wrong.yaml has 3 errors" in told.stderr
+    result = run("validate", "-s", "a", "-s", "wrong")
+    assert result.exit_code == 1
+    assert "Pulumi.a.yaml: valid (1 pool, 2 profiles)" in result.stdout
+    assert "Pulumi.wrong.yaml has 3 errors" in result.stderr
     assert run("validate", "--file", f"{project}/stacks/Pulumi.a.yaml").exit_code == 0
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("Pulumi.*.yaml")), ids=lambda path: path.stem)
 def test_validates_the_stacks_of_this_project(path):
-    told = run("validate", "--file", str(path))
-    assert told.exit_code == 0, told.stderr
+    result = run("validate", "--file", str(path))
+    assert result.exit_code == 0, result.stderr
 
 
 def test_describes_the_examples_by_its_schema():
-    told = run("schema")
-    assert told.exit_code == 0
-    document = json.loads(told.stdout)
+    result = run("schema")
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
     assert document["$schema"].endswith("2020-12/schema")
     validator = jsonschema.Draft202012Validator(document)
     for path in FOLDER.glob("Pulumi.*.yaml"):
@@ -234,9 +234,9 @@ data:
 def test_imports_a_whole_configmap_and_lists_what_it_cannot_express(tmp_path):
     file = tmp_path / "map.yaml"
     file.write_text(CONFIG_MAP)
-    told = run("import", "nvidia-config", str(file))
-    assert told.exit_code == 0
-    profiles = yaml.safe_load(told.stdout)["config"]["divvy:cluster"]["profiles"]
+    result = run("import", "nvidia-config", str(file))
+    assert result.exit_code == 0
+    profiles = yaml.safe_load(result.stdout)["config"]["divvy:cluster"]["profiles"]
     assert profiles == {
         "slice-4": {
             "timeSlicing": {
@@ -246,9 +246,9 @@ def test_imports_a_whole_configmap_and_lists_what_it_cannot_express(tmp_path):
             }
         }
     }
-    assert "not imported: nothing: sharing.timeSlicing" in told.stderr
-    assert told.stdout.startswith("# not imported: nothing: sharing.timeSlicing")
-    stack = yaml.safe_load(told.stdout)
+    assert "not imported: nothing: sharing.timeSlicing" in result.stderr
+    assert result.stdout.startswith("# not imported: nothing: sharing.timeSlicing")
+    stack = yaml.safe_load(result.stdout)
     stack["config"]["divvy:cluster"]["pools"] = {"p": {"profile": "slice-4"}}
     parse_cluster(stack["config"]["divvy:cluster"])
 
@@ -258,12 +258,12 @@ def test_imports_mig_parted_files(tmp_path):
     entry = {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}
     document = {"version": "v1", "mig-configs": {"all-1g.5gb": [entry]}}
     file.write_text(yaml.safe_dump(document))
-    told = run("import", "mig-parted", str(file))
-    assert "all-1g.5gb:\n        mig: {1g.5gb: 7}" in told.stdout
+    result = run("import", "mig-parted", str(file))
+    assert "all-1g.5gb:\n        mig: {1g.5gb: 7}" in result.stdout
     file.write_text("version: v2\n")
-    told = run("import", "mig-parted", str(file))
-    assert told.exit_code == 1
-    assert "version: is 'v2'; v1 is expected" in told.stderr
+    result = run("import", "mig-parted", str(file))
+    assert result.exit_code == 1
+    assert "version: is 'v2'; v1 is expected" in result.stderr
 
 
 HEAVY = {"pydantic", "httpx2", "yaml", "jinja2", "pulumi", "grpc", "rich.console", "ruamel.yaml"}
@@ -277,32 +277,32 @@ def test_loads_only_the_command_that_is_called(arguments: list[str]) -> None:
         "try: main()\n"
         "except SystemExit: print(*sys.modules)"
     )
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd()
     )
-    loaded = told.stdout.split()
+    loaded = completed.stdout.split()
     assert "divvy.cli.main" in loaded
     assert not (HEAVY | {f"divvy.cli.{module}" for module, _ in COMMANDS.values()}) & set(loaded)
 
 
 def test_lists_every_command_and_exit_code_in_the_help() -> None:
-    told = run("--help")
-    assert told.exit_code == 0
+    result = run("--help")
+    assert result.exit_code == 0
     for name, (_, summary) in COMMANDS.items():
-        assert re.search(rf"\b{name}\b", told.stdout)
-        assert summary.split()[0] in told.stdout
+        assert re.search(rf"\b{name}\b", result.stdout)
+        assert summary.split()[0] in result.stdout
     assert (
         "0: done; `preview`, `refresh`, `diff`: no difference; `fit`: all pods fit; "
-        "`status`: nothing is wrong 1: an error" in " ".join(told.stdout.split())
+        "`status`: nothing is wrong 1: an error" in " ".join(result.stdout.split())
     )
-    assert run().stdout == told.stdout
+    assert run().stdout == result.stdout
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_has_every_command(name: str) -> None:
-    told = run(name, "--help")
-    assert told.exit_code == 0, told.output
-    assert "Usage:" in told.stdout
+    result = run(name, "--help")
+    assert result.exit_code == 0, result.output
+    assert "Usage:" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -321,22 +321,22 @@ def test_has_every_command(name: str) -> None:
 def test_exits_1_on_a_usage_error_not_with_the_code_of_changes(
     arguments: list[str], words: str
 ) -> None:
-    told = run(*arguments)
-    assert told.exit_code == 1
-    assert told.stdout == ""
-    assert told.stderr.startswith(f"error: {words}")
-    assert len(told.stderr.splitlines()) == 1
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"error: {words}")
+    assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    ("package", "command", "said"),
+    ("package", "command", "message"),
     [
         ("typer", "plan", f"divvy's commands need the package typer: {install_command('cli')}"),
         ("pulumi", "preview", f"this needs the package pulumi: {install_command('cli,pulumi')}"),
     ],
 )
 def test_names_a_package_that_is_not_installed(
-    package: str, command: str, said: str, project: Path
+    package: str, command: str, message: str, project: Path
 ) -> None:
     # None in sys.modules is a package that cannot be found.
     program = f"import sys; sys.modules['{package}'] = None\n"
@@ -349,7 +349,7 @@ def test_names_a_package_that_is_not_installed(
         text=True,
         check=False,
     )
-    assert (ended.returncode, ended.stderr) == (1, f"error: {said}\n")
+    assert (ended.returncode, ended.stderr) == (1, f"error: {message}\n")
 
 
 def test_reports_a_deleted_working_folder_in_one_sentence(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_writes_the_same_bytes_on_every_machine(project: Path) -> None:
     primary, secondary = pty.openpty()
     try:
         for form in FORMATS:
-            made = []
+            outputs = []
             for machine in (THIS_MACHINE, OTHER_MACHINE):
                 plain = {
                     key: value
@@ -126,10 +126,10 @@ def test_writes_the_same_bytes_on_every_machine(project: Path) -> None:
                     check=False,
                 )
                 assert done.returncode == 2, (form, machine)
-                made.append(done.stdout)
-            assert made[0] == made[1], form
-            assert "→".encode() in made[0] or form == "json"
-            assert b"\x1b" not in made[0]
+                outputs.append(done.stdout)
+            assert outputs[0] == outputs[1], form
+            assert "→".encode() in outputs[0] or form == "json"
+            assert b"\x1b" not in outputs[0]
     finally:
         os.close(primary)
         os.close(secondary)
@@ -177,7 +177,7 @@ def test_compares_all_stacks_with_a_revision_in_one_comment(stacks: Path) -> Non
     document = json.loads(
         run_divvy("diff", "--all", "HEAD", "-o", "json", folder=stacks, expect=2).stdout
     )
-    assert [one["after"] for one in document["stacks"]] == ["prod", "new"]
+    assert [stack["after"] for stack in document["stacks"]] == ["prod", "new"]
     assert (document["unchangedStacks"], document["deletedStacks"]) == (["same"], ["old"])
     assert document["stacks"][0]["objects"]["updated"] == ["ConfigMap divvy"]
     below = run_divvy("diff", "--all", "HEAD", folder=stacks / "stacks", expect=2).stdout

@@ -86,7 +86,7 @@ spec:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "said"),
+    ("gpus", "message"),
     [
         (
             4,
@@ -110,21 +110,21 @@ default/web (Deployment, 3 pods): 2 unknown, 1 does not fit
         ),
     ],
 )
-def test_reports_unread_parts_of_claims_as_unknown(tmp_path: Path, gpus: int, said: str) -> None:
+def test_reports_unread_parts_of_claims_as_unknown(tmp_path: Path, gpus: int, message: str) -> None:
     stack = STACK.replace("whole: {}", "whole: {claims: {}}").replace("gpus: 4", f"gpus: {gpus}")
     (tmp_path / "Pulumi.prod.yaml").write_text(stack.partition("      unknown:")[0])
     code, text = run("-", "-s", "prod", stdin=CLAIM)
     assert code == 2
-    assert text == said
+    assert text == message
 
 
 def test_prints_everything_in_json(tmp_path: Path) -> None:
     code, text = run("pods.yaml", "-s", "prod", "-o", "json")
     assert code == 2
-    found = json.loads(text)
-    assert (found["cluster"], found["live"], found["fits"]) == ("prod", False, False)
-    assert list(found) == ["cluster", "live", "fits", "pods", "notes"]
-    train, odd = found["pods"]
+    report = json.loads(text)
+    assert (report["cluster"], report["live"], report["fits"]) == ("prod", False, False)
+    assert list(report) == ["cluster", "live", "fits", "pods", "notes"]
+    train, odd = report["pods"]
     of_pods = ["kind", "namespace", "name", "priority", "pods", "fit", "unknown"]
     assert list(train) == [*of_pods, "places", "reason", "obstacles", "notes"]
     assert list(odd["obstacles"][0]) == ["pool", "where", "nodes", "reason"]
@@ -133,7 +133,7 @@ def test_prints_everything_in_json(tmp_path: Path) -> None:
     assert (odd["fit"], odd["reason"][:14]) == (0, "no pool offers")
     assert [obstacle["nodes"] for obstacle in odd["obstacles"]] == [2]
     run("pods.yaml", "-s", "prod", "-o", "json", "--out", "fit.json")
-    assert json.loads((tmp_path / "fit.json").read_text()) == found
+    assert json.loads((tmp_path / "fit.json").read_text()) == report
 
 
 def test_counts_what_is_held_on_live_nodes(api: ClusterApi) -> None:

@@ -62,10 +62,10 @@ class Api:
         }
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        found = self.answers.get(request.url.path, 404)
-        if isinstance(found, int):
-            return httpx2.Response(found, json={"message": "no"})
-        return httpx2.Response(200, json={"metadata": {}, "items": found})
+        answer = self.answers.get(request.url.path, 404)
+        if isinstance(answer, int):
+            return httpx2.Response(answer, json={"message": "no"})
+        return httpx2.Response(200, json={"metadata": {}, "items": answer})
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def cluster() -> dict[str, Any]:
 
 @pytest.mark.usefixtures("api")
 def test_writes_a_project_that_the_next_commands_accept() -> None:
-    told = init("prod", "--context", "prod-admin").stdout
+    output = init("prod", "--context", "prod-admin").stdout
     assert cluster() == {
         "context": "prod-admin",
         "profiles": {
@@ -125,7 +125,7 @@ def test_writes_a_project_that_the_next_commands_accept() -> None:
     assert "divvy verify" in Path(".github/workflows/divvy.yaml").read_text()
     for command in ("plan", "validate"):
         assert CliRunner().invoke(app, [command, "-s", "prod"]).exit_code == 0
-    assert [line.split("  #")[0].strip() for line in told.splitlines()[-4:]] == [
+    assert [line.split("  #")[0].strip() for line in output.splitlines()[-4:]] == [
         "divvy plan -s prod",
         "then write the agent's image, as line 23 of stacks/Pulumi.prod.yaml says:",
         "divvy preview -s prod",
@@ -136,8 +136,8 @@ def test_writes_a_project_that_the_next_commands_accept() -> None:
 @pytest.mark.usefixtures("api")
 def test_shows_where_to_write_the_agents_image() -> None:
     """What the comment says, without its marks, is a stack file that names an image."""
-    told = init("prod").stdout
-    (number,) = re.findall(r"line (\d+) of stacks/Pulumi.prod.yaml", told)
+    output = init("prod").stdout
+    (number,) = re.findall(r"line (\d+) of stacks/Pulumi.prod.yaml", output)
     lines = Path("stacks/Pulumi.prod.yaml").read_text().splitlines()
     assert lines[int(number) - 1] == "    # plugin:"
     for way in ("registry", "reference"):
@@ -149,8 +149,8 @@ def test_shows_where_to_write_the_agents_image() -> None:
 
 @pytest.mark.usefixtures("api")
 def test_ends_with_the_next_commands_when_the_image_is_named() -> None:
-    told = init("prod", "--image", f"registry.example/agent@sha256:{'0' * 64}").stdout
-    assert [line.split("  #")[0].strip() for line in told.splitlines()[-4:]] == [
+    output = init("prod", "--image", f"registry.example/agent@sha256:{'0' * 64}").stdout
+    assert [line.split("  #")[0].strip() for line in output.splitlines()[-4:]] == [
         "next:",
         "divvy plan -s prod",
         "divvy preview -s prod",
@@ -188,7 +188,7 @@ def test_writes_only_the_stack_file() -> None:
 
 @pytest.mark.usefixtures("api")
 def test_reports_and_writes_what_else_works_on_the_gpus() -> None:
-    told = init("prod").stdout
+    output = init("prod").stdout
     text = " ".join(Path("stacks/Pulumi.prod.yaml").read_text().replace("# ", "").split())
     for sentence in (
         "At work: NVIDIA's device plugin (DaemonSet gpu-operator/nvidia-device-plugin): take it "
@@ -196,9 +196,9 @@ def test_reports_and_writes_what_else_works_on_the_gpus() -> None:
         "At work: KAI Scheduler (CustomResourceDefinition queues.scheduling.run.ai)",
         "Divvy needs Kubernetes 1.32 or later; there are kubelets v1.31.4.",
     ):
-        assert sentence in told
+        assert sentence in output
         assert sentence in text
-    assert "You may not list deployments" in told
+    assert "You may not list deployments" in output
 
 
 @pytest.mark.usefixtures("api")
@@ -206,13 +206,13 @@ def test_overwrites_nothing() -> None:
     Path("stacks").mkdir()
     Path("stacks/Pulumi.prod.yaml").write_text("mine")
     Path("__main__.py").write_text("mine")
-    said = init("prod", expect=1).stderr
-    assert said == (
+    error = init("prod", expect=1).stderr
+    assert error == (
         "error: stacks/Pulumi.prod.yaml, __main__.py exist already; nothing is overwritten. Choose "
         "another name\n"
     )
-    said = init("other", expect=1).stderr
-    assert "__main__.py exists already; nothing is overwritten. --stack-only leaves" in said
+    error = init("other", expect=1).stderr
+    assert "__main__.py exists already; nothing is overwritten. --stack-only leaves" in error
     assert sorted(map(str, Path().rglob("*.*"))) == ["__main__.py", "stacks/Pulumi.prod.yaml"]
     init("other", "--stack-only")
     assert Path("__main__.py").read_text() == "mine"
@@ -254,10 +254,10 @@ def test_shares_the_project_with_a_second_cluster() -> None:
 
 def test_takes_by_options_what_it_cannot_see(api: Api) -> None:
     api.answers["/api/v1/nodes"] = [node("a-1", {GPU: 8}), node("a-2", {GPU: 8})]
-    said = init("prod", expect=1).stderr
-    assert "GPU model of a-1, a-2 (they offer 8 × nvidia.com/gpu): --model 'a-1=MODEL'" in said
-    said = init("prod", "--model", "T4", expect=1).stderr
-    assert "GPUs in each of a-1, a-2 (they offer 8 × nvidia.com/gpu): --gpus 'a-1=8'" in said
+    error = init("prod", expect=1).stderr
+    assert "GPU model of a-1, a-2 (they offer 8 × nvidia.com/gpu): --model 'a-1=MODEL'" in error
+    error = init("prod", "--model", "T4", expect=1).stderr
+    assert "GPUs in each of a-1, a-2 (they offer 8 × nvidia.com/gpu): --gpus 'a-1=8'" in error
     assert not list(Path().iterdir())
     init("prod", "--model", "T4", "--gpus", "a-*=2")
     assert cluster()["pools"]["gpu"]["hardware"] == {"model": "T4", "gpus": 2, "count": 2}
@@ -269,9 +269,9 @@ def test_asks_in_a_terminal_for_what_it_cannot_see(
     api.answers["/api/v1/nodes"] = [node("a-1", {GPU: 8}), node("a-2", {GPU: 8})]
     monkeypatch.setattr(divvy.cli.init, "_is_terminal", lambda: True)
     typed = "T5\nT4\n0\n\nregistry.example/gpus\nregistry.example/python\n"
-    told = init("prod", typed=typed).stdout
-    assert "unknown GPU model 'T5'; did you mean T4?" in told
-    assert "'0' is not a number of GPUs from 1 to 64" in told
+    output = init("prod", typed=typed).stdout
+    assert "unknown GPU model 'T5'; did you mean T4?" in output
+    assert "'0' is not a number of GPUs from 1 to 64" in output
     assert cluster()["pools"]["gpu"]["hardware"]["gpus"] == 8
     image = {"registry": "registry.example/gpus", "base": "registry.example/python"}
     assert cluster()["plugin"] == {"image": image}
@@ -295,7 +295,7 @@ def test_imports_profiles_from_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("a/b",), "'a/b' is not a stack's name"),
         (("x", "--model", "T5"), "--model T5: unknown GPU model 'T5'; did you mean T4?"),
@@ -308,17 +308,19 @@ def test_imports_profiles_from_files(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("api")
-def test_refuses_a_wrong_option_and_writes_nothing(arguments: tuple[str, ...], said: str) -> None:
-    told = init(*arguments, expect=1).stderr
-    assert said in told
-    assert told.startswith("error: ")
+def test_refuses_a_wrong_option_and_writes_nothing(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    error = init(*arguments, expect=1).stderr
+    assert message in error
+    assert error.startswith("error: ")
     assert not list(Path().iterdir())
 
 
 def test_refuses_a_cluster_without_gpus_unless_described(api: Api) -> None:
     api.answers["/api/v1/nodes"] = [node("cpu-1", {}), node("cpu-2", {})]
-    said = init("prod", expect=1).stderr
-    assert "none of 2 nodes shows a GPU" in said
+    error = init("prod", expect=1).stderr
+    assert "none of 2 nodes shows a GPU" in error
     init("prod", "--gpus", "cpu-1=2", "--model", "cpu-1=T4")
     assert cluster()["profiles"] == {"whole": {}}
 

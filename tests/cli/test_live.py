@@ -27,23 +27,23 @@ def node(annotation=None, allocatable=None):
 
 
 def test_reads_only_extended_resources_as_numbers():
-    found = live_node_of(
+    live = live_node_of(
         node(allocatable={"cpu": "8", "memory": "1Ki", "nvidia.com/gpu": "4", "hugepages-2Mi": "0"})
     )
-    assert found.allocatable == {"nvidia.com/gpu": 4}
-    assert (found.name, found.labels, found.state) == ("n", {"a": "b"}, None)
+    assert live.allocatable == {"nvidia.com/gpu": 4}
+    assert (live.name, live.labels, live.state) == ("n", {"a": "b"}, None)
 
 
 def test_reads_the_agents_status():
-    found = live_node_of(node('{"state":"Waiting","reason":"GPU 0: held","gpus":[]}'))
-    assert (found.state, found.reason) == ("Waiting", "GPU 0: held")
+    live = live_node_of(node('{"state":"Waiting","reason":"GPU 0: held","gpus":[]}'))
+    assert (live.state, live.reason) == ("Waiting", "GPU 0: held")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3"])
 def test_reports_a_damaged_status(text):
-    found = live_node_of(node(text))
-    assert found.state == "Unknown"
-    assert "cannot be read" in found.reason
+    live = live_node_of(node(text))
+    assert live.state == "Unknown"
+    assert "cannot be read" in live.reason
 
 
 def test_reports_unreadable_claims_in_one_error(tmp_path):

@@ -81,21 +81,21 @@ class Api:
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
         self.asked.append(str(request.url))
-        found = self.answers.get(request.url.path)
-        if found is None:
+        response = self.answers.get(request.url.path)
+        if response is None:
             return httpx2.Response(404, json={"message": "not found"})
-        if isinstance(found, Exception):
-            raise found
-        if callable(found):
-            answer: httpx2.Response = found()
+        if isinstance(response, Exception):
+            raise response
+        if callable(response):
+            answer: httpx2.Response = response()
             return answer
-        return self._page(found, request)
+        return self._page(response, request)
 
-    def _page(self, found: list[Any], request: httpx2.Request) -> httpx2.Response:
+    def _page(self, objects: list[Any], request: httpx2.Request) -> httpx2.Response:
         size = int(request.url.params["limit"])
         begin = int(request.url.params.get("continue") or 0)
-        more = {"continue": str(begin + size)} if begin + size < len(found) else {}
-        return httpx2.Response(200, json={"metadata": more, "items": found[begin : begin + size]})
+        more = {"continue": str(begin + size)} if begin + size < len(objects) else {}
+        return httpx2.Response(200, json={"metadata": more, "items": objects[begin : begin + size]})
 
 
 @pytest.fixture
@@ -121,9 +121,9 @@ def serving(api: Api, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
 
 
 def top(*arguments: str, expect: int = 0) -> str:
-    told = CliRunner().invoke(app, ["top", "-s", "a", *arguments])
-    assert told.exit_code == expect, told.output
-    return told.stdout if expect == 0 else told.stderr
+    result = CliRunner().invoke(app, ["top", "-s", "a", *arguments])
+    assert result.exit_code == expect, result.output
+    return result.stdout if expect == 0 else result.stderr
 
 
 def nodes_of(*arguments: str) -> list[dict[str, Any]]:
@@ -149,9 +149,9 @@ def test_writes_json_and_html_to_stdout_and_files(tmp_path: Path) -> None:
 
 
 def test_reads_only_the_selected_node(api: Api) -> None:
-    assert [one["node"] for one in nodes_of("--node", "n0")] == ["n0"]
-    assert any("spec.nodeName%3Dn0" in one for one in api.asked)
-    assert not any(re.search(r"/nodes(\?|$)", one) for one in api.asked)
+    assert [node["node"] for node in nodes_of("--node", "n0")] == ["n0"]
+    assert any("spec.nodeName%3Dn0" in url for url in api.asked)
+    assert not any(re.search(r"/nodes(\?|$)", url) for url in api.asked)
 
 
 @pytest.mark.usefixtures("api")
@@ -168,9 +168,9 @@ def test_reads_only_the_selected_node(api: Api) -> None:
     ],
 )
 def test_reports_each_mistake_in_one_sentence(arguments: tuple[str, ...], words: str) -> None:
-    told = top(*arguments, expect=1)
-    assert told.startswith("error: ")
-    assert words in told
+    error = top(*arguments, expect=1)
+    assert error.startswith("error: ")
+    assert words in error
 
 
 def test_refuses_a_node_without_gpus(api: Api) -> None:
@@ -188,8 +188,8 @@ def test_asks_one_agent_without_the_right_to_metrics_and_says_so(
     assert document["notes"] == ["GPU usage is not shown: pods/proxy is forbidden"]
     node = document["nodes"][0]
     assert node["unknown"] == "this user may not read its agent's metrics"
-    assert [one["pod"] for one in node["unplaced"]] == ["train"]
-    assert sum("/proxy/" in one for one in api.asked) == 1
+    assert [pod["pod"] for pod in node["unplaced"]] == ["train"]
+    assert sum("/proxy/" in url for url in api.asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -244,8 +244,8 @@ def test_fails_without_the_right_to_nodes(api: Api) -> None:
 def test_reads_lists_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     api = serving(Api(nodes=501), tmp_path, monkeypatch)
     assert len(nodes_of()) == 501
-    assert sum("/api/v1/nodes?" in one for one in api.asked) == 2
-    assert sum("/proxy/" in one for one in api.asked) == 501
+    assert sum("/api/v1/nodes?" in url for url in api.asked) == 2
+    assert sum("/proxy/" in url for url in api.asked) == 501
 
 
 def test_exits_130_on_an_interrupt(api: Api) -> None:
@@ -276,9 +276,9 @@ def test_reads_the_agents_page_without_dashboard_metrics() -> None:
 )
 def test_reads_samples_like_the_prometheus_parser(line: str) -> None:
     (family,) = text_string_to_metric_families(line + "\n")
-    (expected,), (found,) = family.samples, samples_of(line)
-    assert (found.name, found.labels) == (expected.name, expected.labels)
-    assert repr(found.value) == repr(float(expected.value))
+    (expected,), (sample,) = family.samples, samples_of(line)
+    assert (sample.name, sample.labels) == (expected.name, expected.labels)
+    assert repr(sample.value) == repr(float(expected.value))
 
 
 def test_installs_as_a_kubectl_plugin() -> None:
@@ -310,15 +310,15 @@ def test_shows_a_pods_memory_beside_it(deployed: Deployment) -> None:
             start(deployed, namespace, manifest)
 
         def both_hold() -> bool:
-            found = holders(namespace)
+            pods = holders(namespace)
             return all(
-                (found.get(name, {}).get("memoryUsedMiB") or 0) >= mib
+                (pods.get(name, {}).get("memoryUsedMiB") or 0) >= mib
                 for name, mib in (("own", 4000), ("limited", 2000))
             )
 
         deployed.until(both_hold, 120)
-        found = holders(namespace)
-        own, limited = found["own"], found["limited"]
+        pods = holders(namespace)
+        own, limited = pods["own"], pods["limited"]
         assert (own["node"], own["device"], own["container"]) == ("gpu-a100", "3g.20gb", "main")
         assert own["memoryLimitMiB"] > 19000
         assert own["gpu"]["memoryUsedMiB"] >= 4000

@@ -67,7 +67,7 @@ def test_reads_keys_one_by_one_and_restores_the_terminal(
 @pytest.mark.usefixtures("api")
 def test_follows_the_keys_in_the_live_view_until_q(monkeypatch: pytest.MonkeyPatch) -> None:
     pressed = iter(["/", "tra\r", "s", "q"])
-    shown: list[str] = []
+    screens: list[str] = []
 
     class Pressed(Keys):
         def within(self, seconds: float) -> str:
@@ -86,7 +86,7 @@ def test_follows_the_keys_in_the_live_view_until_q(monkeypatch: pytest.MonkeyPat
             console = Console(width=80, file=io.StringIO())
             with console.capture() as capture:
                 console.print(view)
-            shown.append(capture.get())
+            screens.append(capture.get())
 
     monkeypatch.setattr(divvy.cli.top, "Live", Screen)
     with monkeypatch.context() as patch:
@@ -94,9 +94,9 @@ def test_follows_the_keys_in_the_live_view_until_q(monkeypatch: pytest.MonkeyPat
         patch.setattr("rich.console.Console.is_terminal", property(lambda _self: True))
         patch.setattr("rich.console.Console.is_dumb_terminal", property(lambda _self: False))
         top()
-    assert len(shown) == 4
-    assert "team/w" in shown[0]
-    assert "filter: _" in shown[1]
-    assert "team/train" in shown[2]
-    assert "team/w" not in shown[2]
-    assert "sort by memory" in shown[3]
+    assert len(screens) == 4
+    assert "team/w" in screens[0]
+    assert "filter: _" in screens[1]
+    assert "team/train" in screens[2]
+    assert "team/w" not in screens[2]
+    assert "sort by memory" in screens[3]

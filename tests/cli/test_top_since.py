@@ -36,8 +36,8 @@ def prometheus(api: Api) -> Api:
 
 @pytest.mark.usefixtures("prometheus")
 def test_orders_namespaces_by_what_they_held() -> None:
-    shown = top("--since", "7d", "--prometheus", SERVICE).splitlines()
-    assert [line.split() for line in shown[1:]] == [
+    lines = top("--since", "7d", "--prometheus", SERVICE).splitlines()
+    assert [line.split() for line in lines[1:]] == [
         ["other", "nvidia.com/gpu", "40.0", "–"],
         ["team", "nvidia.com/gpu", "12.5", "99.1"],
         ["team", "nvidia.com/gpu.shared", "3.0", "–"],
@@ -54,15 +54,15 @@ def test_writes_csv_of_one_namespace_and_the_queries(
         "team,nvidia.com/gpu,12.5,99.123",
         "team,nvidia.com/gpu.shared,3.0,",
     ]
-    asked = [httpx2.URL(one).params["query"] for one in prometheus.asked]
-    assert all("[12h:5m]" in query for query in asked)
+    queries = [httpx2.URL(url).params["query"] for url in prometheus.asked]
+    assert all("[12h:5m]" in query for query in queries)
 
 
 @pytest.mark.usefixtures("prometheus")
 def test_writes_json() -> None:
-    told = json.loads(top("--since", "7d", "--prometheus", SERVICE, "-o", "json"))
-    assert told["since"] == "7d"
-    assert told["namespaces"][1] == {
+    report = json.loads(top("--since", "7d", "--prometheus", SERVICE, "-o", "json"))
+    assert report["since"] == "7d"
+    assert report["namespaces"][1] == {
         "namespace": "team",
         "deviceHours": {"nvidia.com/gpu": 12.5, "nvidia.com/gpu.shared": 3.0},
         "memoryGiBHours": 99.123,
@@ -86,6 +86,6 @@ def test_writes_json() -> None:
     ],
 )
 def test_reports_each_mistake_in_one_sentence(arguments: tuple[str, ...], words: str) -> None:
-    told = top(*arguments, expect=1)
-    assert told.startswith("error: ")
-    assert words in told
+    error = top(*arguments, expect=1)
+    assert error.startswith("error: ")
+    assert words in error

@@ -38,8 +38,8 @@ def node(pool: str, allocatable: dict[str, int], state: str = "Ready", **labels:
     return LiveNode(pool, {"pool": pool, **labels}, allocatable, state, "", gpus=2)
 
 
-@pytest.fixture(name="said")
-def _said(monkeypatch: pytest.MonkeyPatch) -> Any:
+@pytest.fixture(name="advertised")
+def _advertised(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Give what `up` says of nodes; raises Waited where it would look once more."""
     summary: Any = SimpleNamespace(changes=1)
     monkeypatch.setattr(topology, "configured", lambda _: (None, CLUSTER))
@@ -57,12 +57,12 @@ def _said(monkeypatch: pytest.MonkeyPatch) -> Any:
     return say
 
 
-def test_names_nodes_missing_from_the_file_without_waiting_for_them(said: Any) -> None:
-    result = said(node("known", WHOLE), node("unknown", WHOLE))
+def test_names_nodes_missing_from_the_file_without_waiting_for_them(advertised: Any) -> None:
+    result = advertised(node("known", WHOLE), node("unknown", WHOLE))
     assert "the stack file does not say which GPUs it has" in result.words
     assert not result.differs
     shared = {"nvidia.com/gpu.shared": 8}
-    result = said(node("known", shared, **{"divvy.gpu/profile": "slices"}))
+    result = advertised(node("known", shared, **{"divvy.gpu/profile": "slices"}))
     assert "bypasses the file: label divvy.gpu/profile=slices" in result.words
     assert not result.differs
 
@@ -76,24 +76,24 @@ def test_names_nodes_missing_from_the_file_without_waiting_for_them(said: Any) -
         node("known", {"nvidia.com/gpu": 2}, "Changing", **{"divvy.gpu/profile": "slices"}),
     ],
 )
-def test_waits_for_an_agent_at_work(said: Any, late: LiveNode) -> None:
+def test_waits_for_an_agent_at_work(advertised: Any, late: LiveNode) -> None:
     with pytest.raises(Waited):
-        said(node("unknown", WHOLE), late)
+        advertised(node("unknown", WHOLE), late)
 
 
-def test_stops_waiting_for_an_agent_that_waits_for_pods(said: Any) -> None:
-    result = said(node("known", {}, "Waiting"))
+def test_stops_waiting_for_an_agent_that_waits_for_pods(advertised: Any) -> None:
+    result = advertised(node("known", {}, "Waiting"))
     assert "Waiting" in result.words
     assert result.differs
 
 
-def test_reports_a_node_that_is_not_ready_without_waiting(said: Any) -> None:
-    result = said(replace(node("known", WHOLE), unavailable="NotReady since 03:00: gone"))
+def test_reports_a_node_that_is_not_ready_without_waiting(advertised: Any) -> None:
+    result = advertised(replace(node("known", WHOLE), unavailable="NotReady since 03:00: gone"))
     assert "NotReady since 03:00: gone" in result.words
     assert result.differs
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("advertised")
 def test_retries_a_failed_look_without_failing_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def busy(*_: object) -> None:
         raise CommandError("the cluster cannot be reached: the read operation timed out")
@@ -113,7 +113,7 @@ def test_retries_a_failed_look_without_failing_the_run(monkeypatch: pytest.Monke
     )
 
 
-def test_slows_its_looks_at_many_nodes(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slows_its_looks_at_many_nodes(advertised: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, pauses = iter([0.0, 0.0, 0.01, 10.0, 14.0, 14.0, 15.0]), []
 
     def sleep(seconds: float) -> None:
@@ -124,5 +124,5 @@ def test_slows_its_looks_at_many_nodes(said: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     monkeypatch.setattr("time.sleep", sleep)
     with pytest.raises(Waited):
-        said(node("known", {}))
+        advertised(node("known", {}))
     assert pauses == [0.25, 8.0]

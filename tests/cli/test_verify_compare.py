@@ -162,7 +162,7 @@ def test_exits_by_the_outcome_of_a_comparison(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (None, "the earlier report cannot be read"),
         ("a: [", "the earlier report cannot be read"),
@@ -176,7 +176,7 @@ def test_exits_by_the_outcome_of_a_comparison(
 )
 @pytest.mark.usefixtures("cluster")
 def test_refuses_what_is_no_earlier_report_before_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str
 ) -> None:
     earlier = tmp_path / "old"
     if text == "\x1f":
@@ -184,7 +184,7 @@ def test_refuses_what_is_no_earlier_report_before_the_run(
     elif text is not None:
         earlier.write_text(text)
     result = run(tmp_path, monkeypatch, PASSED, f"--compare={earlier}")
-    assert (result.exit_code, said in result.output) == (1, True), result.output
+    assert (result.exit_code, message in result.output) == (1, True), result.output
     assert not (tmp_path / "out").exists()
 
 

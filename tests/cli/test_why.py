@@ -71,7 +71,7 @@ def test_omits_what_the_pod_already_holds(api: PodsApi) -> None:
     Path("Pulumi.prod.yaml").write_text(stack)
     api.lists["/api/v1/nodes"][0]["status"]["allocatable"].pop(GPU)
     api.lists[f"{_CLAIMS}/resourceslices"] = [
-        {"metadata": {"name": "s"}, **one} for one in slices("n1", {}, gpus=1)
+        {"metadata": {"name": "s"}, **resource_slice} for resource_slice in slices("n1", {}, gpus=1)
     ]
     held = claim("mine", "n1", "gpu-n1-0", None, None)
     api.lists[f"{_CLAIMS}/resourceclaims"] = [held]

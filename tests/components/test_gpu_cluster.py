@@ -43,7 +43,7 @@ def test_groups_claims_in_a_component() -> None:
     without = registered(profiles=plugin["profiles"], pools=plugin["pools"])
     assert not any("claims" in name for name in without)
     names = registered()
-    found = {name for name in names if name.startswith("lab-claims")}
+    components = {name for name in names if name.startswith("lab-claims")}
     assert {
         "lab-claims-deviceclass",
         "lab-claims-deviceclass-divvy-share",
@@ -51,7 +51,7 @@ def test_groups_claims_in_a_component() -> None:
         "lab-claims-mutatingadmissionpolicy",
         "lab-claims-validatingadmissionpolicy",
         "lab-claims-validatingadmissionpolicy-divvy-claims",
-    } <= found
+    } <= components
     assert len(names) == len(set(names))
     # What was there keeps its name in the state.
     assert set(without) <= set(names)

@@ -137,7 +137,7 @@ def test_verifies_tls_unless_told_otherwise(
     monkeypatch.setattr(build, "_run", lambda *command: commands.append(command))
     (tmp_path / "digest").write_text(DIGEST)
     build.push_context(tmp_path, registry, "n", base.format(registry=registry), insecure=insecure)
-    assert [[part for part in found if part.startswith("--tls")] for found in commands] == [
+    assert [[part for part in command if part.startswith("--tls")] for command in commands] == [
         [f"--tls-verify={pull}"],
         [f"--tls-verify={push}"],
     ]

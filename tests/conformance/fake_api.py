@@ -60,10 +60,10 @@ class FakeApi:
         return []
 
     def get(self, _kind: Any, name: str, _namespace: str = "") -> Any:
-        found = self.pods.get(name) or self.nodes.get(name)
-        if found is None:
+        object_of_api = self.pods.get(name) or self.nodes.get(name)
+        if object_of_api is None:
             raise refusal(404, "not found")
-        return found
+        return object_of_api
 
     def watch(self, *_: Any) -> Iterator[tuple[str, Any]]:
         while True:

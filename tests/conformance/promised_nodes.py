@@ -31,5 +31,5 @@ def limited_share(mib: int) -> DevicePromise:
         "profiles": {"limited": {"timeSlicing": {"replicas": 4, "memoryLimit": limit}}},
         "pools": {"p": {"hardware": {"model": "T4", "gpus": 1, "count": 1}, "profile": "limited"}},
     }
-    (found,) = device_promises(promised(cluster, live("n", {"nvidia.com/gpu.shared": "4"})))
-    return found
+    (promise,) = device_promises(promised(cluster, live("n", {"nvidia.com/gpu.shared": "4"})))
+    return promise

@@ -84,8 +84,8 @@ class Scene:
 
     def read_cdi(self, node: str, name: str = CDI) -> dict[str, Any]:
         """Return the CDI specification that the agent wrote on a node."""
-        found: dict[str, Any] = json.loads(self._cdi(node, name).read_text())
-        return found
+        spec: dict[str, Any] = json.loads(self._cdi(node, name).read_text())
+        return spec
 
     def limited_cdi(self, node: str) -> list[str]:
         """Return the CDI specifications of limited shares on a node: one for each limiter."""

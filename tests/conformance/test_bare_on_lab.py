@@ -26,8 +26,8 @@ def verify(scene: Scene, node: str, *options: str) -> dict[str, Any]:
     command = divvy_command("verify", "--bare", f"--out={OUT}", *options)
     inside = ["sh", "-c", 'cd "$0" && "$@" >&2; cat "$OUT/report.yaml"', str(REPOSITORY), *command]
     text = scene.deployed.on_node(node, "env", f"OUT={OUT}", f"PYTHONPATH={REPOSITORY}", *inside)
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+    report: dict[str, Any] = yaml.safe_load(text)
+    return report
 
 
 @SIMULATED

@@ -101,14 +101,14 @@ def synced_each_minute(scene: Scene, node: str) -> Iterator[None]:
 def test_proves_claims_and_sees_their_faults(scene: Scene) -> None:
     with followed(scene.deployed, ON_DEMAND, "training"):
         sound = scene.verify(POOL, "--exclusive", expect=0)
-        found = statuses(sound)
-        assert {check: found[check] for check in found if check.startswith("CLM")} == {
+        by_check = statuses(sound)
+        assert {check: by_check[check] for check in by_check if check.startswith("CLM")} == {
             **{f"CLM-0{number}": "passed" for number in range(1, 8)},
             "CLM-08": "skipped",
             "CLM-09": "passed",
             **{f"CLM-{number}": "passed" for number in range(10, 15)},
         }, scene.said
-        assert "failed" not in found.values(), scene.said
+        assert "failed" not in by_check.values(), scene.said
 
         more = copy.deepcopy(scene.deployed.cluster)
         more["pools"]["training"]["hardware"]["gpus"] = 3
@@ -118,7 +118,7 @@ def test_proves_claims_and_sees_their_faults(scene: Scene) -> None:
         scene.driver(NODE, "fault", "bad-math", "1")
         wrong = scene.verify(POOL, "--select=CLM-10", expect=1)
         scene.driver(NODE, "fault", "clear", "1")
-        assert [one["case"] for one in wrong["checks"] if one["status"] == "failed"] == [
+        assert [check["case"] for check in wrong["checks"] if check["status"] == "failed"] == [
             f"{NODE}:GPU 1"
         ], scene.said
 
@@ -154,6 +154,6 @@ def test_proves_claims_and_sees_their_faults(scene: Scene) -> None:
 def test_proves_tenants_apart(scene: Scene) -> None:
     with followed(scene.deployed, TENANTS, "training"):
         apart = scene.verify(POOL, "--select=CLM", "--exclusive", expect=0)
-        found = statuses(apart)
+        by_check = statuses(apart)
         passed = {"CLM-01", "CLM-05", "CLM-08", "CLM-09"}
-        assert {check for check in found if found[check] == "passed"} == passed, scene.said
+        assert {check for check in by_check if by_check[check] == "passed"} == passed, scene.said

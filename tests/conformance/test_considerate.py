@@ -19,8 +19,12 @@ def metadata(scene: Scene) -> dict[str, Any]:
 
 def namespaces(scene: Scene) -> list[str]:
     """Return the namespaces of runs that nobody is removing yet."""
-    found = scene.deployed.lab.get("namespaces", "--selector=divvy.gpu/conformance=yes")["items"]
-    return [one["metadata"]["name"] for one in found if one["status"]["phase"] == "Active"]
+    items = scene.deployed.lab.get("namespaces", "--selector=divvy.gpu/conformance=yes")["items"]
+    return [
+        namespace["metadata"]["name"]
+        for namespace in items
+        if namespace["status"]["phase"] == "Active"
+    ]
 
 
 def test_leaves_devices_of_others_alone(scene: Scene) -> None:
@@ -93,7 +97,11 @@ def test_cleans_up_when_stopped(scene: Scene, how: signal.Signals) -> None:
     assert "divvy.gpu/conformance-profile" not in metadata(scene)["annotations"]
     assert namespaces(scene) == []
     classes = scene.deployed.lab.get("priorityclasses")["items"]
-    assert not [one for one in classes if one["metadata"]["name"].startswith("divvy-")]
+    assert not [
+        device_class
+        for device_class in classes
+        if device_class["metadata"]["name"].startswith("divvy-")
+    ]
     scene.deployed.until(lambda: scene.deployed.offered(H100) == {"nvidia.com/gpu": 2}, 60)
 
 
@@ -137,8 +145,8 @@ def test_reports_no_failure_under_a_policy_that_refuses_its_pods(scene: Scene) -
     finally:
         for kind in kinds:
             lab.kubectl("delete", kind.lower(), name)
-    found = {check["id"]: check for check in report["checks"]}
-    assert found["ISO-01"]["status"] == "passed"
-    assert "not tried by number" in str(found["ISO-01"]["evidence"])
-    assert found["ISO-07"]["status"] == "skipped"
-    assert "not in this cluster" in found["ISO-07"]["reason"]
+    checks = {check["id"]: check for check in report["checks"]}
+    assert checks["ISO-01"]["status"] == "passed"
+    assert "not tried by number" in str(checks["ISO-01"]["evidence"])
+    assert checks["ISO-07"]["status"] == "skipped"
+    assert "not in this cluster" in checks["ISO-07"]["reason"]

@@ -17,7 +17,9 @@ from tests.conformance.promised_nodes import CLUSTER as STACK
 from tests.conformance.promised_nodes import live, promised
 
 
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS.values(), ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "implementation", IMPLEMENTATIONS.values(), ids=lambda implementation: implementation.name
+)
 def test_names_only_existing_checks_as_inapplicable(implementation: Any) -> None:
     for key in implementation.inapplicable:
         assert any(key in (identity, identity.partition("-")[0] + "-") for identity in CATALOGUE)
@@ -53,9 +55,9 @@ def pod(owner: str) -> dict[str, Any]:
 def test_restarts_the_plugins_pod_and_not_feature_discoverys() -> None:
     name = NVIDIA_DEVICE_PLUGIN.daemon_set
     pods = [pod(f"{name}-gpu-feature-discovery"), pod(name)]
-    found = foreign({}, pods).agent("n1")
-    assert found is not None
-    assert found["metadata"]["name"] == name
+    agent = foreign({}, pods).agent("n1")
+    assert agent is not None
+    assert agent["metadata"]["name"] == name
     assert foreign({}, pods[:1]).agent("n1") is None
 
 

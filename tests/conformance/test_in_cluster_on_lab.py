@@ -28,8 +28,8 @@ def test_checks_the_same_in_a_job_as_on_a_workstation(scene: Scene) -> None:
     lab.kubectl("apply", job)
     try:
         scene.deployed.until(
-            lambda: any(lab.get("job", "divvy-verify", f"-n={NAMESPACE}")["status"].get(each)
-                        for each in ENDED),
+            lambda: any(lab.get("job", "divvy-verify", f"-n={NAMESPACE}")["status"].get(ended)
+                        for ended in ENDED),
             600,
         )  # fmt: skip
         log = lab.kubectl("logs", "job/divvy-verify", f"-n={NAMESPACE}")

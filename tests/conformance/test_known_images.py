@@ -34,7 +34,7 @@ TWO = BURNT.replace("errors: {errors}", "errors: 0 - 7 (WARNING!)").replace(
 
 
 @pytest.mark.parametrize(
-    ("code", "log", "passed", "said"),
+    ("code", "log", "passed", "words"),
     [
         (0, ADDED, True, "Test PASSED"),
         (0, "Vector Addition (Driver API)\nResult = PASS\n", True, "Result = PASS"),
@@ -47,15 +47,15 @@ TWO = BURNT.replace("errors: {errors}", "errors: 0 - 7 (WARNING!)").replace(
     ],
 )
 def test_judges_vector_add_by_code_and_output(
-    code: int | None, log: str, passed: bool, said: str
+    code: int | None, log: str, passed: bool, words: str
 ) -> None:
     verdict = vector_add(code, log)
     assert verdict.passed is passed
-    assert said in verdict.words
+    assert words in verdict.words
 
 
 @pytest.mark.parametrize(
-    ("code", "log", "passed", "said"),
+    ("code", "log", "passed", "words"),
     [
         (0, BURNT.format(errors=0, result="OK"), True, "GPU 0: OK, errors: 0"),
         # The well-known tool ends with 0 here.
@@ -67,7 +67,7 @@ def test_judges_vector_add_by_code_and_output(
         (0, "", False, "no GPU tested"),
     ],
 )
-def test_judges_gpu_burn_by_code_and_output(code: int, log: str, passed: bool, said: str) -> None:
+def test_judges_gpu_burn_by_code_and_output(code: int, log: str, passed: bool, words: str) -> None:
     verdict = gpu_burn(code, log)
     assert verdict.passed is passed
-    assert said in verdict.words
+    assert words in verdict.words

@@ -26,18 +26,18 @@ def test_tries_every_manifest() -> None:
 @pytest.mark.parametrize("name", SAYS)
 def test_documents_manifests_that_work_when_applied_by_hand(scene: Scene, name: str) -> None:
     lab = scene.deployed.lab
-    found = yaml.safe_load((MANIFESTS / name).read_text())
-    spec = found["spec"].get("template", found)["spec"]
+    manifest = yaml.safe_load((MANIFESTS / name).read_text())
+    spec = manifest["spec"].get("template", manifest)["spec"]
     spec["containers"][0]["image"] = scene.image
     count, word = SAYS[name]
     with lab.namespace() as namespace:
-        found["metadata"]["namespace"] = namespace
-        lab.apply(found)
+        manifest["metadata"]["namespace"] = namespace
+        lab.apply(manifest)
 
         def logs() -> list[str]:
             pods: list[dict[str, Any]] = lab.get("pods", f"--namespace={namespace}")["items"]
             names = [pod["metadata"]["name"] for pod in pods]
-            return [lab.try_kubectl("logs", f"-n={namespace}", each).stdout for each in names]
+            return [lab.try_kubectl("logs", f"-n={namespace}", name).stdout for name in names]
 
         lab.until(lambda: sum(word in log for log in logs()) == count)
         if "mig" in name:

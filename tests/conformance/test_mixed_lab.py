@@ -55,7 +55,11 @@ def mixed_lab(scene: Scene) -> Iterator[None]:
 
 def product(scene: Scene, node: str) -> str | None:
     labels = scene.deployed.lab.get("node", node)["metadata"]["labels"]
-    return None if (found := labels.get("nvidia.com/gpu.product")) is None else str(found)
+    return (
+        None
+        if (product_label := labels.get("nvidia.com/gpu.product")) is None
+        else str(product_label)
+    )
 
 
 def test_passes_a_sound_cluster_of_all_kinds_of_nodes(scene: Scene) -> None:
@@ -72,9 +76,13 @@ def test_passes_a_sound_cluster_of_all_kinds_of_nodes(scene: Scene) -> None:
     pools = {"research", "training", "notebooks", "sizes", "experiments", "no pool"}
     assert cases == {"cluster", A100, H100, T4, *NODES_OF_CLAIMS, *pools}
     missed = [check for check in report["checks"] if check.get("missed") == "not made"]
-    assert {one["case"] for one in missed} == {"training", H100}
-    assert {one["id"] for one in missed if one["case"] == H100} >= {"NODE-01", "PLUG-02", "ISO-01"}
-    assert all("does not say which GPUs" in one["reason"] for one in missed)
+    assert {check["case"] for check in missed} == {"training", H100}
+    assert {check["id"] for check in missed if check["case"] == H100} >= {
+        "NODE-01",
+        "PLUG-02",
+        "ISO-01",
+    }
+    assert all("does not say which GPUs" in check["reason"] for check in missed)
     assert {check["case"] for check in report["checks"] if check["status"] == "passed"} & {
         H100
     } == set()

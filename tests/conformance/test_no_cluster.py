@@ -126,27 +126,27 @@ def test_refuses_a_kubeconfig_that_means_another_cluster_or_user(
 
 def test_reports_a_missing_kubeconfig(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
-    said = refused(stack_file(tmp_path, missing))
-    assert said.startswith("no usable kubeconfig: ")
-    assert str(missing) in said
+    message = refused(stack_file(tmp_path, missing))
+    assert message.startswith("no usable kubeconfig: ")
+    assert str(missing) in message
 
 
 def test_reports_an_account_without_rights(
     tmp_path: Path, answers: tuple[dict[str, Any], int]
 ) -> None:
     answers[0].update(FORBIDDEN)
-    said = refused(stack_file(tmp_path, kubeconfig(tmp_path, answers[1])))
-    assert said == f"the cluster refuses: {FORBIDDEN['message']}"
+    message = refused(stack_file(tmp_path, kubeconfig(tmp_path, answers[1])))
+    assert message == f"the cluster refuses: {FORBIDDEN['message']}"
 
 
 def test_reports_an_unreachable_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "_PAUSES", ())
-    with socket.socket() as taken:
+    with socket.socket() as listener:
         # Bound and not listening: connections are refused, and nobody else gets the port.
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        said = refused(stack_file(tmp_path, kubeconfig(tmp_path, port)))
-    assert said.startswith(f"the cluster cannot be reached: http://127.0.0.1:{port}: ")
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        message = refused(stack_file(tmp_path, kubeconfig(tmp_path, port)))
+    assert message.startswith(f"the cluster cannot be reached: http://127.0.0.1:{port}: ")
 
 
 def test_reports_a_pool_missing_from_the_stack_file(
@@ -154,8 +154,8 @@ def test_reports_a_pool_missing_from_the_stack_file(
 ) -> None:
     answers[0].update(EMPTY)
     file = stack_file(tmp_path, kubeconfig(tmp_path, answers[1]))
-    said = refused(file, pool="trainig")
-    assert said == "the stack file has no pool trainig; it has: training"
+    message = refused(file, pool="trainig")
+    assert message == "the stack file has no pool trainig; it has: training"
 
 
 def test_reports_a_suite_that_cannot_begin_in_one_error(
@@ -215,8 +215,8 @@ def test_refuses_an_image_without_a_name(
 ) -> None:
     answers[0].update(EMPTY)
     file = stack_file(tmp_path, kubeconfig(tmp_path, answers[1]), plugin=BUILT)
-    said = refused(file, **{"__workload_image": ""})
-    assert said == "--workload-image is empty: leave it out, and an image is built"
+    message = refused(file, **{"__workload_image": ""})
+    assert message == "--workload-image is empty: leave it out, and an image is built"
 
 
 def test_shortens_compiler_output_to_one_line(
@@ -229,9 +229,9 @@ def test_shortens_compiler_output_to_one_line(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(BuildFailed) as problem:
         compile_workloads(tmp_path)
-    said = str(problem.value)
-    assert said.startswith("the workloads do not compile: make ")
-    assert said.endswith("a\ufffdb / ERROR: no space / third")
+    message = str(problem.value)
+    assert message.startswith("the workloads do not compile: make ")
+    assert message.endswith("a\ufffdb / ERROR: no space / third")
 
 
 def test_reports_workloads_that_cannot_be_built() -> None:

@@ -96,10 +96,10 @@ def test_runs_images_from_elsewhere(scene: Scene, images: dict[str, str]) -> Non
     assert [check["status"] for check in report["checks"]] == ["passed", "passed"], scene.said
     # Exit code 0, as the well-known tool ends although a GPU is faulty.
     report = scene.verify(*options, f"--gpu-burn-image={images['faulty']}")
-    assert [(one["id"], one["status"]) for one in report["checks"]] == [("WORK-05", "failed")]
+    assert [(check["id"], check["status"]) for check in report["checks"]] == [("WORK-05", "failed")]
     assert "GPU 0: FAULTY" in report["checks"][0]["actual"]
     report = scene.verify(*options, f"--vector-add-image={images['faulty']}")
-    assert [(one["id"], one["status"]) for one in report["checks"]] == [("WORK-04", "failed")]
+    assert [(check["id"], check["status"]) for check in report["checks"]] == [("WORK-04", "failed")]
 
 
 @pytest.mark.parametrize("build", [image_for_arm64, image_without_amd64])

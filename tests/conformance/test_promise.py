@@ -10,13 +10,13 @@ from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 
 def test_expects_what_a_label_on_the_node_selects() -> None:
-    found = promised(
+    nodes = promised(
         CLUSTER,
         live("odd", **{"divvy.gpu/profile": "x"}),
         live("plain"),
         live("tried", **{"divvy.gpu/profile": "slices"}),
     )
-    assert {one.name: (one.profile, dict(one.plan.per_node)) for one in found} == {
+    assert {node.name: (node.profile, dict(node.plan.per_node)) for node in nodes} == {
         "plain": ("whole", {"nvidia.com/gpu": 2}),
         "tried": ("slices", {"nvidia.com/gpu.shared": 8}),
         "odd": ("whole", {"nvidia.com/gpu": 2}),
@@ -28,9 +28,9 @@ def test_expects_nothing_of_nodes_without_gpus_in_a_default_pool() -> None:
     # The agent of a default pool runs on CPU nodes too, and says that there is no driver.
     agent = json.dumps({"state": "Degraded", "reason": "no NVIDIA driver", "gpus": []})
     with_agent = live_node("cpu-2", {}, {"divvy.gpu/status": agent}, {"rdma/hca": "0"})
-    assert [one.name for one in promised(CLUSTER, *nodes, with_agent)] == ["gpu-1"]
+    assert [node.name for node in promised(CLUSTER, *nodes, with_agent)] == ["gpu-1"]
     known = live("gpu-2", {}, **{"feature.node.kubernetes.io/pci-10de.present": "true"})
-    assert [one.name for one in promised(CLUSTER, known)] == ["gpu-2"]
+    assert [node.name for node in promised(CLUSTER, known)] == ["gpu-2"]
 
 
 def test_tolerates_ecc_memory_on_whole_gpus_but_not_on_mig_devices() -> None:

@@ -25,25 +25,25 @@ class LeakyNode:
         return {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "1 of 2 left"}
 
 
-def told(pods: int, seconds: float = 60.0) -> tuple[str, str]:
+def verdict(pods: int, seconds: float = 60.0) -> tuple[str, str]:
     api = FakeApi(LeakyNode(pods), lambda _: "GPU 0: x (UUID: GPU-1)")
     return release(namespace(api), whole(), seconds)
 
 
 def test_passes_a_node_that_leaks_nothing() -> None:
-    expected, seen = told(100)
+    expected, seen = verdict(100)
     assert seen == expected
     assert f"{MAX_PODS_IN_A_ROW} in a row: Succeeded" in expected
 
 
 def test_runs_fewer_pods_in_a_row_on_a_slow_node() -> None:
-    expected, seen = told(100, seconds=0.0)
+    expected, seen = verdict(100, seconds=0.0)
     assert seen == expected
     assert expected.endswith(f", {MIN_PODS_IN_A_ROW} in a row: Succeeded")
 
 
 @pytest.mark.parametrize(("before", "number"), [(4, 1), (9, 6), (3 + MAX_PODS_IN_A_ROW, 50)])
 def test_names_a_leak_by_the_pod_that_finds_it(before: int, number: int) -> None:
-    expected, seen = told(before)
+    expected, seen = verdict(before)
     assert seen != expected
     assert f"pod {number}: UnexpectedAdmissionError: 1 of 2 left" in seen

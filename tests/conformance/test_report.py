@@ -67,7 +67,7 @@ def test_fails_only_a_strict_run_by_a_recommendation() -> None:
         for strict in (False, True)
     )
     assert (lax.result, strict.result) == ("warning", "failure")
-    loose, hard = (ElementTree.fromstring(one.junit()) for one in (lax, strict))
+    loose, hard = (ElementTree.fromstring(run_report.junit()) for run_report in (lax, strict))
     assert (loose.attrib["failures"], loose.attrib["skipped"]) == ("0", "1")
     skipped = loose[1].find("skipped")
     assert skipped is not None
@@ -105,9 +105,9 @@ def test_marks_simulated_results_in_every_format(tmp_path: Path) -> None:
 
 
 def test_calls_hardware_not_simulated() -> None:
-    found = report(record("passed"))
-    assert "SIMULATED" not in found.html()
-    assert next(summary_lines(found.document())).plain.startswith("success: ")
+    passed = report(record("passed"))
+    assert "SIMULATED" not in passed.html()
+    assert next(summary_lines(passed.document())).plain.startswith("success: ")
 
 
 def test_reports_a_failure_with_its_remedy() -> None:
@@ -121,8 +121,8 @@ def test_reports_a_failure_with_its_remedy() -> None:
 
 @pytest.mark.parametrize("status", ["passed", "failed", "skipped"])
 def test_explains_its_result(status: str) -> None:
-    found = report(record(status))
-    assert MEANING[found.result] in found.html()
+    run_report = report(record(status))
+    assert MEANING[run_report.result] in run_report.html()
 
 
 def test_escapes_evidence() -> None:
@@ -130,44 +130,44 @@ def test_escapes_evidence() -> None:
 
 
 def test_counts_required_checks_not_made_in_the_first_line() -> None:
-    found = report(
+    document = report(
         record("passed"),
         record("skipped", case="a", missed="not made", reason="a quota"),
         record("skipped", case="b", missed="option"),
         record("skipped", SHOULD, missed="not made"),
     ).document()
-    assert found["statistics"]["requiredNotChecked"] == 1
-    first = next(summary_lines(found)).plain
+    assert document["statistics"]["requiredNotChecked"] == 1
+    first = next(summary_lines(document)).plain
     assert first == "partial: 1 passed, 0 failed, 3 skipped (1 required not checked)"
 
 
 def test_counts_gpus_of_unknown_kind_as_no_hardware() -> None:
-    found = report(record("passed"))
-    found.target["nodes"][0]["simulated"] = None
-    assert (found.mode, found.result) == ("unknown", "partial")
+    passed = report(record("passed"))
+    passed.target["nodes"][0]["simulated"] = None
+    assert (passed.mode, passed.result) == ("unknown", "partial")
 
 
 def test_counts_a_cluster_without_nodes_as_not_checked() -> None:
-    found = report(record("failed", SHOULD, case="p"))
-    found.target["nodes"].clear()
-    assert found.result == "nothing checked"
+    failed = report(record("failed", SHOULD, case="p"))
+    failed.target["nodes"].clear()
+    assert failed.result == "nothing checked"
 
 
 def test_reports_part_of_the_checks_or_nodes_never_as_a_success() -> None:
-    found = report(record("passed"))
-    found.only = ("--select=NODE-01", "--sample=1")
-    assert found.result == "partial"
-    assert found.document()["only"] == ["--select=NODE-01", "--sample=1"]
-    assert "--select=NODE-01 --sample=1" in found.html()
+    passed = report(record("passed"))
+    passed.only = ("--select=NODE-01", "--sample=1")
+    assert passed.result == "partial"
+    assert passed.document()["only"] == ["--select=NODE-01", "--sample=1"]
+    assert "--select=NODE-01 --sample=1" in passed.html()
     assert "only" not in report(record("passed")).document()
 
 
 def test_strips_the_colours_of_a_log(tmp_path: Path) -> None:
     coloured = "\x1b[31mGPU 0: FAULTY\x1b[0m \x00\ufffe"
-    found = report(record("failed", reason=coloured), record("skipped", reason=coloured))
-    found.records[0].evidence.details.append(coloured)
-    found.records[0].evidence.actual = coloured
-    found.write(tmp_path)
+    coloured_report = report(record("failed", reason=coloured), record("skipped", reason=coloured))
+    coloured_report.records[0].evidence.details.append(coloured)
+    coloured_report.records[0].evidence.actual = coloured
+    coloured_report.write(tmp_path)
     suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
     assert "GPU 0: FAULTY" in str(suite[0].findtext("failure"))
     document = yaml.safe_load((tmp_path / "report.yaml").read_text())
@@ -187,12 +187,12 @@ def test_reports_no_figures_of_simulated_gpus() -> None:
 
 
 def test_counts_nodes_as_sound_when_something_passed_and_nothing_failed() -> None:
-    found = report(
+    mixed = report(
         record("passed", case="a:gpu"), record("failed", SHOULD, case="a"),
         record("passed", case="b"), record("failed", case="b:gpu"),
         record("skipped", case="c", missed="not made"), record("passed", case="training"),
     )  # fmt: skip
-    found.target["nodes"][:] = [{"name": name, "simulated": False} for name in "abc"]
-    assert found.sound_nodes == ["a"]
-    found.strict = True
-    assert found.sound_nodes == []
+    mixed.target["nodes"][:] = [{"name": name, "simulated": False} for name in "abc"]
+    assert mixed.sound_nodes == ["a"]
+    mixed.strict = True
+    assert mixed.sound_nodes == []

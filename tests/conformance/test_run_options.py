@@ -124,9 +124,9 @@ def test_judges_nothing_by_failures_on_a_node_that_left(node: Any, left: bool) -
     outcome = SimpleNamespace(passed=False, failed=True, skipped=False)
     call: Any = SimpleNamespace(excinfo=SimpleNamespace(value=AssertionError("no pod")))
     check = next(iter(conftest.CATALOGUE.values()))
-    found = conftest._what_came(item, check, outcome, call)
+    result = conftest._what_came(item, check, outcome, call)
     gone = ("skipped", "n1 has left the cluster during the run", "not made")
-    assert found == (gone if left else ("failed", "no pod", None))
+    assert result == (gone if left else ("failed", "no pod", None))
     assert known == ({"n1": gone[1]} if left else {})
     # What comes after it is not tried at all.
     with pytest.raises(NotMade, match="has left") if left else nullcontext():

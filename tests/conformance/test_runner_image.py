@@ -10,7 +10,7 @@ from pathlib import Path
 from divvy.distribution import revision, version
 from divvy.lab.paths import REPOSITORY
 
-SAID = """
+SCRIPT = """
 from pathlib import Path
 import divvy
 from divvy.distribution import revision, version
@@ -30,15 +30,15 @@ def test_puts_this_program_into_the_image(tmp_path: Path) -> None:
     copy += "copy_divvy(Path(sys.argv[1]))"
     subprocess.run([sys.executable, "-c", copy, tmp_path], cwd=REPOSITORY, check=True)
 
-    def said(folder: Path) -> list[str]:
-        command = [sys.executable, "-c", SAID]
+    def program_facts(folder: Path) -> list[str]:
+        command = [sys.executable, "-c", SCRIPT]
         variables = {**os.environ, "PYTHONPATH": str(folder)}
         done = subprocess.run(
             command, cwd="/", env=variables, capture_output=True, text=True, check=True
         )
         return done.stdout.splitlines()
 
-    own, copied = said(REPOSITORY), said(tmp_path)
+    own, copied = program_facts(REPOSITORY), program_facts(tmp_path)
     assert copied[:4] == [
         str(tmp_path), version(), revision(), f"{tmp_path}/divvy/share/conformance"
     ]  # fmt: skip

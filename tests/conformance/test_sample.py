@@ -47,10 +47,10 @@ def test_samples_the_same_nodes_by_the_same_seed() -> None:
     gone = [node for node in FLEET if node not in monday[:1]]
     assert set(names(monday[1:])) < set(names(sampled(gone, parse_sample("10", "mon"))))
     # No name is more likely than others: over many seeds every node is taken.
-    taken = {
+    sampled_names = {
         name for seed in range(300) for name in names(sampled(FLEET, parse_sample("5%", str(seed))))
     }
-    assert len(taken) == len(FLEET)
+    assert len(sampled_names) == len(FLEET)
 
 
 def entry(node: NodePromise, **more: Any) -> dict[str, Any]:
@@ -76,8 +76,8 @@ def test_omits_nodes_unchanged_since_the_earlier_report() -> None:
         {"id": "ISO-02", "case": f"{FLEET[8].name}:gpu", "status": "skipped", "missed": "not made"},
         {"id": "HW-01", "case": f"{FLEET[9].name}:gpu", "status": "skipped", "missed": "option"},
     )
-    found = changed(FLEET, now, earlier(*checks), "g")
-    assert names(found) == [FLEET[0].name, *(FLEET[number].name for number in (5, 6, 7, 8))]
+    nodes = changed(FLEET, now, earlier(*checks), "g")
+    assert names(nodes) == [FLEET[0].name, *(FLEET[number].name for number in (5, 6, 7, 8))]
 
 
 def test_counts_every_node_as_changed_by_another_stack_file() -> None:

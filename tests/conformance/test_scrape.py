@@ -40,13 +40,13 @@ def held(pod: str, uuid: str) -> dict[str, str]:
     return {"pod": pod, "uuid": uuid}
 
 
-EACH = "3 pods with a series each, two or more on one device"
+EACH_HAS = "3 pods with a series each, two or more on one device"
 
 
 @pytest.mark.parametrize(
     ("series", "seen"),
     [
-        ([held("a", "GPU-1"), held("b", "GPU-2"), held("c", "GPU-1")], EACH),
+        ([held("a", "GPU-1"), held("b", "GPU-2"), held("c", "GPU-1")], EACH_HAS),
         # The last pod's series hides the one of its neighbour.
         ([held("b", "GPU-2"), held("c", "GPU-1")], "a: 0 series; no two on one device"),
         (
@@ -63,7 +63,7 @@ EACH = "3 pods with a series each, two or more on one device"
 def test_requires_a_series_for_each_pod_of_a_shared_device(
     series: list[dict[str, str]], seen: str
 ) -> None:
-    assert one_series_per_pod("abc", series) == (EACH, seen)
+    assert one_series_per_pod("abc", series) == (EACH_HAS, seen)
 
 
 def test_finds_series_by_their_labels() -> None:

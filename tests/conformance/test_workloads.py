@@ -19,11 +19,11 @@ ARCHITECTURES = ("sm_50", "sm_75", "sm_80", "sm_89", "sm_90", "sm_100")
 
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[DriverRoot]:
-    found = DriverRoot(tmp_path / "root", build())
+    root = DriverRoot(tmp_path / "root", build())
     try:
-        yield found
+        yield root
     finally:
-        found.stop()
+        root.stop()
 
 
 @pytest.mark.parametrize("source", sorted(WORKLOADS.glob("*.ptx")), ids=lambda path: path.stem)

@@ -64,7 +64,7 @@ class BareCluster:
     def names(self, kind: str, namespace: str) -> set[str]:
         """Return the names of the objects of a kind in a namespace."""
         items = self.get(kind, f"--namespace={namespace}")["items"]
-        return {one["metadata"]["name"] for one in items} - {"kube-root-ca.crt"}
+        return {obj["metadata"]["name"] for obj in items} - {"kube-root-ca.crt"}
 
     def uid(self, kind: str, name: str, namespace: str) -> str | None:
         """Return an object's uid, None where there is none."""

@@ -12,14 +12,14 @@ from tests.engine.trial import Trial
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[BareCluster]:
-    with bare_cluster() as found:
-        yield found
+    with bare_cluster() as shared_cluster:
+        yield shared_cluster
 
 
 @pytest.fixture(scope="package")
 def other_cluster() -> Iterator[BareCluster]:
-    with bare_cluster() as found:
-        yield found
+    with bare_cluster() as second_cluster:
+        yield second_cluster
 
 
 @pytest.fixture(scope="package")

@@ -223,10 +223,10 @@ def _condition(kind: str, true: bool, message: str) -> dict[str, str]:
 
 
 def _alike(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    def shown(status: dict[str, Any]) -> list[tuple[str, str]]:
+    def conditions(status: dict[str, Any]) -> list[tuple[str, str]]:
         return [(entry["type"], entry["status"]) for entry in status.get("conditions") or ()]
 
-    return set(shown(new)) <= set(shown(old))
+    return set(conditions(new)) <= set(conditions(old))
 
 
 @pytest.fixture(scope="module")
@@ -300,8 +300,8 @@ class Steps:
 
     def create(self, inputs: dict[str, Any], timeout: float = 20) -> ResourceState:
         urn = self.urn(inputs["kind"])
-        identity, begun = self.provider.begin(inputs)
-        outputs = self.provider.create(urn, inputs, begun, timeout=timeout).outputs
+        identity, start = self.provider.begin(inputs)
+        outputs = self.provider.create(urn, inputs, start, timeout=timeout).outputs
         return ResourceState(urn, urn, custom=True, id=identity, inputs=inputs, outputs=outputs)
 
     def update(

@@ -28,13 +28,13 @@ def program(cluster: BareCluster, tmp_path: Path) -> Iterator[Program]:
 
 def live(cluster: BareCluster, program: Program) -> dict[str, dict[str, Any]]:
     """Return the program's ConfigMaps in the cluster by name."""
-    found = cluster.get("configmaps", f"-n={program.namespace}", "--selector=trial=yes")
-    return {one["metadata"]["name"]: one for one in found["items"]}
+    listing = cluster.get("configmaps", f"-n={program.namespace}", "--selector=trial=yes")
+    return {obj["metadata"]["name"]: obj for obj in listing["items"]}
 
 
 def versions(cluster: BareCluster, program: Program) -> dict[str, str]:
     return {
-        name: one["metadata"]["resourceVersion"] for name, one in live(cluster, program).items()
+        name: obj["metadata"]["resourceVersion"] for name, obj in live(cluster, program).items()
     }
 
 
@@ -208,6 +208,6 @@ def test_reports_a_crash_loop_early_with_its_last_log_lines(
             "image": lab.busybox,
             "command": ["/bin/sh", "-c", "echo cannot find my keys; exit 3"],
         }
-        said = program.up(expect=1)
-    assert "CrashLoopBackOff" in said
-    assert "cannot find my keys" in said
+        output = program.up(expect=1)
+    assert "CrashLoopBackOff" in output
+    assert "cannot find my keys" in output

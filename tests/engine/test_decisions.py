@@ -81,9 +81,9 @@ def test_refuses_to_replace_a_protected_resource() -> None:
 
 
 def test_names_the_deepest_difference_in_changed_paths() -> None:
-    one = {"spec": {"template": {"containers": [{"image": "a"}]}, "gone": 1}}
+    old = {"spec": {"template": {"containers": [{"image": "a"}]}, "gone": 1}}
     other = {"spec": {"template": {"containers": [{"image": "b"}]}, "new": 2}}
-    assert list(changed_paths(one, other)) == [
+    assert list(changed_paths(old, other)) == [
         "spec.gone",
         "spec.new",
         "spec.template.containers[0].image",
@@ -106,8 +106,8 @@ def test_replaces_what_cannot_change_in_place(
     kind: str, path: str, mutable: bool, replaces: bool
 ) -> None:
     obj = {"kind": kind}
-    found = replacing_paths(obj, obj, (path,), config_map=mutable, secret=False)
-    assert bool(found) is replaces
+    paths = replacing_paths(obj, obj, (path,), config_map=mutable, secret=False)
+    assert bool(paths) is replaces
 
 
 def test_distinguishes_normalised_values_from_edits() -> None:
@@ -176,8 +176,8 @@ def test_compares_quantities_as_quantities() -> None:
 
 
 def test_merges_a_secrets_string_data_into_its_data() -> None:
-    found = normalised({"kind": "Secret", "data": {"a": "eA=="}, "stringData": {"b": "x"}})
-    assert found == {"kind": "Secret", "data": {"a": "eA==", "b": "eA=="}}
+    secret = normalised({"kind": "Secret", "data": {"a": "eA=="}, "stringData": {"b": "x"}})
+    assert secret == {"kind": "Secret", "data": {"a": "eA==", "b": "eA=="}}
     assert normalised({"kind": "Secret", "stringData": {"b": UNKNOWN}})["data"] == {"b": UNKNOWN}
 
 
@@ -255,8 +255,8 @@ def test_gives_up_a_restarting_container_before_the_kubelet_does(
 ) -> None:
     state = {"terminated": {"exitCode": code}}
     status = {"name": "c", "restartCount": restarts, "state": state}
-    found = {"metadata": {"name": "p"}, "status": {"containerStatuses": [status]}}
-    assert (terminal_failure([found]) is not None) is never
+    pod = {"metadata": {"name": "p"}, "status": {"containerStatuses": [status]}}
+    assert (terminal_failure([pod]) is not None) is never
 
 
 @pytest.mark.parametrize(
@@ -307,10 +307,10 @@ def test_counts_a_workload_as_settled_when_its_pods_have_stayed_ready(
 
 def test_counts_readiness_from_creation_without_a_transition_time() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    made = (now - timedelta(seconds=60)).isoformat()
+    creation = (now - timedelta(seconds=60)).isoformat()
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": None}
     pod = {
-        "metadata": {"name": "p", "creationTimestamp": made},
+        "metadata": {"name": "p", "creationTimestamp": creation},
         "spec": {"containers": [{"name": "c"}]},
         "status": {"phase": "Running", "conditions": [ready]},
     }
@@ -326,7 +326,7 @@ def test_waits_longer_for_a_container_that_failed_before(
 ) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     since = (now - timedelta(seconds=ready_for)).isoformat()
-    found = {
+    pod = {
         "metadata": {"name": "p"},
         "spec": {"containers": [{"name": "c"}]},
         "status": {
@@ -335,7 +335,7 @@ def test_waits_longer_for_a_container_that_failed_before(
             "containerStatuses": [{"lastState": {"terminated": {"exitCode": code}}}],
         },
     }
-    assert (not_stable([found], now) is None) is settled
+    assert (not_stable([pod], now) is None) is settled
 
 
 def test_reports_a_paused_deployment() -> None:

@@ -43,9 +43,9 @@ def test_ends_the_run_on_a_workers_exception_and_raises_it() -> None:
 
 def test_deletes_a_provider_after_its_objects_and_before_its_successors() -> None:
     provider = resource("p")
-    made = resource("a", provider=f"{URN}p::p")
+    dependent = resource("a", provider=f"{URN}p::p")
     other = resource("b", provider=f"{URN}p::q")
-    assert needs(made, provider)
+    assert needs(dependent, provider)
     assert not needs(other, provider)
 
 
@@ -69,8 +69,8 @@ def test_orders_generations_that_need_each_other() -> None:
     live = [resource("a"), resource("b", dependencies=(f"{URN}a",))]
     gone: list[str] = []
 
-    def delete(one: ResourceState) -> bool:
-        gone.append(one.id)
+    def delete(state: ResourceState) -> bool:
+        gone.append(state.id)
         return True
 
     dependents_first([*live, left], delete, 1)
@@ -79,17 +79,20 @@ def test_orders_generations_that_need_each_other() -> None:
 
 
 def test_names_records_that_need_each_other() -> None:
-    one, other = resource("a", dependencies=(f"{URN}b",)), resource("b", dependencies=(f"{URN}a",))
+    first, other = (
+        resource("a", dependencies=(f"{URN}b",)),
+        resource("b", dependencies=(f"{URN}a",)),
+    )
     with pytest.raises(StateProblem, match="depend on each other, as recorded: a, b"):
-        dependents_first([one, other], lambda _: True, 1)
-    assert len(in_order({found.urn: found for found in (one, other)})) == 2
+        dependents_first([first, other], lambda _: True, 1)
+    assert len(in_order({state.urn: state for state in (first, other)})) == 2
 
 
 def test_leaves_waiting_deletions_after_an_interrupt() -> None:
     gone: list[str] = []
 
-    def delete(one: ResourceState) -> bool:
-        gone.append(one.id)
+    def delete(state: ResourceState) -> bool:
+        gone.append(state.id)
         time.sleep(0.05)
         raise KeyboardInterrupt
 
@@ -167,11 +170,11 @@ def test_registers_nothing_of_a_refused_or_early_ending_program(
 ) -> None:
     provider = CountingProvider()
     run = run_of(provider)
-    begun: list[bool] = []
-    run.admit(declared, lambda: begun.append(True))
+    starts: list[bool] = []
+    run.admit(declared, lambda: starts.append(True))
     with pytest.raises(NotAdmitted):
         run.register(goals(1)[0])
-    assert (begun, provider.most) == ([], 0)
+    assert (starts, provider.most) == ([], 0)
 
 
 def test_keeps_a_replaced_resource_beside_its_successor_in_a_refresh() -> None:

@@ -56,8 +56,8 @@ def test_keeps_the_line_about_adopted_objects_on_a_terminal(
         watcher.began(STEP)
         watcher.waiting(URN, "takes .data.x over from kubectl")
         watcher.ended(STEP, None)
-        shown = ""
-        while "created" not in shown:  # a terminal hands over what it has, not all at once
-            shown += os.read(reader, 10_000).decode()
+        output = ""
+        while "created" not in output:  # a terminal hands over what it has, not all at once
+            output += os.read(reader, 10_000).decode()
     os.close(reader)
-    assert "takes .data.x over from kubectl" in shown
+    assert "takes .data.x over from kubectl" in output

@@ -20,18 +20,18 @@ from tests.engine.bare_cluster import BareCluster
 
 
 def test_shares_one_connection_among_concurrent_resources(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
+    namespaces = []
 
     class SlowApi:
         def __init__(self, *place: Any) -> None:
             time.sleep(0.05)
-            made.append(place)
+            namespaces.append(place)
 
     monkeypatch.setattr(module, "Api", SlowApi)
     connection = Connection({"context": "c"}, {})
     with ThreadPoolExecutor(8) as workers:
-        found = set(workers.map(lambda _: connection.api, range(8)))
-    assert (len(found), made) == (1, [(None, "c")])
+        clients = set(workers.map(lambda _: connection.api, range(8)))
+    assert (len(clients), namespaces) == (1, [(None, "c")])
 
 
 def test_shortens_a_field_manager_to_what_the_api_accepts() -> None:

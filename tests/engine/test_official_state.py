@@ -121,12 +121,12 @@ class OfficialStack:
         for resource in document["checkpoint"]["latest"]["resources"]:
             if not resource["type"].startswith("kubernetes:"):
                 continue
-            made = self.cluster.kubectl(
+            created = self.cluster.kubectl(
                 "create", "--field-manager=pulumi-kubernetes", "--filename=-", "--output=json",
                 "--show-managed-fields", stdin=json.dumps(resource["inputs"]),
             )  # fmt: skip
             kept = {key: value for key, value in resource["outputs"].items() if key[:2] == "__"}
-            resource["outputs"] = {**kept, **json.loads(made)}
+            resource["outputs"] = {**kept, **json.loads(created)}
         return json.dumps(document)
 
     def target(self, level: str, *variables: dict[str, str]) -> None:
@@ -140,12 +140,12 @@ class OfficialStack:
         return done.stdout
 
     def live(self, kind: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.cluster.get(kind, name, f"-n={NAMESPACE}")
-        return found
+        live_object: dict[str, Any] = self.cluster.get(kind, name, f"-n={NAMESPACE}")
+        return live_object
 
     def variables(self) -> dict[str, str]:
         (container,) = self.live("daemonset", "sleeper")["spec"]["template"]["spec"]["containers"]
-        return {one["name"]: one["value"] for one in container["env"]}
+        return {variable["name"]: variable["value"] for variable in container["env"]}
 
 
 @pytest.mark.lab

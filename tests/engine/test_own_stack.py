@@ -98,8 +98,8 @@ def own(tmp_path: Path, cluster: BareCluster) -> Iterator[OwnStack]:
 def left(cluster: BareCluster) -> set[str]:
     """Return what a cluster has of Divvy's, by kind and name."""
     place = f"--namespace={NAMESPACE}"
-    found = cluster.get(",".join(KINDS), place, "--selector=app.kubernetes.io/name=divvy")
-    return {f"{one['kind']} {one['metadata']['name']}" for one in found["items"]}
+    listing = cluster.get(",".join(KINDS), place, "--selector=app.kubernetes.io/name=divvy")
+    return {f"{obj['kind']} {obj['metadata']['name']}" for obj in listing["items"]}
 
 
 def test_refuses_another_cluster_under_the_stack(
@@ -153,9 +153,11 @@ def ready_deployments(cluster: BareCluster) -> Iterator[None]:
 
     def say() -> None:
         while not done.wait(0.2):
-            found = cluster.try_kubectl("get", *place, "--output=jsonpath={.metadata.generation}")
+            generation = cluster.try_kubectl(
+                "get", *place, "--output=jsonpath={.metadata.generation}"
+            )
             replicas = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), 1)
-            status = {"observedGeneration": int(found.stdout or 0), **replicas}
+            status = {"observedGeneration": int(generation.stdout or 0), **replicas}
             patch = json.dumps({"status": status})
             cluster.try_kubectl(
                 *("patch", *place, "--subresource=status", "--type=merge", f"--patch={patch}")
@@ -172,12 +174,12 @@ def ready_deployments(cluster: BareCluster) -> Iterator[None]:
 
 def hold_claim(cluster: BareCluster) -> None:
     """Let a pod hold a device, as scheduler and kubelet would."""
-    asked = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu"}}
+    request = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu"}}
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
         "metadata": {"name": "held", "namespace": "default"},
-        "spec": {"devices": {"requests": [asked]}},
+        "spec": {"devices": {"requests": [request]}},
     }
     cluster.kubectl("create", "--filename=-", stdin=json.dumps(claim))
     result = {"request": "gpu", "driver": "divvy.gpu", "pool": "n/divvy", "device": "gpu-0"}

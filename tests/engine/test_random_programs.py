@@ -26,7 +26,7 @@ SECRET = "hush-hush"
 
 def random_resources(dice: random.Random, old: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return a program near the former one: some added, changed, dropped, renamed, re-wired."""
-    found: dict[str, Any] = {}
+    resources: dict[str, Any] = {}
     for number in range(8):
         names = (f"r{number}", f"s{number}")
         before = next((name for name in names if name in old), None)
@@ -48,9 +48,9 @@ def random_resources(dice: random.Random, old: dict[str, dict[str, Any]]) -> dic
             wanted["provider"] = dice.choice(("cluster", "second"))
         # Whichever of its names a run that was killed has recorded.
         wanted["aliases"] = [names[1 - names.index(name)]]
-        wanted["needs"] = [other for other in found if dice.random() < 0.3]
-        found[name] = wanted
-    return found
+        wanted["needs"] = [other for other in resources if dice.random() < 0.3]
+        resources[name] = wanted
+    return resources
 
 
 @pytest.mark.timeout(7200)
@@ -104,20 +104,22 @@ def fail(dice: random.Random, program: Program) -> None:
 def compare(cluster: BareCluster, program: Program, number: int) -> None:
     """Hold the cluster against the program, and the state against the cluster."""
     items = cluster.get("configmaps", f"-n={program.namespace}", "--selector=trial=yes")["items"]
-    live = {one["metadata"]["name"]: one for one in items}
+    live = {config_map["metadata"]["name"]: config_map for config_map in items}
     state = program.state()
     assert set(state) == set(program.resources), number
-    assert sorted(found["id"] for found in state.values()) == sorted(
+    assert sorted(resource["id"] for resource in state.values()) == sorted(
         f"{program.namespace}/{name}" for name in live
     ), number
     for name, wanted in program.resources.items():
-        found = live[state[name]["id"].split("/")[1]]
-        assert state[name]["outputs"]["metadata"]["uid"] == found["metadata"]["uid"], number
-        data = dict(found.get("data", {}))
+        live_object = live[state[name]["id"].split("/")[1]]
+        assert state[name]["outputs"]["metadata"]["uid"] == live_object["metadata"]["uid"], number
+        data = dict(live_object.get("data", {}))
         for other in wanted["needs"]:
             assert data.pop(f"from-{other}") == state[other]["id"].split("/")[1], number
         assert data == wanted["data"], number
-        assert found["metadata"]["name"] == wanted.get("called", found["metadata"]["name"]), number
+        assert live_object["metadata"]["name"] == wanted.get(
+            "called", live_object["metadata"]["name"]
+        ), number
     kept = [path for path in (program.folder / ".pulumi").rglob("*") if path.is_file()]
     text = "\n".join(path.read_text() for path in kept)
     assert SECRET not in text, number

@@ -61,11 +61,11 @@ def previewed(folder: Path, program: str) -> tuple[Summary, list[tuple[str, str]
 )
 def test_loads_only_what_a_module_needs_at_once(loaded: str, unwanted: set[str]) -> None:
     look = f"import sys, {loaded}; print(*sys.modules)"
-    found = subprocess.run(
+    modules = subprocess.run(
         [sys.executable, "-c", look], capture_output=True, text=True, check=True
     ).stdout.split()
-    assert loaded in found
-    assert not unwanted & set(found)
+    assert loaded in modules
+    assert not unwanted & set(modules)
 
 
 def test_passes_on_all_messages_but_debug(tmp_path: Path) -> None:
@@ -85,12 +85,12 @@ def test_passes_on_all_messages_but_debug(tmp_path: Path) -> None:
 @pytest.fixture
 def api_server() -> Iterator[tuple[str, list[str], threading.Event]]:
     """Serve as an API server that notes what it is asked."""
-    asked: list[str] = []
+    paths: list[str] = []
     greeted = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            paths.append(self.path)
             self.send_response(200)
             body = b'{"metadata": {"uid": "1"}}'
             self.send_header("Content-Length", str(len(body)))
@@ -103,7 +103,7 @@ def api_server() -> Iterator[tuple[str, list[str], threading.Event]]:
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", asked, greeted
+    yield f"http://127.0.0.1:{server.server_port}", paths, greeted
     server.shutdown()
     thread.join()
     server.server_close()
@@ -142,13 +142,13 @@ def kubeconfig(folder: Path, server: str) -> str:
 def test_connects_to_the_states_cluster_before_the_first_step(
     tmp_path: Path, api_server: tuple[str, list[str], threading.Event]
 ) -> None:
-    server, asked, greeted = api_server
+    server, paths, greeted = api_server
     inputs: dict[str, object] = {"kubeconfig": kubeconfig(tmp_path, server)}
     providers, _ = providers_knowing(tmp_path, "kubernetes", inputs)
     providers.warm()
     assert greeted.wait(20)
     providers.close()
-    assert asked == ["/api/v1/namespaces/kube-system"]
+    assert paths == ["/api/v1/namespaces/kube-system"]
 
 
 def test_reports_an_unreachable_cluster_to_the_step_that_needs_it(tmp_path: Path) -> None:

@@ -41,43 +41,45 @@ def test_reads_an_official_checkpoint_and_writes_it_back_in_its_format(
     tmp_path: Path, name: str
 ) -> None:
     raw = json.loads((OFFICIAL / f"checkpoint-{name}.json").read_text())
-    found = store(tmp_path)
-    resources = found.decode(raw).resources
-    written = found.encode(resources)
+    state_store = store(tmp_path)
+    resources = state_store.decode(raw).resources
+    written = state_store.encode(resources)
     latest, official = written["checkpoint"]["latest"], raw["checkpoint"]["latest"]
     assert latest["resources"] == official["resources"]
     assert latest["secrets_providers"] == official["secrets_providers"]
     assert list(latest) == list(official)
-    assert [list(one) for one in latest["resources"]] == [
-        list(one) for one in official["resources"]
+    assert [list(resource_state) for resource_state in latest["resources"]] == [
+        list(resource_state) for resource_state in official["resources"]
     ]
 
 
 def test_keeps_the_errors_of_a_failed_daemonset(tmp_path: Path) -> None:
     raw = json.loads((OFFICIAL / "checkpoint-after-failed-daemonset.json").read_text())
-    assert any(found.init_errors for found in store(tmp_path).decode(raw).resources)
+    assert any(
+        resource_state.init_errors for resource_state in store(tmp_path).decode(raw).resources
+    )
 
 
 def test_refuses_a_newer_checkpoint_and_leaves_it_untouched(tmp_path: Path) -> None:
-    found = store(tmp_path)
-    found.create()
-    text = found.checkpoint_path.read_text().replace('"version": 3', '"version": 4')
-    found.checkpoint_path.write_text(text)
+    state_store = store(tmp_path)
+    state_store.create()
+    text = state_store.checkpoint_path.read_text().replace('"version": 3', '"version": 4')
+    state_store.checkpoint_path.write_text(text)
     with pytest.raises(StateProblem, match="checkpoint version 4"):
-        found.load()
-    assert found.checkpoint_path.read_text() == text
+        state_store.load()
+    assert state_store.checkpoint_path.read_text() == text
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"version": 3}', '{"version": 3, "checkpoint": 7}']
 )
 def test_refuses_a_corrupt_checkpoint_and_leaves_it_untouched(tmp_path: Path, text: str) -> None:
-    found = store(tmp_path)
-    found.create()
-    found.checkpoint_path.write_text(text)
+    state_store = store(tmp_path)
+    state_store.create()
+    state_store.checkpoint_path.write_text(text)
     with pytest.raises(StateProblem, match="is not a checkpoint"):
-        found.load()
-    assert found.checkpoint_path.read_text() == text
+        state_store.load()
+    assert state_store.checkpoint_path.read_text() == text
 
 
 def test_keeps_the_steps_of_a_dead_run(tmp_path: Path) -> None:
@@ -89,8 +91,10 @@ def test_keeps_the_steps_of_a_dead_run(tmp_path: Path) -> None:
     dead.began("create", f"{URN}none", "ns/none", resource("none"))
     dead.abandoned(f"{URN}none")
     state = store(tmp_path).load()
-    assert [found.urn for found in state.resources] == [f"{URN}one"]
-    assert [(found.operation, found.id) for found in state.pending] == [("create", "ns/two")]
+    assert [resource_state.urn for resource_state in state.resources] == [f"{URN}one"]
+    assert [(operation.operation, operation.id) for operation in state.pending] == [
+        ("create", "ns/two")
+    ]
 
 
 def test_ignores_a_record_truncated_in_the_journal(tmp_path: Path) -> None:
@@ -103,7 +107,9 @@ def test_ignores_a_record_truncated_in_the_journal(tmp_path: Path) -> None:
     cut = journal.read_bytes()
     for length in range(len(whole), len(cut)):
         journal.write_bytes(cut[:length])
-        assert [found.id for found in store(tmp_path).load().resources] == ["ns/one"]
+        assert [resource_state.id for resource_state in store(tmp_path).load().resources] == [
+            "ns/one"
+        ]
 
 
 @pytest.mark.parametrize("file", ["stacks/p/dev.json", "divvy/p/dev.journal"])
@@ -115,16 +121,16 @@ def test_refuses_an_unreadable_file(tmp_path: Path, file: str) -> None:
 
 
 def test_replays_a_deletion_from_the_journal(tmp_path: Path) -> None:
-    found = store(tmp_path)
-    found.write([resource("one"), resource("two")])
-    found.gone(resource("one"))
+    state_store = store(tmp_path)
+    state_store.write([resource("one"), resource("two")])
+    state_store.gone(resource("one"))
     assert [left.id for left in store(tmp_path).load().resources] == ["ns/two"]
 
 
 def test_keeps_a_replaced_resource_beside_its_successor(tmp_path: Path) -> None:
-    found = store(tmp_path)
-    found.write([resource("one", id="ns/old")])
-    found.done(resource("one", id="ns/new"), resource("one", id="ns/old", delete=True))
+    state_store = store(tmp_path)
+    state_store.write([resource("one", id="ns/old")])
+    state_store.done(resource("one", id="ns/new"), resource("one", id="ns/old", delete=True))
     state = store(tmp_path).load()
     assert [(left.id, left.delete) for left in state.resources] == [
         ("ns/new", False),
@@ -133,9 +139,9 @@ def test_keeps_a_replaced_resource_beside_its_successor(tmp_path: Path) -> None:
 
 
 def test_encrypts_and_decrypts_secrets(tmp_path: Path) -> None:
-    found = store(tmp_path)
-    found.write([resource("one", inputs={"data": {"token": secret("hush")}})])
-    assert "hush" not in found.checkpoint_path.read_text()
+    state_store = store(tmp_path)
+    state_store.write([resource("one", inputs={"data": {"token": secret("hush")}})])
+    assert "hush" not in state_store.checkpoint_path.read_text()
     (back,) = store(tmp_path).load().resources
     assert back.inputs == {"data": {"token": secret("hush")}}
 
@@ -238,7 +244,7 @@ def test_overwrites_nothing_that_another_run_wrote_meanwhile(tmp_path: Path) -> 
     second.write([resource("two")])
     with pytest.raises(StateProblem, match="another run has written"):
         first.write([resource("one")])
-    assert [found.id for found in store(tmp_path).load().resources] == ["ns/two"]
+    assert [resource_state.id for resource_state in store(tmp_path).load().resources] == ["ns/two"]
     apart = tmp_path / ".pulumi/stacks/p/dev.json.conflict"
     assert "ns/one" in apart.read_text()
     assert apart.stat().st_mode & 0o777 == 0o600
@@ -246,9 +252,9 @@ def test_overwrites_nothing_that_another_run_wrote_meanwhile(tmp_path: Path) -> 
 
 
 def test_names_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = store(tmp_path)
-    found.create()
-    whole = found.checkpoint_path.read_bytes()
+    state_store = store(tmp_path)
+    state_store.create()
+    whole = state_store.checkpoint_path.read_bytes()
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -256,25 +262,25 @@ def test_names_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(os, "write", full)
     monkeypatch.setattr(Path, "write_text", full)
     for attempt in (
-        lambda: found.done(resource("one")),
-        lambda: found.write([resource("one")]),
+        lambda: state_store.done(resource("one")),
+        lambda: state_store.write([resource("one")]),
         lambda: locked(tmp_path, "p", "dev").__enter__(),
     ):
         with pytest.raises(StateProblem, match="cannot be written: No space left on device"):
             attempt()
-    assert found.checkpoint_path.read_bytes() == whole
+    assert state_store.checkpoint_path.read_bytes() == whole
 
 
 def test_keeps_creations_of_unknown_outcome_through_every_write(tmp_path: Path) -> None:
     dead = store(tmp_path)
     dead.create()
     dead.began("create", f"{URN}one", "ns/one", resource("one"))
-    found = store(tmp_path)
-    state = found.load()
-    found.begin(state)
+    state_store = store(tmp_path)
+    state = state_store.load()
+    state_store.begin(state)
     assert [left.id for left in state.pending] == ["ns/one"]
-    assert not found.journal_path.exists()
-    latest = json.loads(found.checkpoint_path.read_text())["checkpoint"]["latest"]
+    assert not state_store.journal_path.exists()
+    latest = json.loads(state_store.checkpoint_path.read_text())["checkpoint"]["latest"]
     (pending,) = latest["pending_operations"]
     assert (pending["type"], pending["resource"]["urn"]) == ("creating", f"{URN}one")
     again = store(tmp_path).load()
@@ -282,41 +288,43 @@ def test_keeps_creations_of_unknown_outcome_through_every_write(tmp_path: Path) 
 
 
 def test_shares_one_salt_among_threads_that_encrypt(tmp_path: Path) -> None:
-    found = store(tmp_path)
-    found.create()
+    state_store = store(tmp_path)
+    state_store.create()
     secrets = [resource(f"s{n}", inputs={"token": secret(f"hush{n}")}) for n in range(4)]
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(found.done, secrets))
+        list(pool.map(state_store.done, secrets))
     assert sorted(left.urn for left in store(tmp_path).load().resources) == sorted(
-        one.urn for one in secrets
+        secret_resource.urn for secret_resource in secrets
     )
 
 
 def test_restricts_the_state_to_its_owner(tmp_path: Path) -> None:
-    found = store(tmp_path)
-    found.create()
-    found.checkpoint_path.chmod(0o644)
-    found.done(resource("one"))
-    assert found.journal_path.stat().st_mode & 0o777 == 0o600
-    found.write([resource("one")])
-    backup = found.checkpoint_path.with_name("dev.json.bak")
-    assert [path.stat().st_mode & 0o777 for path in (found.checkpoint_path, backup)] == [0o600] * 2
+    state_store = store(tmp_path)
+    state_store.create()
+    state_store.checkpoint_path.chmod(0o644)
+    state_store.done(resource("one"))
+    assert state_store.journal_path.stat().st_mode & 0o777 == 0o600
+    state_store.write([resource("one")])
+    backup = state_store.checkpoint_path.with_name("dev.json.bak")
+    assert [path.stat().st_mode & 0o777 for path in (state_store.checkpoint_path, backup)] == [
+        0o600
+    ] * 2
 
 
 def test_keeps_encrypted_what_was_encrypted_once(tmp_path: Path) -> None:
     store(tmp_path).write([resource("one", outputs={"data": secret({"token": "hush"})})])
-    found = store(tmp_path)
-    found.begin(found.load())
-    found.done(resource("one", outputs={"data": {"token": "hush"}}))
-    assert "hush" not in found.journal_path.read_text()
-    found.write([resource("one", outputs={"data": {"token": "hush"}})])
-    assert "hush" not in found.checkpoint_path.read_text()
+    state_store = store(tmp_path)
+    state_store.begin(state_store.load())
+    state_store.done(resource("one", outputs={"data": {"token": "hush"}}))
+    assert "hush" not in state_store.journal_path.read_text()
+    state_store.write([resource("one", outputs={"data": {"token": "hush"}})])
+    assert "hush" not in state_store.checkpoint_path.read_text()
 
 
 def test_reads_and_writes_a_nested_secret_as_one(tmp_path: Path) -> None:
-    found = store(tmp_path)
-    found.write([resource("one", inputs={"data": secret({"token": secret("hush")})})])
-    raw = json.loads(found.checkpoint_path.read_text())
+    state_store = store(tmp_path)
+    state_store.write([resource("one", inputs={"data": secret({"token": secret("hush")})})])
+    raw = json.loads(state_store.checkpoint_path.read_text())
     (record,) = raw["checkpoint"]["latest"]["resources"]
     sealed_text = record["inputs"]["data"]["ciphertext"]
     salt = raw["checkpoint"]["latest"]["secrets_providers"]["state"]["salt"]
@@ -325,7 +333,7 @@ def test_reads_and_writes_a_nested_secret_as_one(tmp_path: Path) -> None:
     # As the official engine may nest them.
     inner = {SIGNATURE_KEY: SECRET_SIGNATURE, "ciphertext": crypter.encrypt('"hush"')}
     record["inputs"]["data"]["ciphertext"] = crypter.encrypt(json.dumps({"token": inner}))
-    found.checkpoint_path.write_text(json.dumps(raw))
+    state_store.checkpoint_path.write_text(json.dumps(raw))
     (back,) = store(tmp_path).load().resources
     assert back.inputs == {"data": secret({"token": "hush"})}
 
@@ -354,9 +362,9 @@ def test_continues_a_journal_truncated_in_a_line(tmp_path: Path) -> None:
     dead.done(resource("one"))
     with dead.journal_path.open("ab") as file:
         file.write(b'{"salt": null, "done": {"urn')
-    found = store(tmp_path)
-    found.begin(found.load())
-    found.done(resource("two"))
+    state_store = store(tmp_path)
+    state_store.begin(state_store.load())
+    state_store.done(resource("two"))
     assert [left.id for left in store(tmp_path).load().resources] == ["ns/one", "ns/two"]
 
 
@@ -374,20 +382,20 @@ def test_refuses_to_fold_a_journal_over_another_programs_write(tmp_path: Path) -
 
 
 def test_recovers_a_run_that_died_between_checkpoint_and_journal(tmp_path: Path) -> None:
-    found = store(tmp_path)
-    found.create()
-    found.done(resource("one"))
-    kept = found.journal_path.read_bytes()
-    found.write([resource("one"), resource("two")])
-    digest = hashlib.sha256(found.checkpoint_path.read_bytes()).hexdigest()
-    found.journal_path.write_bytes(kept + json.dumps({"folded": digest}).encode() + b"\n")
+    state_store = store(tmp_path)
+    state_store.create()
+    state_store.done(resource("one"))
+    kept = state_store.journal_path.read_bytes()
+    state_store.write([resource("one"), resource("two")])
+    digest = hashlib.sha256(state_store.checkpoint_path.read_bytes()).hexdigest()
+    state_store.journal_path.write_bytes(kept + json.dumps({"folded": digest}).encode() + b"\n")
     assert [left.id for left in store(tmp_path).load().resources] == ["ns/one", "ns/two"]
 
 
 def test_records_a_successor_and_what_it_replaced_at_once(tmp_path: Path) -> None:
-    found = store(tmp_path)
-    found.create()
-    found.done(resource("one", id="ns/new"), resource("one", id="ns/old", delete=True))
+    state_store = store(tmp_path)
+    state_store.create()
+    state_store.done(resource("one", id="ns/new"), resource("one", id="ns/old", delete=True))
     state = store(tmp_path).load()
     assert [(left.id, left.delete) for left in state.resources] == [
         ("ns/new", False),
@@ -405,16 +413,16 @@ def test_refuses_another_layout_of_the_state_by_name(tmp_path: Path, name: str) 
 
 
 def test_follows_a_rename_in_all_references_wherever_the_run_dies(tmp_path: Path) -> None:
-    found = store(tmp_path)
-    found.create()
+    state_store = store(tmp_path)
+    state_store.create()
     old, new = f"{URN}old", f"{URN}new"
-    found.write(
+    state_store.write(
         [
             resource("old"),
             resource("user", dependencies=(old,), property_dependencies={"data": (old,)}),
         ]
     )
-    found.renamed(old, new)
+    state_store.renamed(old, new)
     state = store(tmp_path).load().live()
     assert set(state) == {new, f"{URN}user"}
     assert state[new].id == "ns/old"

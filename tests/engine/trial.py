@@ -164,8 +164,8 @@ class Trial:
 
     def latest(self) -> dict[str, Any]:
         """Return the recorded deployment."""
-        found: dict[str, Any] = json.loads(self.checkpoint.read_text())["checkpoint"]["latest"]
-        return found
+        latest: dict[str, Any] = json.loads(self.checkpoint.read_text())["checkpoint"]["latest"]
+        return latest
 
     def resources(self) -> dict[str, dict[str, Any]]:
         """Return the recorded objects by logical name, without providers and components."""
@@ -186,8 +186,8 @@ class Trial:
 
     def files(self) -> str:
         """Return the text of every file that the engine keeps."""
-        found = [path for path in (self.folder / ".pulumi").rglob("*") if path.is_file()]
-        return "\n".join(path.read_text() for path in found)
+        files = [path for path in (self.folder / ".pulumi").rglob("*") if path.is_file()]
+        return "\n".join(path.read_text() for path in files)
 
 
 def _take_terminal() -> None:

@@ -9,9 +9,9 @@ def test_assigns_ranges_that_do_not_overlap() -> None:
     plan = Addresses(IPv4Network("10.9.0.0/16"))
     pods = [plan.node_pods(index) for index in range(64)]
     ranges = [plan.machines, plan.services, *pods]
-    for number, one in enumerate(ranges):
-        assert one.subnet_of(plan.network)
-        assert not any(one.overlaps(other) for other in ranges[number + 1 :])
+    for number, network in enumerate(ranges):
+        assert network.subnet_of(plan.network)
+        assert not any(network.overlaps(other) for other in ranges[number + 1 :])
     assert all(pod.subnet_of(plan.pods) for pod in pods)
     assert not plan.pods.overlaps(plan.services)
     nodes = {plan.node(index) for index in range(64)}

@@ -36,6 +36,6 @@ def test_continues_up_when_the_api_server_is_back(small_lab: SmallLab, tmp_path:
     small_lab.up()
     output, _ = running.communicate(timeout=120)
     assert running.returncode == 0, output
-    found = small_lab.kubectl("get", "configmaps", "-n=restart", "-l=trial=yes", "-o=name")
-    assert len(found.split()) == COUNT
+    names = small_lab.kubectl("get", "configmaps", "-n=restart", "-l=trial=yes", "-o=name")
+    assert len(names.split()) == COUNT
     assert f"{COUNT + 2} unchanged" in program.up()

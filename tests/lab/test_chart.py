@@ -90,7 +90,7 @@ class Release:
             cluster["pools"] = {**cluster["pools"], pool: changed}
         nodes = {"research": "gpu-a100", "training": "gpu-h100", "notebooks": "gpu-t4"}
         pools = plan(parse_cluster(cluster), "lab").pools
-        return {nodes[one.name]: dict(one.node.per_node) for one in pools if one.node}
+        return {nodes[pool.name]: dict(pool.node.per_node) for pool in pools if pool.node}
 
     def wait_for(self, planned: dict[str, dict[str, int]]) -> None:
         offered = self.deployment.offered
@@ -101,8 +101,8 @@ class Release:
 def release(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
     """Install the chart where nothing of Divvy is; leave no namespace."""
     folder = tmp_path_factory.mktemp("chart")
-    found = Release(Deployment(lab, folder / "project"), folder)
-    yield found
+    installed = Release(Deployment(lab, folder / "project"), folder)
+    yield installed
     lab.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=60s")
 
 
@@ -116,8 +116,8 @@ def test_installs_objects_that_the_api_server_accepts(
     objects = documents(chart, "default", unknown)
     whole = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": objects})
     dry_run = ("--dry-run=server", "--validate=strict", "--filename=-")
-    said = lab.kubectl("apply", *dry_run, stdin=whole)
-    assert said.count("(server dry run)") == len(objects)
+    output = lab.kubectl("apply", *dry_run, stdin=whole)
+    assert output.count("(server dry run)") == len(objects)
 
 
 def test_installs_upgrades_and_uninstalls_a_release(release: Release) -> None:
@@ -150,7 +150,7 @@ def test_installs_upgrades_and_uninstalls_a_release(release: Release) -> None:
 
 def left(lab: RunningLab) -> list[str]:
     """Return what is left of Divvy anywhere, and of anything in its namespace."""
-    found = []
+    remains = []
     for namespaced in ("true", "false"):
         listed = ("--verbs=list", "--output=name", f"--namespaced={namespaced}")
         kinds = [
@@ -162,6 +162,6 @@ def left(lab: RunningLab) -> list[str]:
         if namespaced == "false":
             where = ["--selector=app.kubernetes.io/name=divvy"]
         items: list[Any] = lab.get(",".join(kinds), *where)["items"]
-        found += [f"{one['kind']} {one['metadata']['name']}" for one in items]
+        remains += [f"{obj['kind']} {obj['metadata']['name']}" for obj in items]
     # What every namespace has.
-    return [one for one in found if one not in _OF_EVERY_NAMESPACE]
+    return [remaining for remaining in remains if remaining not in _OF_EVERY_NAMESPACE]

@@ -116,9 +116,9 @@ def test_serves_logs_exec_and_port_forward(
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forward:
         assert forward.stdout
-        said = re.search(r"127\.0\.0\.1:(\d+)", forward.stdout.readline())
-        assert said
-        with urllib.request.urlopen(f"http://127.0.0.1:{said[1]}/", timeout=10) as answer:
+        address = re.search(r"127\.0\.0\.1:(\d+)", forward.stdout.readline())
+        assert address
+        with urllib.request.urlopen(f"http://127.0.0.1:{address[1]}/", timeout=10) as answer:
             assert answer.read().decode().strip() == pod
         forward.terminate()
 
@@ -182,9 +182,9 @@ def _patch_as_node(node: str, url: str, path: str) -> tuple[int, str]:
     headers = {"Content-Type": "application/merge-patch+json"}
     connection.request("PATCH", path, body, headers)
     answer = connection.getresponse()
-    said = str(json.loads(answer.read())["message"])
+    message = str(json.loads(answer.read())["message"])
     connection.close()
-    return answer.status, said
+    return answer.status, message
 
 
 def test_gives_every_kubelet_its_own_identity_and_no_more(lab: RunningLab) -> None:
@@ -194,8 +194,8 @@ def test_gives_every_kubelet_its_own_identity_and_no_more(lab: RunningLab) -> No
     assert "annotated" in own
     # kubectl would read the node first, which is refused already; so ask for the change alone.
     other = _patch_as_node("gpu-t4", server(lab.description), "/api/v1/nodes/cpu-1")
-    said = 'nodes "cpu-1" is forbidden: node "gpu-t4" is not allowed to modify node "cpu-1"'
-    assert other == (403, said)
+    message = 'nodes "cpu-1" is forbidden: node "gpu-t4" is not allowed to modify node "cpu-1"'
+    assert other == (403, message)
     assert "Forbidden" in _as_node(lab, "gpu-t4", "get", "secrets", "--all-namespaces")
     lab.kubectl("annotate", "node", "gpu-t4", "divvy.test/x-")
 
@@ -224,9 +224,9 @@ def test_binds_service_account_tokens_to_pod_and_node(
 def test_refuses_a_privileged_pod_by_pod_security(lab: RunningLab) -> None:
     with lab.namespace({"pod-security.kubernetes.io/enforce": "restricted"}) as namespace:
         pod = lab.pod("bad", "true", container={"securityContext": {"privileged": True}})
-        said = lab.try_kubectl("apply", "-f-", f"-n={namespace}", stdin=json.dumps(pod))
-        assert said.returncode != 0
-        assert 'violates PodSecurity "restricted' in said.stderr
+        refused = lab.try_kubectl("apply", "-f-", f"-n={namespace}", stdin=json.dumps(pod))
+        assert refused.returncode != 0
+        assert 'violates PodSecurity "restricted' in refused.stderr
 
 
 def test_enforces_validating_admission_policies(lab: RunningLab) -> None:

@@ -22,7 +22,7 @@ def divvy(*arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def repository(lab: RunningLab) -> str:
     """Push two tiny images under tags that the operator's drivers have."""
-    found = f"{registry.address(lab.description)}/nvidia"
+    repository_address = f"{registry.address(lab.description)}/nvidia"
     for tag in ("550.163.01-ubuntu22.04", "550.163.01-rhel9.4"):
         subprocess.run(
             [
@@ -32,11 +32,11 @@ def repository(lab: RunningLab) -> str:
                 "--src-tls-verify=false",
                 "--dest-tls-verify=false",
                 f"docker://{lab.busybox}",
-                f"docker://{found}/driver:{tag}",
+                f"docker://{repository_address}/driver:{tag}",
             ],
             check=True,
         )
-    return found
+    return repository_address
 
 
 @pytest.fixture

@@ -21,20 +21,20 @@ def machine(folder: Path, instances: int, allowed: int) -> tuple[Path, Path]:
 
 @pytest.mark.parametrize(("instances", "short"), [(10, False), (118, True), (128, True)])
 def test_names_the_setting_behind_a_shortage(tmp_path: Path, instances: int, short: bool) -> None:
-    found = shortage(*machine(tmp_path, instances, 128))
-    assert (found is not None) is short
-    if found:
-        assert f"{instances} of 128" in found
-        assert "fs.inotify.max_user_instances=1024" in found
+    problem = shortage(*machine(tmp_path, instances, 128))
+    assert (problem is not None) is short
+    if problem:
+        assert f"{instances} of 128" in problem
+        assert "fs.inotify.max_user_instances=1024" in problem
 
 
 @pytest.mark.parametrize(("allowed", "after"), [(128, 1024), (1024, 1024), (8192, 8192)])
 def test_raises_only_a_low_limit(tmp_path: Path, allowed: int, after: int) -> None:
     _, limit = machine(tmp_path, 0, allowed)
-    said = ensure_instances(limit)
+    message = ensure_instances(limit)
     assert int(limit.read_text()) == after
     changed = f"fs.inotify.max_user_instances raised from {allowed} to {after}"
-    assert said == (changed if allowed < after else None)
+    assert message == (changed if allowed < after else None)
 
 
 def test_continues_when_a_limit_cannot_be_raised() -> None:

@@ -50,12 +50,12 @@ def _mentioning(text: str) -> set[str]:
 
 def _processes(small_lab: SmallLab) -> dict[str, int]:
     """Return the processes of the control plane by name."""
-    found = {}
+    process_ids = {}
     for line in small_lab.divvy("status").stdout.splitlines():
         name, _, rest = line.partition(" ")
         if "runs, process" in rest:
-            found[name] = int(rest.rsplit(maxsplit=1)[1])
-    return found
+            process_ids[name] = int(rest.rsplit(maxsplit=1)[1])
+    return process_ids
 
 
 def _container(small_lab: SmallLab, pod: str) -> tuple[str, str, int]:
@@ -232,11 +232,11 @@ def test_refuses_another_description_while_the_lab_is_up(small_lab: SmallLab) ->
 
 def test_names_a_port_in_use_before_it_starts_anything(small_lab: SmallLab) -> None:
     before = _traces()
-    with socket.socket() as taken:
+    with socket.socket() as listener:
         # Connections of an earlier lab may linger in TIME_WAIT.
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(("0.0.0.0", 16443))
-        taken.listen()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("0.0.0.0", 16443))
+        listener.listen()
         refused = small_lab.divvy("up")
     assert refused.returncode == 1
     assert refused.stderr == (

@@ -60,7 +60,7 @@ def test_configures_a_kubelet_without_anonymous_access_and_its_frequency(describ
     assert "--node-labels=a=b,node.kubernetes.io/instance-type=x" in arguments
     assert "--node-ip=10.123.0.11" in arguments
     without = kubelet_config.kubelet_arguments(described, described.nodes[0])
-    assert not [each for each in without if each.startswith("--node-labels")]
+    assert not [argument for argument in without if argument.startswith("--node-labels")]
 
 
 def test_gives_pods_of_a_node_addresses_of_its_subnet(described: Lab) -> None:

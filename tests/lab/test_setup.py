@@ -33,9 +33,9 @@ def test_names_the_failed_step_the_reason_and_what_to_do(
     steps = [Step("build", fail), Step("after", lambda: reached.append("x") or "")]
     assert not run_steps(steps)
     assert reached == []
-    told = capsys.readouterr()
-    assert told.out.endswith("failed\n")
-    assert told.err.splitlines()[1:] == [
+    captured = capsys.readouterr()
+    assert captured.out.endswith("failed\n")
+    assert captured.err.splitlines()[1:] == [
         "build: no space left",
         "Make room.",
         "Finished steps are not repeated: run make setup again.",
@@ -43,16 +43,16 @@ def test_names_the_failed_step_the_reason_and_what_to_do(
 
 
 def test_runs_lanes_at_once_until_one_fails() -> None:
-    begun, failed = Event(), Event()
+    started, failed = Event(), Event()
     reached: list[str] = []
 
     def wait() -> str:
-        begun.set()
+        started.set()
         assert failed.wait(10)
         return "built"
 
     def fail() -> str:
-        assert begun.wait(10)
+        assert started.wait(10)
         raise StepFailed("no network", "Plug it in.")
 
     def note(*words: object, **_how: object) -> None:

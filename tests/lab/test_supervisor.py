@@ -68,7 +68,7 @@ def ask(tmp_path: Path) -> Iterator[Ask]:
 
 
 def test_starts_nothing_until_told(ask: Ask) -> None:
-    assert [each["pid"] for each in ask(do="status").values()] == [0, 0, 0]
+    assert [process["pid"] for process in ask(do="status").values()] == [0, 0, 0]
 
 
 def test_restarts_what_ends_and_reports_it(ask: Ask) -> None:

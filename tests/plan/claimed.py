@@ -88,17 +88,17 @@ def _device(
                 "requestPolicy": {"default": "1", "validValues": ["1"]},
             },
         }
-    found: dict[str, Any] = {
+    published: dict[str, Any] = {
         "name": device.name,
         "attributes": attributes,
         "capacity": capacity,
     }
     if device.consumes is not None:
         counters = {name: {"value": str(value)} for name, value in device.consumes.items()}
-        found["consumesCounters"] = [{"counterSet": uuid.lower(), "counters": counters}]
+        published["consumesCounters"] = [{"counterSet": uuid.lower(), "counters": counters}]
     if taint is not None:
-        found["taints"] = [{"key": "divvy.gpu/fault", "value": taint, "effect": "NoSchedule"}]
-    return found
+        published["taints"] = [{"key": "divvy.gpu/fault", "value": taint, "effect": "NoSchedule"}]
+    return published
 
 
 def claim(

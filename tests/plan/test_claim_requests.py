@@ -52,11 +52,11 @@ def test_reads_the_request_from_the_template_and_counts_its_claim_once() -> None
         claims=[entry],
         resourceClaimStatuses=[{"name": "gpu-c0", "resourceClaimName": "p-gpu-c0-x"}],
     )
-    made = {
+    claim = {
         "metadata": {"name": "p-gpu-c0-x", "namespace": "team"},
         "spec": {"devices": {"requests": [{"exactly": {"deviceClassName": "divvy-share-prod"}}]}},
     }
-    (request_of,) = requests_of(pod, [made], Names())
+    (request_of,) = requests_of(pod, [claim], Names())
     assert request_of.words == (
         "2 shares of 3,000 MiB and 30 % of a GPU's time for tenant prod on a100"
     )
@@ -80,30 +80,30 @@ def test_notes_capacities_that_no_device_has() -> None:
 def test_counts_capacities_of_any_class(kind: str) -> None:
     claim = _by_hand({"memory": "3Gi", "cores": "30", "shares": "1500m", "x": "1"}, f"divvy-{kind}")
     (request,) = requests_of(_pod(), [claim], Names())
-    asked = (request.memory_mib, request.cores, request.turns, request.unknown)
-    assert asked == (3072, 30, 2, ("x",))
+    capacities = (request.memory_mib, request.cores, request.turns, request.unknown)
+    assert capacities == (3072, 30, 2, ("x",))
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "unread"),
     [
         ({"allocationMode": "All"}, "all devices of a kind (allocationMode)"),
         ({"adminAccess": True}, "devices that others have (adminAccess)"),
         ({"tolerations": [{"operator": "Exists"}]}, "devices with taints (tolerations)"),
     ],
 )
-def test_reports_what_it_does_not_read(more: dict[str, Any], said: str) -> None:
+def test_reports_what_it_does_not_read(more: dict[str, Any], unread: str) -> None:
     claim = _by_hand({})
     claim["spec"]["devices"]["requests"][0]["exactly"] |= more
     (request,) = requests_of(_pod(), [claim], Names())
-    assert request.unread == (said,)
+    assert request.unread == (unread,)
 
 
 def test_reports_alternatives_and_constraints_as_unread() -> None:
     first, second = ({"name": n, "deviceClassName": f"divvy-{n}"} for n in ("gpu", "share"))
-    asked = [{"name": "r", "firstAvailable": [first, second]}]
+    requests = [{"name": "r", "firstAvailable": [first, second]}]
     constraints = [{"matchAttribute": "divvy.gpu/type"}]
-    spec = {"devices": {"requests": asked, "constraints": constraints}}
+    spec = {"devices": {"requests": requests, "constraints": constraints}}
     claim = {"metadata": {"name": "mine", "namespace": "team"}, "spec": spec}
     (request,) = requests_of(_pod(), [claim], Names())
     assert request.kind == "gpu"
@@ -128,7 +128,7 @@ def test_reads_a_handwritten_claim() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory", "cores", "asked"),
+    ("memory", "cores", "expected"),
     [
         ("5n", "5u", (1, 1)),
         ("-1", "-5", (1, 1)),  # the scheduler raises these to the least there is
@@ -137,10 +137,12 @@ def test_reads_a_handwritten_claim() -> None:
     ],
 )
 def test_reads_every_quantity_of_a_handwritten_claim(
-    memory: str, cores: str, asked: tuple[int, int]
+    memory: str, cores: str, expected: tuple[int, int]
 ) -> None:
     claim = _by_hand({"memory": memory, "cores": cores})
-    assert requests_of(_pod(), [claim], Names()) == (Request(1, "share", asked[0], None, asked[1]),)
+    assert requests_of(_pod(), [claim], Names()) == (
+        Request(1, "share", expected[0], None, expected[1]),
+    )
 
 
 def test_ignores_classes_of_other_drivers() -> None:
@@ -192,15 +194,15 @@ def test_escapes_tenants_text_for_the_terminal() -> None:
     hostile = "\x1b]0;title\x07\x1b[2Jno\n  \u202ewell"
     pod = _pod()
     pod["spec"]["nodeName"] = "node"
-    (_, said) = notes_of(pod, (), [{"reason": "Failed", "message": hostile}])
+    (_, note) = notes_of(pod, (), [{"reason": "Failed", "message": hostile}])
     condition = {"type": "PodScheduled", "status": "False", "message": hostile}
     (waits,) = notes_of(_pod(conditions=[condition]), (), ())
-    asked = {
+    exactly = {
         "deviceClassName": "divvy-gpu",
         "selectors": [{"cel": {"expression": f'"{hostile}" != ""'}}],
     }
-    claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"exactly": asked}]}}}
+    claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"exactly": exactly}]}}}
     (request,) = requests_of(_pod(), [claim], Names())
-    for text in (said, waits, *request.selectors):
+    for text in (note, waits, *request.selectors):
         assert text.isprintable()
         assert "no \ufffdwell" in text

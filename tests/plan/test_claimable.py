@@ -48,7 +48,7 @@ def test_serves_all_gpus_by_claims_after_one_rule_with_claims() -> None:
 def test_guarantees_for_shares_what_the_limiter_does() -> None:
     node = planned(PROFILES, p=pool("on-demand")).pools[0].node
     assert node is not None
-    promises = {one.name: one.guarantees for one in node.claimable}
+    promises = {claimable.name: claimable.guarantees for claimable in node.claimable}
     share = promises["nvidia.com/gpu.shared (claims)"]
     assert level(share.memory) == "prevented"
     assert level(share.compute) == "weighted"

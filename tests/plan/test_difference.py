@@ -12,8 +12,8 @@ from tests.plan.test_prediction import PROFILES, clusters
 
 @settings(max_examples=30)
 @given(clusters())
-def test_finds_no_difference_of_a_plan_from_itself(one):
-    difference = diff(one, one)
+def test_finds_no_difference_of_a_plan_from_itself(predicted):
+    difference = diff(predicted, predicted)
     assert not difference
     assert difference.totals == ()
 
@@ -43,8 +43,8 @@ def test_adds_the_changes_up_to_the_totals(before, after):
     moved = Counter()
     for (_, resource), number in deltas(difference).items():
         moved[resource] += number
-    told = {total.resource: total.after - total.before for total in difference.totals}
-    assert told == {resource: number for resource, number in moved.items() if number}
+    changes = {total.resource: total.after - total.before for total in difference.totals}
+    assert changes == {resource: number for resource, number in moved.items() if number}
     assert bool(difference) or before.totals == after.totals
 
 

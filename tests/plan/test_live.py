@@ -25,8 +25,8 @@ GOOD = {
 
 def node(name, allocatable=None, state="Ready", reason="", **labels):
     kind = {"node.kubernetes.io/instance-type": name}
-    found = GOOD.get(name, {}) if allocatable is None else allocatable
-    return LiveNode(name, {**kind, **labels}, found, state, reason)
+    counts = GOOD.get(name, {}) if allocatable is None else allocatable
+    return LiveNode(name, {**kind, **labels}, counts, state, reason)
 
 
 def compared(*nodes):
@@ -41,8 +41,8 @@ def test_accepts_a_cluster_that_matches_its_file():
 
 def test_reports_wrong_counts_but_not_stale_zeros():
     h100 = node("gpu-h100", {"nvidia.com/gpu": 1, "nvidia.com/gpu.shared": 0, "other.org/x": 3})
-    (found,) = compared(node("gpu-a100"), h100, node("gpu-t4")).nodes
-    assert [(row.resource, row.before, row.after) for row in found.resources] == [
+    (node_difference,) = compared(node("gpu-a100"), h100, node("gpu-t4")).nodes
+    assert [(row.resource, row.before, row.after) for row in node_difference.resources] == [
         ("nvidia.com/gpu", 1, 2)
     ]
 
@@ -50,16 +50,16 @@ def test_reports_wrong_counts_but_not_stale_zeros():
 def test_reports_a_label_that_bypasses_the_file_though_the_counts_fit():
     labels = {"divvy.gpu/profile": "slice-4"}
     h100 = node("gpu-h100", {"nvidia.com/gpu.shared": 8}, **labels)
-    (found,) = compared(node("gpu-a100"), h100, node("gpu-t4")).nodes
-    assert found.bypass == "divvy.gpu/profile=slice-4"
-    assert found.resources == ()
+    (node_difference,) = compared(node("gpu-a100"), h100, node("gpu-t4")).nodes
+    assert node_difference.bypass == "divvy.gpu/profile=slice-4"
+    assert node_difference.resources == ()
 
 
 def test_reports_an_unknown_profile_label():
     h100 = node("gpu-h100", **{"divvy.gpu/profile": "slice4"})
-    (found,) = compared(node("gpu-a100"), h100, node("gpu-t4")).nodes
-    assert "did you mean slice-4?" in found.problem
-    assert found.resources == ()
+    (node_difference,) = compared(node("gpu-a100"), h100, node("gpu-t4")).nodes
+    assert "did you mean slice-4?" in node_difference.problem
+    assert node_difference.resources == ()
 
 
 def test_reports_missing_nodes_and_unhappy_agents():
@@ -67,8 +67,8 @@ def test_reports_missing_nodes_and_unhappy_agents():
     difference = compared(node("gpu-a100"), t4)
     (count,) = difference.counts
     assert (count.pool, count.actual, count.expected) == ("training", 0, 1)
-    (found,) = difference.nodes
-    assert (found.state, found.reason) == ("Blocked", "GPU 0: held by pod x")
+    (node_difference,) = difference.nodes
+    assert (node_difference.state, node_difference.reason) == ("Blocked", "GPU 0: held by pod x")
 
 
 def test_ignores_a_node_that_left_every_pool():
@@ -79,8 +79,8 @@ def test_ignores_a_node_that_left_every_pool():
 
 def test_reports_gpus_outside_every_pool():
     difference = compared(*map(node, GOOD), node("other", {"nvidia.com/gpu": 4}, state=None))
-    (found,) = difference.nodes
-    assert found.problem == "no pool of the stack file selects it"
+    (node_difference,) = difference.nodes
+    assert node_difference.problem == "no pool of the stack file selects it"
 
 
 CLAIMED = parse_cluster(
@@ -118,12 +118,12 @@ def test_reports_gpus_that_claims_lack():
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"gpus": 5}', "[]", "{"])
 def test_reports_a_status_that_no_agent_wrote_as_unreadable(text: str) -> None:
-    found = live_node("n", {}, {STATUS_ANNOTATION: text}, {})
-    assert (found.state, found.gpus) == ("Unknown", 0)
-    assert found.reason == "annotation divvy.gpu/status cannot be read"
+    live = live_node("n", {}, {STATUS_ANNOTATION: text}, {})
+    assert (live.state, live.gpus) == ("Unknown", 0)
+    assert live.reason == "annotation divvy.gpu/status cannot be read"
 
 
 def test_escapes_a_status_for_the_terminal() -> None:
     status = json.dumps({"state": "\x1b[2J", "reason": "\x1b]0;x\x07"})
-    found = live_node("n", {}, {STATUS_ANNOTATION: status}, {})
-    assert (found.state, found.reason) == ("\ufffd[2J", "\ufffd]0;x\ufffd")
+    live = live_node("n", {}, {STATUS_ANNOTATION: status}, {})
+    assert (live.state, live.reason) == ("\ufffd[2J", "\ufffd]0;x\ufffd")

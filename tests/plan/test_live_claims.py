@@ -52,28 +52,28 @@ def test_ignores_a_slice_that_another_node_publishes_in_the_pool() -> None:
 
 
 @pytest.mark.parametrize(
-    ("consumed", "said"),
+    ("consumed", "message"),
     [
         ({"memory": "lots"}, "claim team/a cannot be read: is 'lots'"),
         ({"cores": []}, "claim team/a cannot be read: is []"),
     ],
 )
-def test_names_a_malformed_claim(consumed: dict, said: str) -> None:
+def test_names_a_malformed_claim(consumed: dict, message: str) -> None:
     held = claim("a", "n", "gpu-n-0-share")
     held["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] = consumed
-    with pytest.raises(UnreadableClaims, match=re.escape(said)):
+    with pytest.raises(UnreadableClaims, match=re.escape(message)):
         claimed_gpus(slices("n", {"shares": {}}), [held])
 
 
 def test_names_a_slice_that_no_agent_wrote() -> None:
     listed = slices("n", {"shares": {}}, gpus=1)
     device = listed[0]["spec"]["devices"][0]
-    taken = device["attributes"].pop("uuid")
+    uuid = device["attributes"].pop("uuid")
     with pytest.raises(UnreadableClaims) as raised:
         claimed_gpus(listed, ())
-    said = "device gpu-n-0-share of pool n/divvy cannot be read: it has no uuid"
-    assert str(raised.value) == said
-    device["attributes"]["uuid"] = taken
+    message = "device gpu-n-0-share of pool n/divvy cannot be read: it has no uuid"
+    assert str(raised.value) == message
+    device["attributes"]["uuid"] = uuid
     device["capacity"]["memory"]["value"] = "40 Gi"
     with pytest.raises(UnreadableClaims, match="'40 Gi'; a quantity such as 3000Mi is expected"):
         claimed_gpus(listed, ())

@@ -38,9 +38,9 @@ def pod(name: str, on: str) -> LivePod:
     container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     spec = {"nodeName": on, "containers": [container]}
     raw = {"metadata": {"name": name, "namespace": "team"}, "spec": spec, "status": {}}
-    found = live_pod(raw, frozenset(), Names(), {}, NOW)
-    assert found is not None
-    return found
+    live = live_pod(raw, frozenset(), Names(), {}, NOW)
+    assert live is not None
+    return live
 
 
 def test_orders_idle_nodes_first_and_names_the_pods_the_others_await() -> None:

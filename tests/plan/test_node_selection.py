@@ -17,7 +17,7 @@ TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("node", "reason"),
     [
         (node({"kind": "a100"}), ""),
         (node({"kind": "t4"}), "has kind=t4, but the pod requires a100"),
@@ -30,7 +30,7 @@ TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
         (node({"kind": "a100"}, taints=[{**TAINT, "effect": "PreferNoSchedule"}]), ""),
     ],
 )
-def test_explains_why_a_node_is_closed_to_a_pod(found: dict[str, Any], reason: str) -> None:
-    selection, meta = node_selection(POD["spec"]), found["metadata"]
+def test_explains_why_a_node_is_closed_to_a_pod(node: dict[str, Any], reason: str) -> None:
+    selection, meta = node_selection(POD["spec"]), node["metadata"]
     suits = selection.suits(Labels(meta.get("labels") or {}, name=meta["name"]))
-    assert (suits.problem or repelled(selection, taints_of(found.get("spec") or {}))) == reason
+    assert (suits.problem or repelled(selection, taints_of(node.get("spec") or {}))) == reason

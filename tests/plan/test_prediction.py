@@ -108,12 +108,14 @@ def test_adds_up_totals(prediction):
 
 def _check_sums(prediction):
     total = Counter()
-    for each in prediction.pools:
-        nodes = [each.node] * (each.count - len(each.overrides)) + [*each.overrides.values()]
+    for predicted_pool in prediction.pools:
+        nodes = [predicted_pool.node] * (predicted_pool.count - len(predicted_pool.overrides)) + [
+            *predicted_pool.overrides.values()
+        ]
         counted = Counter(device.resource for node in nodes for device in node.devices)
-        advertised = {n: c for n, c in each.totals.items() if not n.endswith(BY_CLAIMS)}
+        advertised = {n: c for n, c in predicted_pool.totals.items() if not n.endswith(BY_CLAIMS)}
         assert advertised == counted
-        total += each.totals
+        total += predicted_pool.totals
     assert prediction.totals == total
 
 

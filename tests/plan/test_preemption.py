@@ -45,7 +45,11 @@ class State:
         self.cluster = cluster()
         self.names = [f"node-{number}" for number in range(nodes)]
         self.nodes = [_node(name) for name in self.names]
-        self.slices = [one for name in self.names for one in _slices(name, gpus, self.cluster)]
+        self.slices = [
+            resource_slice
+            for name in self.names
+            for resource_slice in _slices(name, gpus, self.cluster)
+        ]
         self.pods: list[dict[str, Any]] = []
         self.claims: list[dict[str, Any]] = []
         self.budgets: list[dict[str, Any]] = []
@@ -54,13 +58,13 @@ class State:
         """Run a pod with a claim on the first node with room; return whether there is any."""
         gpus = claimed_gpus(self.slices, self.claims)
         for node in self.names:
-            taken = NodeDevices([gpu for gpu in gpus if gpu.node == node]).claim([request])
-            if taken is not None:
+            devices = NodeDevices([gpu for gpu in gpus if gpu.node == node]).claim([request])
+            if devices is not None:
                 pod = _pod(name, priority, created=len(self.pods), **more)
                 pod["spec"]["nodeName"] = node
                 pod["status"] = {"phase": "Running"}
                 self.pods.append(pod)
-                self.claims.append(_allocated(claim_of(name, request), node, taken, pod))
+                self.claims.append(_allocated(claim_of(name, request), node, devices, pod))
                 return True
         return False
 
@@ -80,8 +84,10 @@ class State:
 
     def decision(self) -> Decision:
         listed = Observed(self.nodes, self.pods, self.claims, self.slices, self.budgets)
-        (found,) = (one for one in decide(self.cluster, listed) if one.pod.name == WAITING)
-        return found
+        (decision,) = (
+            decision for decision in decide(self.cluster, listed) if decision.pod.name == WAITING
+        )
+        return decision
 
     def takes(self, gone: Collection[str], node: str | None = None) -> bool:
         """Say by what `divvy fit` says whether the pod that waits fits when some pods have gone."""
@@ -89,15 +95,19 @@ class State:
         pods = [pod for pod in self.pods if pod["metadata"]["name"] not in gone]
         claims = [claim for claim in self.claims if claim["metadata"]["name"] not in gone]
         gpus = claimed_gpus(self.slices, claims)
-        listed = [one for one in self.nodes if node in (None, one["metadata"]["name"])]
-        found = nodes_of_cluster(self.cluster, plan(self.cluster, "x"), listed, pods, gpus)
+        listed = [
+            node_object
+            for node_object in self.nodes
+            if node in (None, node_object["metadata"]["name"])
+        ]
+        live = nodes_of_cluster(self.cluster, plan(self.cluster, "x"), listed, pods, gpus)
         templates = {
             ("default", f"{WAITING}-template"): next(
                 claim["spec"] for claim in self.claims if claim["metadata"]["name"] == WAITING
             )
         }
         asking = asking_pod(waiting, self.cluster, Around({}, {}, 0, {}, templates))
-        return bool(put(self.cluster, "x", found, [asking]))
+        return bool(put(self.cluster, "x", live, [asking]))
 
     def lower_on(self, node: str, priority: int = 100) -> list[dict[str, Any]]:
         return [
@@ -144,7 +154,7 @@ def _slices(node: str, gpus: int, cluster: Cluster) -> list[dict[str, Any]]:
 
 def _pod(name: str, priority: int, created: int = 0, app: str = "") -> dict[str, Any]:
     entry = {"name": "gpus", "resourceClaimTemplateName": f"{name}-template"}
-    made = {"name": "gpus", "resourceClaimName": name}
+    claim_status = {"name": "gpus", "resourceClaimName": name}
     return {
         "metadata": {
             "namespace": "default",
@@ -154,7 +164,7 @@ def _pod(name: str, priority: int, created: int = 0, app: str = "") -> dict[str,
             "creationTimestamp": f"2026-11-24T10:00:{created:02}Z",
         },
         "spec": {"priority": priority, "containers": [], "resourceClaims": [entry]},
-        "status": {"resourceClaimStatuses": [made]},
+        "status": {"resourceClaimStatuses": [claim_status]},
     }
 
 
@@ -182,13 +192,17 @@ def claim_of(name: str, request: Request) -> dict[str, Any]:
 
 
 def _allocated(
-    claim: dict[str, Any], node: str, taken: Collection[Allocation], pod: Mapping[str, Any]
+    claim: dict[str, Any], node: str, devices: Collection[Allocation], pod: Mapping[str, Any]
 ) -> dict[str, Any]:
     results = []
-    for one in taken:
-        result = {"driver": CLAIMS_DRIVER, "pool": claims_pool(node), "device": one.device.name}
-        if one.device.kind == "share":
-            sizes = {"memory": f"{one.memory_mib}Mi", "cores": str(one.cores)}
+    for allocated in devices:
+        result = {
+            "driver": CLAIMS_DRIVER,
+            "pool": claims_pool(node),
+            "device": allocated.device.name,
+        }
+        if allocated.device.kind == "share":
+            sizes = {"memory": f"{allocated.memory_mib}Mi", "cores": str(allocated.cores)}
             result |= {"consumedCapacity": sizes}  # type: ignore[dict-item]
         results.append(result)
     meta = pod["metadata"]
@@ -262,8 +276,8 @@ def test_preempts_neither_needlessly_nor_in_vain(seed: int) -> None:
     assert {pod["spec"]["nodeName"] for pod in pods} == {decision.node}
     assert state.within(pods)
     assert state.takes(victims, decision.node)
-    for one in victims:
-        assert not state.takes(victims - {one}, decision.node)
+    for victim in victims:
+        assert not state.takes(victims - {victim}, decision.node)
     assert _cost(pods) == min(map(_cost, enough))
 
 

@@ -31,8 +31,11 @@ def compare(before: list[Any], after: list[Any], hardware: Any = None) -> Differ
 
 
 def changes(before: list[Any], after: list[Any], hardware: Any = None) -> list[tuple[str, ...]]:
-    found = compare(before, after, hardware).settings
-    return [(one.path.removeprefix("pools.q.profile"), one.before, one.after) for one in found]
+    settings = compare(before, after, hardware).settings
+    return [
+        (setting.path.removeprefix("pools.q.profile"), setting.before, setting.after)
+        for setting in settings
+    ]
 
 
 def text(replicas: int) -> str:
@@ -112,12 +115,12 @@ def test_finds_no_change_only_if_every_gpu_is_decided_alike(
     for index in (0, 1, 7):
         for uuid in (U1, U2, ""):
             for model in (("NVIDIA A100-SXM4-40GB",), ("Tesla T4", "T4"), ("NVIDIA H100",)):
-                made = [
+                matching = [
                     next(
                         (rule for rule in side.rules if rule.devices.takes(index, uuid, model)),
                         None,
                     )
                     for side in (older, newer)
                 ]
-                contents = [rule and rule.model_dump(exclude={"devices"}) for rule in made]
+                contents = [rule and rule.model_dump(exclude={"devices"}) for rule in matching]
                 assert contents[0] == contents[1], (index, uuid, model)

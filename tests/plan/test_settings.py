@@ -225,8 +225,8 @@ def test_derives_the_disruption_from_the_change_policy(policy: str, says: str) -
     before = changed(profiles__w={"mig": {"3g.20gb": 2}}, pools__auto__hardware=hardware)
     after = changed(profiles__w={"mig": {"7g.40gb": 1}}, pools__auto__hardware=hardware)
     before["change"] = after["change"] = change
-    (found,) = compare(before, after).changes
-    assert says in found.disruption.reason
+    (pool_change,) = compare(before, after).changes
+    assert says in pool_change.disruption.reason
 
 
 def test_renders_a_short_inert_page() -> None:

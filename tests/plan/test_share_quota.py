@@ -14,7 +14,9 @@ PROD = "divvy-share-prod.deviceclass.resource.k8s.io/devices"
 
 
 def cluster(*claims: dict[str, Any], **more: Any) -> Cluster:
-    profiles = {f"p{at}": {"claims": one} for at, one in enumerate(claims)} or {"p0": {}}
+    profiles = {
+        f"p{at}": {"claims": claims_setting} for at, claims_setting in enumerate(claims)
+    } or {"p0": {}}
     return parse_cluster({"profiles": profiles, "pools": {"all": {"profile": "p0"}}, **more})
 
 
@@ -50,8 +52,8 @@ def quota(namespace: str, *names: str) -> dict[str, Any]:
 def test_names_quotas_that_leave_out_shares(
     names: tuple[str, ...], missing: tuple[str, ...]
 ) -> None:
-    found = uncovered_quotas(cluster({"shares": {}}), [quota("team", *names)], ())
-    assert found == ((UncoveredQuota("team", missing),) if missing else ())
+    uncovered = uncovered_quotas(cluster({"shares": {}}), [quota("team", *names)], ())
+    assert uncovered == ((UncoveredQuota("team", missing),) if missing else ())
 
 
 def test_adds_up_all_quotas_of_a_namespace() -> None:

@@ -88,10 +88,14 @@ def test_shows_memory_of_mig_devices_and_counts_free_ones() -> None:
         *gpu_samples("n", 0, 2140),
         *held("n", 0, MIG, "mig", "a", "MIG-1", 1500),
     ]
-    (found,) = usage([raw_node("n", [gpu])], agents={"n": samples}).nodes[0].gpus
-    (holding,) = found.holdings
+    (gpu_usage,) = usage([raw_node("n", [gpu])], agents={"n": samples}).nodes[0].gpus
+    (holding,) = gpu_usage.holdings
     assert (holding.device, holding.used_mib, holding.limit_mib) == ("1g.5gb", 1500, 4864)
-    assert (found.free, found.utilisation, found.total_mib) == ({"1g.5gb": 2}, None, 40960)
+    assert (gpu_usage.free, gpu_usage.utilisation, gpu_usage.total_mib) == (
+        {"1g.5gb": 2},
+        None,
+        40960,
+    )
 
 
 def test_shows_limits_of_shares_and_none_of_replicas() -> None:
@@ -146,7 +150,7 @@ def test_shows_holders_and_sizes_by_claims_without_the_agent() -> None:
     place = {"uuid": "GPU-n-0", "namespace": "team", "pod": "a", "container": "main"}
     samples = [Sample("divvy_share_memory_used_mib", place, 700)]
     (node,) = usage([raw_node("n")], [pod], {"n": samples}, gpus=gpus, claims=claims).nodes
-    assert [one.used_mib for one in node.holdings] == [700]
+    assert [holding.used_mib for holding in node.holdings] == [700]
 
 
 def test_shows_memory_of_a_claimed_mig_device_and_of_no_other_of_its_pod() -> None:
@@ -203,17 +207,22 @@ def test_omits_requested_resources_without_the_right_to_read_pods() -> None:
 
 
 def test_shows_pending_pods_with_the_schedulers_reason_and_omits_others() -> None:
-    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
-    found = usage(
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "no",
+    }
+    result = usage(
         [raw_node("cpu")],
         [
-            raw_pod("w", None, {GPU: "1"}, conditions=[said]),
+            raw_pod("w", None, {GPU: "1"}, conditions=[condition]),
             raw_pod("ended", "a", {GPU: "1"}, phase="Succeeded"),
             raw_pod("web", None, {"cpu": "1"}),
         ],
     )
-    assert found.nodes == ()
-    assert [(one.name, one.state, one.reason) for one in found.waiting] == [
+    assert result.nodes == ()
+    assert [(pod.name, pod.state, pod.reason) for pod in result.waiting] == [
         ("w", "Unschedulable", "no")
     ]
 
@@ -239,38 +248,38 @@ def test_omits_unknown_gpus_from_sums() -> None:
 
 
 def test_selects_by_node_pod_and_namespace() -> None:
-    found = two_nodes()
-    only = selected(found, node="b")
+    nodes = two_nodes()
+    only = selected(nodes, node="b")
     assert ([node.name for node in only.nodes], only.waiting) == (["b"], ())
     for pod in ("train", "team/train"):
-        only = selected(found, pod=pod)
+        only = selected(nodes, pod=pod)
         assert [(node.name, [gpu.index for gpu in node.gpus]) for node in only.nodes] == [
             ("a", [0])
         ]
         assert only.waiting == ()
-    only = selected(found, namespace="other")
+    only = selected(nodes, namespace="other")
     # Its agent does not say which GPU the pod holds.
     assert [(node.name, node.gpus, len(node.unplaced)) for node in only.nodes] == [("b", (), 1)]
-    assert selected(found, namespace="team", pod="later").waiting == found.waiting
-    assert selected(found, namespace="other", pod="train").nodes == ()
+    assert selected(nodes, namespace="team", pod="later").waiting == nodes.waiting
+    assert selected(nodes, namespace="other", pod="train").nodes == ()
 
 
 def test_orders_the_most_used_and_the_longest_held_first() -> None:
-    found = two_nodes()
-    assert ordered(found, "node") is found
+    cluster_usage = two_nodes()
+    assert ordered(cluster_usage, "node") is cluster_usage
     for order, nodes, gpus in (
         ("memory", ["b", "a"], [1, 0]),
         ("utilisation", ["b", "a"], [1, 0]),
         ("age", ["a", "b"], [0, 1]),
     ):
-        first = ordered(found, order)
-        assert [one.name for one in first.nodes] == nodes, order
-        node = next(one for one in first.nodes if one.name == "a")
+        first = ordered(cluster_usage, order)
+        assert [node.name for node in first.nodes] == nodes, order
+        node = next(node for node in first.nodes if node.name == "a")
         assert [gpu.index for gpu in node.gpus] == gpus, order
 
 
 HOSTILE = "\x1b[31m\u202e[bold]x\ud800"
-SHOWN = "\ufffd[31m\ufffd[bold]x\ufffd"
+ESCAPED = "\ufffd[31m\ufffd[bold]x\ufffd"
 
 
 def test_strips_control_characters_from_outside_text() -> None:
@@ -279,9 +288,9 @@ def test_strips_control_characters_from_outside_text() -> None:
     pod = raw_pod("p", "n", {GPU: "1"})
     pod["status"]["message"] = HOSTILE
     (node,) = usage([raw_node("n", gpus, reason=HOSTILE)], [pod], {"n": samples}).nodes
-    assert (node.reason, node.gpus[0].reason) == (SHOWN, SHOWN)
-    assert node.holdings[0].pod.name == SHOWN
-    assert node.unplaced[0].reason == SHOWN
+    assert (node.reason, node.gpus[0].reason) == (ESCAPED, ESCAPED)
+    assert node.holdings[0].pod.name == ESCAPED
+    assert node.unplaced[0].reason == ESCAPED
 
 
 @pytest.mark.parametrize(
@@ -291,8 +300,8 @@ def test_strips_control_characters_from_outside_text() -> None:
 def test_keeps_the_agents_metrics_beside_a_damaged_status(gpus) -> None:
     node = raw_node("n", [])
     node["metadata"]["annotations"]["divvy.gpu/status"] = f'{{"gpus": {gpus!r}}}'.replace("'", '"')
-    (found,) = usage([node], agents={"n": gpu_samples("n", 0, 5)}).nodes
-    assert [gpu.used_mib for gpu in found.gpus] == [5]
+    (node_usage,) = usage([node], agents={"n": gpu_samples("n", 0, 5)}).nodes
+    assert [gpu.used_mib for gpu in node_usage.gpus] == [5]
 
 
 def test_ignores_samples_that_are_not_numbers() -> None:

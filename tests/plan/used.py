@@ -32,8 +32,16 @@ def raw_node(
     **status: Any,
 ) -> dict[str, Any]:
     """Return a Node of the API; with GPUs, one whose agent has told of them."""
-    told = {"state": "Ready", "reason": "", "pool": "training", "profile": "whole", **status}
-    annotation = {} if gpus is None else {"divvy.gpu/status": json.dumps({**told, "gpus": gpus})}
+    status_value = {
+        "state": "Ready",
+        "reason": "",
+        "pool": "training",
+        "profile": "whole",
+        **status,
+    }
+    annotation = (
+        {} if gpus is None else {"divvy.gpu/status": json.dumps({**status_value, "gpus": gpus})}
+    )
     labels = {
         "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB",
         "nvidia.com/gpu.memory": "40960",

@@ -22,8 +22,8 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def stack_value(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(path.read_text())["config"]["divvy:cluster"]
-    return found
+    value: dict[str, Any] = yaml.safe_load(path.read_text())["config"]["divvy:cluster"]
+    return value
 
 
 def example(name: str) -> dict[str, Any]:
@@ -62,22 +62,22 @@ def template(chart: Path, namespace: str, *options: object) -> list[dict[str, An
 
 def documents(chart: Path, namespace: str, *options: object) -> list[dict[str, Any]]:
     text = helm("template", "divvy", chart, "--namespace", namespace, *options)
-    return [one for one in yaml.load_all(text, Loader=_Loader) if one is not None]
+    return [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
 
 
-def is_test(found: Mapping[str, Any]) -> bool:
-    return "helm.sh/hook" in (found["metadata"].get("annotations") or {})
+def is_test(obj: Mapping[str, Any]) -> bool:
+    return "helm.sh/hook" in (obj["metadata"].get("annotations") or {})
 
 
-def by_name(found: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+def by_name(objects: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
     """Return objects by kind and name, without the labels that only a chart has."""
     named = {}
-    for one in found:
-        labels = one["metadata"].get("labels") or {}
+    for obj in objects:
+        labels = obj["metadata"].get("labels") or {}
         for key in ("helm.sh/chart", "app.kubernetes.io/managed-by"):
             labels.pop(key, None)
-        named[(one["kind"], one["metadata"]["name"])] = one
-    assert len(named) == len(found)
+        named[(obj["kind"], obj["metadata"]["name"])] = obj
+    assert len(named) == len(objects)
     return named
 
 
@@ -90,7 +90,7 @@ _TIME_SLICING = st.fixed_dictionaries(
         "memoryLimit": st.sampled_from(["auto", "2Gi", "512Mi"]),
     },
 )
-_NAMED = _TIME_SLICING.map(lambda found: {**found, "resourceName": "nvidia.com/gpu.named"})
+_NAMED = _TIME_SLICING.map(lambda sharing: {**sharing, "resourceName": "nvidia.com/gpu.named"})
 _MIG = st.sampled_from(_MIG_A100) | st.fixed_dictionaries(
     {"layout": st.sampled_from(_MIG_A100)}, optional={"strategy": st.just("mixed")}
 )

@@ -42,7 +42,7 @@ class Tokens:
         """Return a token made by hand, which names no node."""
         return self._created()
 
-    def said(self, token: str, change: dict[str, Any], node: str = NODE) -> str:
+    def refusal(self, token: str, change: dict[str, Any], node: str = NODE) -> str:
         """Return what the API server says to a patch of a node, "" if it is admitted."""
         config = json.loads(self.lab.kubectl("config", "view", "--raw", "--minify", "-o=json"))
         config["users"][0]["user"] = {"token": token}
@@ -62,41 +62,45 @@ def tokens(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """Give an agent's account with its rights and its fence, and a pod of it on the node."""
     value = yaml.safe_load(STACK.read_text())["config"]["divvy:cluster"]
     with lab.namespace() as namespace:
-        made = [
-            one
-            for one in objects_of({**value, "namespace": namespace}, "image")
-            if one["kind"].endswith(KINDS)
+        objects = [
+            obj
+            for obj in objects_of({**value, "namespace": namespace}, "image")
+            if obj["kind"].endswith(KINDS)
         ]
-        made.append({"apiVersion": "v1", "kind": "Node", "metadata": {"name": OTHER}})
-        lab.apply(*made)
+        objects.append({"apiVersion": "v1", "kind": "Node", "metadata": {"name": OTHER}})
+        lab.apply(*objects)
         pod = lab.pod("agent", "sleep 1000", node=NODE, serviceAccountName="divvy-agent")
         pod["metadata"]["namespace"] = namespace
         lab.apply(pod)
-        found = Tokens(lab, namespace, tmp_path_factory.mktemp("agent"))
+        api_tokens = Tokens(lab, namespace, tmp_path_factory.mktemp("agent"))
         # The policy takes effect a moment after it was made.
-        lab.until(lambda: SPEC in found.said(found.of_pod(), {"spec": {"unschedulable": True}}))
-        yield found
-        for one in made:
-            if "namespace" not in one["metadata"]:
-                lab.kubectl("delete", one["kind"], one["metadata"]["name"])
+        lab.until(
+            lambda: (
+                SPEC in api_tokens.refusal(api_tokens.of_pod(), {"spec": {"unschedulable": True}})
+            )
+        )
+        yield api_tokens
+        for obj in objects:
+            if "namespace" not in obj["metadata"]:
+                lab.kubectl("delete", obj["kind"], obj["metadata"]["name"])
 
 
 @pytest.fixture(scope="module")
 def patch(tokens: Tokens) -> Callable[[dict[str, Any]], str]:
     """Give a function that patches the node as its agent would."""
     token = tokens.of_pod()
-    return lambda change: tokens.said(token, change)
+    return lambda change: tokens.refusal(token, change)
 
 
 def test_refuses_an_agent_another_node(tokens: Tokens) -> None:
     change = {"metadata": {"labels": {"nvidia.com/gpu.count": "4"}}}
-    assert tokens.said(tokens.of_pod(), change) == ""
-    assert OWN in tokens.said(tokens.of_pod(), change, node=OTHER)
+    assert tokens.refusal(tokens.of_pod(), change) == ""
+    assert OWN in tokens.refusal(tokens.of_pod(), change, node=OTHER)
 
 
 def test_refuses_changes_by_a_token_without_a_node(tokens: Tokens) -> None:
     change = {"metadata": {"labels": {"nvidia.com/gpu.count": "4"}}}
-    assert OWN in tokens.said(tokens.unbound(), change)
+    assert OWN in tokens.refusal(tokens.unbound(), change)
 
 
 @pytest.mark.parametrize(

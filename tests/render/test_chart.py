@@ -33,9 +33,9 @@ def test_writes_the_same_templates_for_every_stack(path: Path) -> None:
         files = files_of(value)
         return {name: text for name, text in files.items() if name.endswith((".yaml", ".tpl"))}
 
-    one, other = templates(stack_value(path)), templates(example("lab"))
-    assert {name for name in one if one[name] != other[name]} <= {"values.yaml"}
-    assert one.keys() == other.keys()
+    first, other = templates(stack_value(path)), templates(example("lab"))
+    assert {name for name in first if first[name] != other[name]} <= {"values.yaml"}
+    assert first.keys() == other.keys()
 
 
 def test_leaves_no_text_of_the_pattern_cluster_in_a_template() -> None:
@@ -48,22 +48,22 @@ def test_leaves_no_text_of_the_pattern_cluster_in_a_template() -> None:
 
 def test_has_every_kind_of_object_in_a_template() -> None:
     files = files_of(example("lab"))
-    for found in objects_of(EVERYTHING, IMAGE):
-        kind = f"kind: {found['kind']}\n"
+    for obj in objects_of(EVERYTHING, IMAGE):
+        kind = f"kind: {obj['kind']}\n"
         assert kind == "kind: Namespace\n" or any(kind in text for text in files.values())
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
 def test_writes_the_values_of_the_stack_file_and_the_chart(path: Path) -> None:
     value = stack_value(path)
-    found = yaml.safe_load(files_of(value)["values.yaml"])
-    own = {key: found.pop(key) for key in CHART_VALUES}
-    assert found == {key: item for key, item in value.items() if key not in DEPLOYMENT_KEYS}
+    values = yaml.safe_load(files_of(value)["values.yaml"])
+    own = {key: values.pop(key) for key in CHART_VALUES}
+    assert values == {key: item for key, item in value.items() if key not in DEPLOYMENT_KEYS}
     assert f"{own['image']['repository']}@{own['image']['digest']}" == IMAGE
     (agent,) = [
-        one
-        for one in objects_of(value, IMAGE)
-        if one["metadata"]["name"] == "divvy-agent" and one["kind"] == "DaemonSet"
+        obj
+        for obj in objects_of(value, IMAGE)
+        if obj["metadata"]["name"] == "divvy-agent" and obj["kind"] == "DaemonSet"
     ]
     (container,) = agent["spec"]["template"]["spec"]["containers"]
     assert own["agent"]["resources"] == container["resources"]
@@ -71,17 +71,17 @@ def test_writes_the_values_of_the_stack_file_and_the_chart(path: Path) -> None:
 
 def keys_of(schema: Any, parts: dict[str, Any]) -> set[str]:
     """Return every key that a schema names, at any depth."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for key, value in schema.get("properties", {}).items():
-        found |= {key} | keys_of(value, parts)
+        keys |= {key} | keys_of(value, parts)
     for inner in ("items", "additionalProperties"):
         if isinstance(schema.get(inner), dict):
-            found |= keys_of(schema[inner], parts)
+            keys |= keys_of(schema[inner], parts)
     for choice in (*schema.get("oneOf", ()), *schema.get("anyOf", ())):
-        found |= keys_of(choice, parts)
+        keys |= keys_of(choice, parts)
     if "$ref" in schema:
-        found |= keys_of(parts[schema["$ref"].rpartition("/")[2]], parts)
-    return found
+        keys |= keys_of(parts[schema["$ref"].rpartition("/")[2]], parts)
+    return keys
 
 
 def test_explains_every_value_in_the_values_and_the_readme() -> None:

@@ -45,11 +45,11 @@ _RANDOM = settings(
 def assert_same_objects(value: dict[str, Any], folder: Path) -> None:
     """The chart carries no kubeconfig, context and image build; everything else is equal."""
     carried = values_of(parse_document(value))
-    expected = by_name([one for one in objects_of(carried, IMAGE) if one["kind"] != "Namespace"])
-    found = by_name(template(write_chart(folder, files_of(value)), carried["namespace"]))
-    assert found.keys() == expected.keys()
+    expected = by_name([obj for obj in objects_of(carried, IMAGE) if obj["kind"] != "Namespace"])
+    rendered = by_name(template(write_chart(folder, files_of(value)), carried["namespace"]))
+    assert rendered.keys() == expected.keys()
     for key, wanted in expected.items():
-        assert found[key] == wanted, key
+        assert rendered[key] == wanted, key
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
@@ -79,9 +79,9 @@ def test_renders_the_mps_alert_and_the_hosts_processes(profile: Any, tmp_path: P
         "observability": {"alerts": True},
     }
     assert_same_objects(value, tmp_path / "divvy")
-    said = json.dumps(objects_of(values_of(parse_document(value)), IMAGE))
-    assert "DivvyMpsDaemonDown" in said
-    assert '"hostPID": true' in said
+    manifests = json.dumps(objects_of(values_of(parse_document(value)), IMAGE))
+    assert "DivvyMpsDaemonDown" in manifests
+    assert '"hostPID": true' in manifests
 
 
 BY_CLAIMS: dict[str, Any] = {
@@ -125,17 +125,17 @@ def test_renders_the_programs_objects_for_a_cluster_of_claims(
     assert "0 chart(s) failed" in helm("lint", "--strict", tmp_path / "divvy")
 
 
-def resources_of_tests(found: list[dict[str, Any]]) -> set[str]:
+def resources_of_tests(pods: list[dict[str, Any]]) -> set[str]:
     """Return the GPU resources that the test pods ask for, one each."""
-    asked = []
-    for pod in found:
+    resources = []
+    for pod in pods:
         if is_test(pod):
             (container,) = pod["spec"]["containers"]
             limits = container["resources"]["limits"]
-            asked += [(name, count) for name, count in limits.items() if name != "memory"]
-    assert len(set(asked)) == len(asked)
-    assert all(count == 1 for _, count in asked)
-    return {name for name, _ in asked}
+            resources += [(name, count) for name, count in limits.items() if name != "memory"]
+    assert len(set(resources)) == len(resources)
+    assert all(count == 1 for _, count in resources)
+    return {name for name, _ in resources}
 
 
 def planned_resources(value: dict[str, Any]) -> set[str]:
@@ -145,8 +145,8 @@ def planned_resources(value: dict[str, Any]) -> set[str]:
     """
     cluster = parse_cluster(value)
     others = {device.resource for device in cluster.devices}
-    found = set(plan(cluster, "test").totals) - others
-    return {name for name in found if not name.endswith(CLAIMED)}
+    totals = set(plan(cluster, "test").totals) - others
+    return {name for name in totals if not name.endswith(CLAIMED)}
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
@@ -183,7 +183,7 @@ def lab_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ("profilez.x.mig=1", "additional properties 'profilez' not allowed"),
         ("pools.research.profil=whole", "additional properties 'profil' not allowed"),
@@ -204,9 +204,9 @@ def lab_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("image.digest=", "image.digest is missing"),
     ],
 )
-def test_refuses_wrong_values_by_name(lab_chart: Path, setting: str, said: str) -> None:
+def test_refuses_wrong_values_by_name(lab_chart: Path, setting: str, message: str) -> None:
     words = helm("template", "divvy", lab_chart, f"--set={setting}", expect=1)
-    assert said in words
+    assert message in words
 
 
 def test_shows_the_plan_of_the_values_in_the_notes(lab_chart: Path) -> None:
@@ -233,7 +233,7 @@ def test_takes_an_edited_profile_from_the_values(lab_chart: Path) -> None:
     value["pools"]["training"]["profile"] = "nine"
     value["change"] = {"policy": "evict"}
     carried = values_of(parse_document(value))
-    found = by_name(
+    rendered = by_name(
         template(
             lab_chart,
             carried["namespace"],
@@ -241,15 +241,15 @@ def test_takes_an_edited_profile_from_the_values(lab_chart: Path) -> None:
             "--set=change.policy=evict",
         )
     )
-    expected = by_name([one for one in objects_of(carried, IMAGE) if one["kind"] != "Namespace"])
-    assert found == expected
+    expected = by_name([obj for obj in objects_of(carried, IMAGE) if obj["kind"] != "Namespace"])
+    assert rendered == expected
 
 
 def test_removes_values_that_a_second_file_sets_to_null(lab_chart: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text("profiles: {seven: {mig: {1g.5gb: null, 3g.20gb: 2}}, cern-mix: null}\n")
-    found = by_name(template(lab_chart, "n", "--values", own))
-    carried = json.loads(found[("ConfigMap", "divvy")]["data"]["cluster.json"])
+    rendered = by_name(template(lab_chart, "n", "--values", own))
+    carried = json.loads(rendered[("ConfigMap", "divvy")]["data"]["cluster.json"])
     assert carried["cluster"]["profiles"]["seven"] == {"mig": {"3g.20gb": 2}}
     assert "cern-mix" not in carried["cluster"]["profiles"]
 
@@ -278,12 +278,12 @@ def test_leaves_rights_and_policy_to_others_when_told(
     # Without these claims by size would not work; they hold nobody back.
     needed = {key for key in before if "Policy" in key[0] and "divvy-agent" not in key[1]}
     assert needed
-    kept = {key: one for key, one in before.items() if key in needed or key[0] not in gone}
+    kept = {key: obj for key, obj in before.items() if key in needed or key[0] not in gone}
     assert after == kept
 
 
 def test_passes_own_resources_and_priority_to_the_pods(lab_chart: Path) -> None:
-    found = by_name(
+    rendered = by_name(
         template(
             lab_chart,
             "n",
@@ -291,10 +291,10 @@ def test_passes_own_resources_and_priority_to_the_pods(lab_chart: Path) -> None:
             "--set=nodeRuntime.priorityClassName=other",
         )
     )
-    pod = found[("DaemonSet", "divvy-agent")]["spec"]["template"]["spec"]
+    pod = rendered[("DaemonSet", "divvy-agent")]["spec"]["template"]["spec"]
     assert pod["containers"][0]["resources"]["limits"]["memory"] == "1Gi"
     assert pod["priorityClassName"] == "mine"
-    runtime = found[("DaemonSet", "divvy-node-runtime-notebooks")]["spec"]["template"]["spec"]
+    runtime = rendered[("DaemonSet", "divvy-node-runtime-notebooks")]["spec"]["template"]["spec"]
     assert runtime["priorityClassName"] == "other"
 
 
@@ -328,13 +328,13 @@ def test_works_as_part_of_another_chart(tmp_path: Path) -> None:
         tmp_path / "parent", {"Chart.yaml": "apiVersion: v2\nname: parent\nversion: 1.0.0\n"}
     )
     write_chart(parent / "charts" / "divvy", files_of(example("lab")))
-    found = template(parent, "n", "--set=global.team=x,divvy.pools.research.profile=seven")
-    assert ("DaemonSet", "divvy-agent") in by_name(found)
+    rendered = template(parent, "n", "--set=global.team=x,divvy.pools.research.profile=seven")
+    assert ("DaemonSet", "divvy-agent") in by_name(rendered)
 
 
 def test_puts_chart_labels_on_every_object_and_in_no_selector(lab_chart: Path) -> None:
-    for one in template(lab_chart, "n"):
-        labels = one["metadata"]["labels"]
+    for obj in template(lab_chart, "n"):
+        labels = obj["metadata"]["labels"]
         assert labels["helm.sh/chart"] == "divvy-0.1.0"
         assert labels["app.kubernetes.io/managed-by"] == "Helm"
-        assert "helm.sh/chart" not in str(one.get("spec", {}))
+        assert "helm.sh/chart" not in str(obj.get("spec", {}))

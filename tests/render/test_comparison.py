@@ -25,17 +25,17 @@ NEW = document(
 
 
 def test_shows_counts_first_and_few_cases_of_many() -> None:
-    shown = lines(OLD, NEW)
-    assert shown[:2] == [
+    summary = lines(OLD, NEW)
+    assert summary[:2] == [
         "since the report of 1970-01-01T00:00:00Z: 12 newly failing, 1 newly passing, 1 newly "
         "not checked",
         "  that report was made with no options, this one with --strict",
     ]
-    assert shown[2] == f"  newly fails: {MUST.id} {MUST.title} (MUST)"
-    assert shown[3] == "    n0:gpu: saw <0|"
-    assert "    … and 2 more" in shown
-    assert "    n13:gpu: held by a/b" in shown
-    assert shown[-1] == "  Kubernetes: v1.36.3 → v1.37.2"
+    assert summary[2] == f"  newly fails: {MUST.id} {MUST.title} (MUST)"
+    assert summary[3] == "    n0:gpu: saw <0|"
+    assert "    … and 2 more" in summary
+    assert "    n13:gpu: held by a/b" in summary
+    assert summary[-1] == "  Kubernetes: v1.36.3 → v1.37.2"
 
 
 def test_reports_in_one_line_that_nothing_changed() -> None:

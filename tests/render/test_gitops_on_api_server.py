@@ -122,7 +122,7 @@ def _key(item: Mapping[str, Any]) -> str:
 def _versions(items: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what each write changes: the generation, which a controller's status leaves alone."""
     metadata = {_key(item): item["metadata"] for item in items}
-    return {key: each.get("generation", each["resourceVersion"]) for key, each in metadata.items()}
+    return {key: meta.get("generation", meta["resourceVersion"]) for key, meta in metadata.items()}
 
 
 def _differences(written: Any, kept: Any, path: str) -> Iterator[str]:

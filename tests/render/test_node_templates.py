@@ -38,7 +38,9 @@ def documents(text: str) -> list[Any]:
 
 
 def test_writes_a_node_and_its_slices_for_each_pool() -> None:
-    nodes = {found["metadata"]["name"]: found for found in documents(node_objects(TEMPLATES))}
+    nodes = {
+        document["metadata"]["name"]: document for document in documents(node_objects(TEMPLATES))
+    }
     assert nodes["replicas"]["status"]["allocatable"] == {"nvidia.com/gpu.shared": "8"}
     assert nodes["replicas"]["metadata"]["labels"] == {"pool": "replicas"}
     assert nodes["sizes"]["status"]["capacity"] == {}
@@ -50,7 +52,7 @@ def test_writes_a_node_and_its_slices_for_each_pool() -> None:
 
 def test_adds_the_selected_nodes_resources_by_an_overlay() -> None:
     text = karpenter_overlays(TEMPLATES)
-    overlays = {found["metadata"]["name"]: found["spec"] for found in documents(text)}
+    overlays = {document["metadata"]["name"]: document["spec"] for document in documents(text)}
     assert overlays["divvy-replicas"] == {
         "requirements": [{"key": "pool", "operator": "In", "values": ["replicas"]}],
         "capacity": {"nvidia.com/gpu.shared": "8"},
@@ -78,7 +80,7 @@ def test_says_that_an_overlay_of_other_devices_lacks_the_claims() -> None:
 def test_annotates_the_one_resource_of_a_pool() -> None:
     text = cluster_api_annotations(TEMPLATES)
     prefix = "capacity.cluster-autoscaler.kubernetes.io"
-    annotations = [found["metadata"]["annotations"] for found in documents(text)]
+    annotations = [document["metadata"]["annotations"] for document in documents(text)]
     assert annotations[0] == {
         f"{prefix}/gpu-type": "nvidia.com/gpu.shared",
         f"{prefix}/gpu-count": "8",

@@ -20,25 +20,25 @@ IMAGE = "registry.example/divvy/agent@sha256:" + "0" * 64
 
 
 def value(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(path.read_text())["config"]["divvy:cluster"]
-    return found
+    stack: dict[str, Any] = yaml.safe_load(path.read_text())["config"]["divvy:cluster"]
+    return stack
 
 
 def lab(**changes: Any) -> dict[str, Any]:
-    found = value(next(path for path in STACKS if path.name == "Pulumi.lab.yaml"))
-    return {**without_claims(found), **changes}
+    stack = value(next(path for path in STACKS if path.name == "Pulumi.lab.yaml"))
+    return {**without_claims(stack), **changes}
 
 
-def by_kind(kind: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [one for one in found if one["kind"] == kind]
+def by_kind(kind: str, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [obj for obj in objects if obj["kind"] == kind]
 
 
-def name_of(found: dict[str, Any]) -> str:
-    return str(found["metadata"]["name"])
+def name_of(obj: dict[str, Any]) -> str:
+    return str(obj["metadata"]["name"])
 
 
-def pod(found: list[dict[str, Any]], name: str = "divvy-agent") -> dict[str, Any]:
-    sets = {one["metadata"]["name"]: one for one in by_kind("DaemonSet", found)}
+def pod(objects: list[dict[str, Any]], name: str = "divvy-agent") -> dict[str, Any]:
+    sets = {obj["metadata"]["name"]: obj for obj in by_kind("DaemonSet", objects)}
     spec: dict[str, Any] = sets[name]["spec"]["template"]["spec"]
     return spec
 
@@ -48,13 +48,13 @@ def test_renders_the_same_bytes_each_time(path: Path) -> None:
     first, second = objects_of(value(path), IMAGE), objects_of(value(path), IMAGE)
     assert json.dumps(first) == json.dumps(second)
     names = [
-        (one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in first
+        (obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]) for obj in first
     ]
     assert len(set(names)) == len(names)
 
 
 def test_carries_the_configuration_verbatim() -> None:
-    (config,) = (one for one in objects_of(lab(), IMAGE) if "cluster.json" in one.get("data", {}))
+    (config,) = (obj for obj in objects_of(lab(), IMAGE) if "cluster.json" in obj.get("data", {}))
     carried = json.loads(config["data"]["cluster.json"])
     # How this machine reaches the cluster is of no interest to a node.
     sent = {key: value for key, value in lab().items() if key not in ("kubeconfig", "context")}
@@ -70,16 +70,16 @@ def test_keeps_profiles_out_of_pod_templates() -> None:
 
 
 def test_grants_eviction_only_where_the_policy_evicts() -> None:
-    def rights(found: list[dict[str, Any]]) -> str:
-        return json.dumps(by_kind("ClusterRole", found))
+    def rights(objects: list[dict[str, Any]]) -> str:
+        return json.dumps(by_kind("ClusterRole", objects))
 
     assert "pods/eviction" not in rights(objects_of(lab(), IMAGE))
     assert "pods/eviction" in rights(objects_of(lab(change={"policy": "evict"}), IMAGE))
 
 
 def test_grants_no_role_everything() -> None:
-    found = objects_of(lab(), IMAGE)
-    for role in [*by_kind("ClusterRole", found), *by_kind("Role", found)]:
+    objects = objects_of(lab(), IMAGE)
+    for role in [*by_kind("ClusterRole", objects), *by_kind("Role", objects)]:
         for rule in role["rules"]:
             assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
 
@@ -127,11 +127,11 @@ def test_shows_the_agent_the_hosts_devices_only_for_device_files() -> None:
 
 
 def test_renders_node_runtime_only_for_pools_that_ask_for_it() -> None:
-    found = objects_of(lab(), IMAGE)
-    assert pod(found, "divvy-node-runtime-notebooks")["hostPID"] is True
+    objects = objects_of(lab(), IMAGE)
+    assert pod(objects, "divvy-node-runtime-notebooks")["hostPID"] is True
     without = lab()
     without["pools"]["notebooks"]["runtime"] = {"name": "containerd", "configure": False}
-    names = [one["metadata"]["name"] for one in by_kind("DaemonSet", objects_of(without, IMAGE))]
+    names = [obj["metadata"]["name"] for obj in by_kind("DaemonSet", objects_of(without, IMAGE))]
     assert names == ["divvy-agent"]
 
 
@@ -140,15 +140,15 @@ def test_gives_node_runtime_time_to_end_a_change() -> None:
     assert spec["terminationGracePeriodSeconds"] > MAX_CHANGE_SECONDS
 
 
-def rights_of(found: list[dict[str, Any]], account: str) -> set[tuple[str, str, str]]:
+def rights_of(objects: list[dict[str, Any]], account: str) -> set[tuple[str, str, str]]:
     """Return an account's rights as (resource, verb, named object or namespace or "everywhere")."""
     rights = set()
-    for binding in [*by_kind("ClusterRoleBinding", found), *by_kind("RoleBinding", found)]:
+    for binding in [*by_kind("ClusterRoleBinding", objects), *by_kind("RoleBinding", objects)]:
         if account not in {subject["name"] for subject in binding["subjects"]}:
             continue
         reference = binding["roleRef"]
         (role,) = (
-            one for one in by_kind(reference["kind"], found) if name_of(one) == reference["name"]
+            obj for obj in by_kind(reference["kind"], objects) if name_of(obj) == reference["name"]
         )
         where = "everywhere" if reference["kind"] == "ClusterRole" else "in its namespace"
         for rule in role["rules"]:
@@ -160,21 +160,21 @@ def rights_of(found: list[dict[str, Any]], account: str) -> set[tuple[str, str, 
 
 @pytest.mark.parametrize("policy", ["wait", "evict", "never"])
 def test_grants_exactly_the_documented_rights(policy: str) -> None:
-    found = objects_of(lab(change={"policy": policy}), IMAGE)
+    objects = objects_of(lab(change={"policy": policy}), IMAGE)
     agent = {("nodes", verb, "everywhere") for verb in ("get", "list", "watch", "patch")}
     agent |= {("configmaps", verb, "only divvy") for verb in ("get", "list", "watch")}
     agent |= {("events", "create", "everywhere")}
     if policy == "evict":
         agent |= {("pods/eviction", "create", "everywhere")}
-    assert rights_of(found, "divvy-agent") == agent
+    assert rights_of(objects, "divvy-agent") == agent
     lease = {("leases", verb, "only divvy-node-runtime") for verb in ("get", "update")}
-    assert rights_of(found, "divvy-node-runtime") == lease | {
+    assert rights_of(objects, "divvy-node-runtime") == lease | {
         ("leases", "create", "in its namespace")
     }
     subjects = [
         subject["name"]
         for kind in ("ClusterRoleBinding", "RoleBinding")
-        for binding in by_kind(kind, found)
+        for binding in by_kind(kind, objects)
         for subject in binding["subjects"]
     ]
     assert set(subjects) == {"divvy-agent", "divvy-node-runtime"}
@@ -190,8 +190,8 @@ def test_runs_an_agent_where_a_pool_selects_or_everywhere_by_default() -> None:
 
 def test_runs_never_two_agents_on_one_node() -> None:
     (agent,) = [
-        one
-        for one in by_kind("DaemonSet", objects_of(lab(), IMAGE))
-        if one["metadata"]["name"] == "divvy-agent"
+        obj
+        for obj in by_kind("DaemonSet", objects_of(lab(), IMAGE))
+        if obj["metadata"]["name"] == "divvy-agent"
     ]
     assert agent["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] == 0

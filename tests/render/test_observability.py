@@ -20,11 +20,11 @@ METRICS = (AGENT / "metrics.py", AGENT / "allocated.py", AGENT / "claims/metrics
 METRIC = re.compile(r"\b(?:divvy|DCGM_FI)_[A-Za-z_]+")
 
 
-def made(**enabled: Any) -> dict[str, dict[str, Any]]:
+def by_kind(**enabled: Any) -> dict[str, dict[str, Any]]:
     value = yaml.safe_load(STACK.read_text())["config"]["divvy:cluster"]
     value["observability"] = enabled
-    found = objects_of(value, "image")
-    return {one["kind"]: one for one in found if component_of(one) == "observability"} | {
+    objects = objects_of(value, "image")
+    return {obj["kind"]: obj for obj in objects if component_of(obj) == "observability"} | {
         "value": value
     }
 
@@ -34,17 +34,17 @@ def panels() -> list[dict[str, Any]]:
 
 
 def test_renders_the_dashboard_by_default_and_operator_objects_on_request() -> None:
-    assert set(made()) == {"value", "ConfigMap"}
-    assert set(made(dashboard=False)) == {"value"}
-    asked = made(serviceMonitor=True, alerts=True)
-    assert set(asked) == {"value", "ConfigMap", "ServiceMonitor", "PrometheusRule"}
-    assert asked["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert set(by_kind()) == {"value", "ConfigMap"}
+    assert set(by_kind(dashboard=False)) == {"value"}
+    complete = by_kind(serviceMonitor=True, alerts=True)
+    assert set(complete) == {"value", "ConfigMap", "ServiceMonitor", "PrometheusRule"}
+    assert complete["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "1"
 
 
 def test_selects_the_agents_service_and_port_in_the_monitor() -> None:
-    found = made(serviceMonitor=True)
-    monitor = found["ServiceMonitor"]["spec"]
-    (service,) = (one for one in objects_of(found["value"], "image") if one["kind"] == "Service")
+    objects = by_kind(serviceMonitor=True)
+    monitor = objects["ServiceMonitor"]["spec"]
+    (service,) = (obj for obj in objects_of(objects["value"], "image") if obj["kind"] == "Service")
     chosen = monitor["selector"]["matchLabels"]
     assert chosen.items() <= service["metadata"]["labels"].items()
     ports = {port["name"] for port in service["spec"]["ports"]}
@@ -52,14 +52,14 @@ def test_selects_the_agents_service_and_port_in_the_monitor() -> None:
 
 
 def test_admits_only_the_chosen_namespaces_by_a_network_policy() -> None:
-    assert "NetworkPolicy" not in made(serviceMonitor=True)
+    assert "NetworkPolicy" not in by_kind(serviceMonitor=True)
     readers = {"kubernetes.io/metadata.name": "monitoring"}
-    found = made(networkPolicy=readers)
-    spec = found["NetworkPolicy"]["spec"]
+    objects = by_kind(networkPolicy=readers)
+    spec = objects["NetworkPolicy"]["spec"]
     (agent,) = (
-        one
-        for one in objects_of(found["value"], "image")
-        if (one["kind"], one["metadata"]["name"]) == ("DaemonSet", "divvy-agent")
+        obj
+        for obj in objects_of(objects["value"], "image")
+        if (obj["kind"], obj["metadata"]["name"]) == ("DaemonSet", "divvy-agent")
     )
     pod = agent["spec"]["template"]
     assert spec["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
@@ -71,30 +71,30 @@ def test_admits_only_the_chosen_namespaces_by_a_network_policy() -> None:
 
 
 def test_names_the_config_maps_version_in_the_rule_on_old_configurations() -> None:
-    found = made(alerts=True)
-    expected = generation(canonical_json(found["value"]))
+    objects = by_kind(alerts=True)
+    expected = generation(canonical_json(objects["value"]))
     groups = [*alert_groups(expected, RUNBOOKS), usage_group()]
-    assert found["PrometheusRule"]["spec"]["groups"] == groups
+    assert objects["PrometheusRule"]["spec"]["groups"] == groups
 
 
 def test_gives_panels_distinct_titles_numbers_and_places() -> None:
-    found = panels()
-    assert len({panel["id"] for panel in found}) == len(found)
-    assert len({panel["title"] for panel in found}) == len(found)
-    assert len({(p["gridPos"]["x"], p["gridPos"]["y"]) for p in found}) == len(found)
+    all_panels = panels()
+    assert len({panel["id"] for panel in all_panels}) == len(all_panels)
+    assert len({panel["title"] for panel in all_panels}) == len(all_panels)
+    assert len({(p["gridPos"]["x"], p["gridPos"]["y"]) for p in all_panels}) == len(all_panels)
 
 
 def test_queries_only_metrics_that_the_agent_has() -> None:
     known = {name for file in METRICS for name in METRIC.findall(file.read_text())}
     known |= {f"{name}_{suffix}" for name in known for suffix in ("total", "bucket")}
-    asked = {
+    queried = {
         name
         for panel in panels()
         for target in panel["targets"]
         for name in METRIC.findall(target["expr"])
     }
-    asked |= set(METRIC.findall(json.dumps(alert_groups("abc", RUNBOOKS))))
+    queried |= set(METRIC.findall(json.dumps(alert_groups("abc", RUNBOOKS))))
     rules = usage_group()["rules"]
-    asked |= {name for rule in rules for name in METRIC.findall(rule["expr"])}
-    assert asked
-    assert asked <= known
+    queried |= {name for rule in rules for name in METRIC.findall(rule["expr"])}
+    assert queried
+    assert queried <= known

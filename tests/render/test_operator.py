@@ -123,9 +123,9 @@ def contained(part: Any, whole: Any) -> bool:
 
 def data(text: str) -> dict[str, Any]:
     """Return a ConfigMap with its texts read."""
-    found = yaml.safe_load(text)
-    read = {key: yaml.safe_load(value) for key, value in found["data"].items()}
-    return {**found, "data": read}
+    config_map = yaml.safe_load(text)
+    read = {key: yaml.safe_load(value) for key, value in config_map["data"].items()}
+    return {**config_map, "data": read}
 
 
 def test_writes_the_articles_yaml_for_the_articles_profiles() -> None:
@@ -159,18 +159,18 @@ def test_writes_the_articles_labels_for_the_articles_nodes() -> None:
 
 def test_includes_mig_managers_fallback_among_its_configurations() -> None:
     for path in STACKS:
-        found = translated(stack_value(path))
-        values = operator_values(parse_cluster(stack_value(path)), found, Site("x"))
+        translation = translated(stack_value(path))
+        values = operator_values(parse_cluster(stack_value(path)), translation, Site("x"))
         if "migManager" in values:
             default = values["migManager"]["config"]["default"]
-            assert default in mig_configs(found)["mig-configs"]
+            assert default in mig_configs(translation)["mig-configs"]
 
 
 SLICE = {"timeSlicing": {"replicas": 4}}
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "words"),
     [
         (
             stack([{"devices": [2], "timeSlicing": {"replicas": 6}}, {"devices": [3]}]),
@@ -221,9 +221,11 @@ SLICE = {"timeSlicing": {"replicas": 4}}
         (stack({}, devices=[{"resource": "rdma/hca", "paths": ["/dev/x"]}]), "devices: rdma/hca"),
     ],
 )
-def test_refuses_by_name_what_the_operator_cannot_express(value: dict[str, Any], said: str) -> None:
+def test_refuses_by_name_what_the_operator_cannot_express(
+    value: dict[str, Any], words: str
+) -> None:
     refusals = [str(refusal) for refusal in translated(value).refusals]
-    assert any(said in refusal for refusal in refusals), refusals
+    assert any(words in refusal for refusal in refusals), refusals
 
 
 def test_refuses_two_mig_strategies() -> None:
@@ -262,12 +264,14 @@ def test_labels_every_other_node_beside_a_default_pool_that_shares() -> None:
     value = stack(SLICE, pool={"select": None})
     value["profiles"]["whole"] = {}
     value["pools"]["some"] = {"select": {"a": "b"}, "profile": "whole"}
-    found = translated(value)
-    values = operator_values(parse_cluster(value), found, Site("x"))
+    translation = translated(value)
+    values = operator_values(parse_cluster(value), translation, Site("x"))
     assert values["devicePlugin"]["config"]["default"] == "it"
-    assert yaml.safe_load(time_slicing_data(found)["whole"]) == {"version": "v1"}
+    assert yaml.safe_load(time_slicing_data(translation)["whole"]) == {"version": "v1"}
     (labels,) = [
-        node_label["labels"] for node_label in node_labels(found) if node_label["pool"] == "some"
+        node_label["labels"]
+        for node_label in node_labels(translation)
+        if node_label["pool"] == "some"
     ]
     assert labels["nvidia.com/device-plugin.config"] == "whole"
 
@@ -300,10 +304,10 @@ def test_translates_the_other_settings() -> None:
     }
 
 
-def imported(value: dict[str, Any], found: Translation) -> dict[str, Any]:
+def imported(value: dict[str, Any], translation: Translation) -> dict[str, Any]:
     """Return the stack again with its profiles read from the generated ConfigMaps."""
-    plugin = {name: yaml.safe_load(text) for name, text in time_slicing_data(found).items()}
-    read = read_operator(plugin, mig_configs(found), found.strategy)
+    plugin = {name: yaml.safe_load(text) for name, text in time_slicing_data(translation).items()}
+    read = read_operator(plugin, mig_configs(translation), translation.strategy)
     assert read.left_out == ()
     profiles = {name: read.profiles.get(name, {}) for name in value["profiles"]}
     return {**value, "profiles": profiles}
@@ -320,7 +324,7 @@ def test_imports_the_examples_profiles_from_what_it_generated(name: str) -> None
     value["pools"].pop("seven-single", None)
     value["profiles"].pop("7x1g.5gb-single", None)
     again = imported(value, translated(value))
-    before, after = (parse_cluster(one).profiles for one in (value, again))
+    before, after = (parse_cluster(document).profiles for document in (value, again))
     assert before == after
 
 
@@ -340,8 +344,8 @@ def test_imports_the_same_topology_from_what_it_generated(
 ) -> None:
     value = stack([*({"devices": sorted(gpus), **rule} for gpus, rule in first), last])
     try:
-        found = translated(value)
+        translation = translated(value)
     except InvalidCluster:
         assume(False)
-    assume(not found.refusals)
-    assert topology(imported(value, found)) == topology(value)
+    assume(not translation.refusals)
+    assert topology(imported(value, translation)) == topology(value)

@@ -35,7 +35,7 @@ WAITING = UsingPod(
 USAGE = Usage("prod", "2026-01-02T12:00:00Z", (NODE,), (WAITING,))
 
 
-def shown(renderable, width=80, colour=False):
+def rendered(renderable, width=80, colour=False):
     out = io.StringIO()
     Console(
         file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False
@@ -44,7 +44,7 @@ def shown(renderable, width=80, colour=False):
 
 
 def lines(usage, width=80):
-    return [line.rstrip() for line in shown(usage_text(usage), width).splitlines()]
+    return [line.rstrip() for line in rendered(usage_text(usage), width).splitlines()]
 
 
 def many(number):
@@ -101,8 +101,8 @@ def test_names_a_simulated_driver_everywhere():
 
 
 def test_shows_twenty_nodes_in_full_and_more_in_one_line_each():
-    assert "GPU 0" in shown(usage_text(many(20)))
-    assert "GPU 0" not in shown(usage_text(many(21)))
+    assert "GPU 0" in rendered(usage_text(many(20)))
+    assert "GPU 0" not in rendered(usage_text(many(21)))
     text = lines(many(21))
     assert text[2].split() == ["node", "GPUs", "memory", "GiB", "util", "pods", "state"]
     assert text[3].split() == [
@@ -121,7 +121,7 @@ def test_fits_the_terminal_without_colour(width):
     long = replace(POD, name="evaluate-checkpoints-nightly-" + "x" * 60, reason="r" * 200)
     node = replace(NODE, gpus=(replace(NODE.gpus[0], holdings=(replace(MIG, pod=long),)),))
     for usage in (replace(USAGE, nodes=(node,)), many(30)):
-        text = shown(usage_text(usage), width)
+        text = rendered(usage_text(usage), width)
         assert "\x1b" not in text
         assert max(map(len, text.splitlines())) <= width
 
@@ -195,21 +195,21 @@ def test_escapes_hostile_names_in_every_view():
         bad, bad, bad, bad, bad, bad, True, 1, bad, (gpu,), (ResourceUse(bad, 1, 1),), (pod,)
     )
     usage = Usage(bad, bad, (node,), (pod,), (bad,))
-    for one in (usage, replace(usage, nodes=(node,) * 21)):
-        text = shown(usage_text(one), 400)
+    for hostile in (usage, replace(usage, nodes=(node,) * 21)):
+        text = rendered(usage_text(hostile), 400)
         assert "[bold red]" in text
         page = Tags()
-        page.feed(usage_page(one))
+        page.feed(usage_page(hostile))
         assert "script" not in {tag for tag, _ in page.found}
         assert not any("onload" in attributes for _, attributes in page.found)
-        json.loads(usage_json(one))
+        json.loads(usage_json(hostile))
 
 
 def test_formats_ages_sizes_and_sentences():
-    assert [age(each) for each in (None, 0, 59, 60, 7200, 90000)] == [
+    assert [age(seconds) for seconds in (None, 0, 59, 60, 7200, 90000)] == [
         "–", "0s", "59s", "1m", "2h", "1d"
     ]  # fmt: skip
-    assert [gib(each) for each in (0, 512, 81559, 362496)] == ["0.0", "0.5", "79.6", "354"]
+    assert [gib(mib) for mib in (0, 512, 81559, 362496)] == ["0.0", "0.5", "79.6", "354"]
     assert memory_words(None, None) == "–"
     assert memory_words(1200, None) == "1,200 MiB"
     assert first_sentence("0/4 nodes are available: 1 x. no new claims.") == (

@@ -15,7 +15,7 @@ from divvy.render.plan_json import difference_document
 from divvy.render.terminal import difference_text
 from divvy.render.verdict import effect_words, verdict_words
 from tests.plan.stacks import planned, pool
-from tests.render.test_views import shown
+from tests.render.test_views import rendered
 
 PROFILES = {
     **{f"share-{replicas}": {"timeSlicing": {"replicas": replicas}} for replicas in range(2, 160)},
@@ -65,7 +65,7 @@ def test_leads_the_comment_before_the_dangerous_section() -> None:
 def test_leads_every_other_view() -> None:
     difference = dangerous(harmless=2)
     words = verdict_words(difference)
-    terminal = " ".join(shown(difference_text(difference)).split())
+    terminal = " ".join(rendered(difference_text(difference)).split())
     assert terminal.index(words) < terminal.index("pool training:")
     page = difference_page(difference)
     assert page.index(words) < page.index("<main>")

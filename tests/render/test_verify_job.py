@@ -37,7 +37,7 @@ def job() -> dict[str, Any]:
 def test_gives_a_pod_the_stack_file_without_its_clusters_address() -> None:
     (container,) = job()["Job"]["spec"]["template"]["spec"]["containers"]
     assert (container["image"], container["args"]) == (IMAGE, ARGUMENTS)
-    variables = {each["name"]: each["value"] for each in container["env"]}
+    variables = {variable["name"]: variable["value"] for variable in container["env"]}
     assert variables["DIVVY_STACK"] == "prod"
     cluster = yaml.safe_load(variables["DIVVY_STACK_FILE"])["config"]["divvy:cluster"]
     assert cluster == {k: v for k, v in VALUE.items() if k not in ("kubeconfig", "context")}
@@ -63,14 +63,14 @@ def test_reads_no_secret_but_image_pull_secrets() -> None:
 
 
 def test_execs_and_reads_secrets_in_divvys_namespace_only() -> None:
-    made = job()
+    objects = job()
     everywhere = {(rule["apiGroups"][0], resource): rule["verbs"]
-                  for rule in made["ClusterRole"]["rules"] for resource in rule["resources"]
+                  for rule in objects["ClusterRole"]["rules"] for resource in rule["resources"]
                   if "resourceNames" not in rule}  # fmt: skip
     assert ("", "pods/exec") not in everywhere
     assert everywhere["", "secrets"] == ["create"]
-    assert made["Role"]["metadata"]["namespace"] == "divvy-system"
-    assert {resource for rule in made["Role"]["rules"] for resource in rule["resources"]} == {
+    assert objects["Role"]["metadata"]["namespace"] == "divvy-system"
+    assert {resource for rule in objects["Role"]["rules"] for resource in rule["resources"]} == {
         "pods/exec", "secrets", "configmaps",
     }  # fmt: skip
 
@@ -90,8 +90,8 @@ def test_reports_junit_from_a_plugin_whose_pod_never_fails() -> None:
     assert plugin["spec"]["volumeMounts"] == [{"name": "results", "mountPath": "/tmp/results"}]
     command = [*plugin["spec"]["command"], *plugin["spec"]["args"]]
     program = command[2].replace("divvy-verify-job", "printf '%s\\n'")
-    shown = [*command[:2], program, *command[3:]]
-    done = subprocess.run(shown, capture_output=True, text=True, check=True)
+    command_line = [*command[:2], program, *command[3:]]
+    done = subprocess.run(command_line, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ARGUMENTS
 
 

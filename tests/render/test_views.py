@@ -26,7 +26,7 @@ AFTER = planned(PROFILES, notebooks=pool("seven", 3))
 CHANGED = diff(BEFORE, AFTER)
 
 
-def shown(renderable, width=80, colour=False):
+def rendered(renderable, width=80, colour=False):
     out = io.StringIO()
     Console(
         file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False
@@ -36,7 +36,7 @@ def shown(renderable, width=80, colour=False):
 
 @pytest.mark.parametrize("name", ["cern", "mixed", "h200", "lab"])
 def test_fits_80_columns_without_colour(name):
-    text = shown(plan_text(plan(example(name), name)))
+    text = rendered(plan_text(plan(example(name), name)))
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 80
     for resource in plan(example(name), name).totals:
@@ -44,7 +44,7 @@ def test_fits_80_columns_without_colour(name):
 
 
 def test_renders_a_plan_for_the_terminal():
-    text = shown(plan_text(AFTER))
+    text = rendered(plan_text(AFTER))
     assert [line.rstrip() for line in text.splitlines()][:9] == [
         "test: 1 pool, 3 nodes, 12 GPUs",
         "",
@@ -59,26 +59,26 @@ def test_renders_a_plan_for_the_terminal():
 
 
 def test_renders_a_diff_for_the_terminal():
-    text = shown(difference_text(CHANGED))
+    text = rendered(difference_text(CHANGED))
     assert max(map(len, text.splitlines())) <= 80
     words = " ".join(text.split())
     assert "nvidia.com/gpu.shared 48 0 -48" in words
     assert "nvidia.com/mig-1g.5gb 0 84 +84" in words
     assert "disruption GPUs must be idle: MIG mode is switched on and the GPU is reset" in words
-    assert "no change" in shown(difference_text(diff(BEFORE, BEFORE)))
+    assert "no change" in rendered(difference_text(diff(BEFORE, BEFORE)))
 
 
 def test_colours_a_diff_on_request():
-    assert "\x1b[" in shown(difference_text(CHANGED), colour=True)
+    assert "\x1b[" in rendered(difference_text(CHANGED), colour=True)
 
 
 def test_writes_a_plan_in_the_documented_json():
     document = json.loads(plan_json(MIXED))
     assert list(document) == ["cluster", "pools", "totals"]
-    for each in document["pools"]:
+    for pool_object in document["pools"]:
         keys = ["name", "count", "profile", "perNode", "devices", "claimable", "overrides"]
-        assert list(each) == keys
-        for node in (each, *each["overrides"].values()):
+        assert list(pool_object) == keys
+        for node in (pool_object, *pool_object["overrides"].values()):
             for device in node["devices"]:
                 keys = ["resource", "gpu", "kind", "memoryMiB", "sms", "guarantees"]
                 assert list(device) == keys
@@ -208,6 +208,6 @@ def test_escapes_names():
 
 def test_shows_a_pool_without_hardware_as_unknown():
     unknown = planned({"whole": {}}, a={"profile": "whole"})
-    for text in (shown(plan_text(unknown)), plan_markdown(unknown), plan_page(unknown)):
+    for text in (rendered(plan_text(unknown)), plan_markdown(unknown), plan_page(unknown)):
         assert "hardware unknown, profile whole" in text
     assert plan_document(unknown)["pools"][0]["count"] is None

@@ -23,13 +23,13 @@ async def watching(folder: Path) -> AsyncIterator[tuple[FakeApi, ApiServer, list
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("KUBECONFIG", str(api.kubeconfig(folder / "config")))
             link = ApiServer("n", "divvy-system", "divvy", watch_seconds=1)
-        told: list[str | None] = []
+        configs: list[str | None] = []
         loops = [
             asyncio.create_task(link.watch_node(lambda _: None)),
-            asyncio.create_task(link.watch_config(told.append)),
+            asyncio.create_task(link.watch_config(configs.append)),
         ]
         try:
-            yield api, link, told
+            yield api, link, configs
         finally:
             for loop in loops:
                 loop.cancel()
@@ -45,18 +45,18 @@ def test_recognises_a_missing_configuration(
     monkeypatch.setattr(client, "_ABSENT_SECONDS", 0.5)
 
     async def scene() -> None:
-        async with watching(tmp_path) as (api, link, told), asyncio.timeout(20):
+        async with watching(tmp_path) as (api, link, configs), asyncio.timeout(20):
             while not link.in_touch:
                 await asyncio.sleep(0.01)
-            assert told == [None]
+            assert configs == [None]
             for _ in range(300):
                 assert link.in_touch
                 await asyncio.sleep(0.01)
-            assert len(told) <= 10
+            assert len(configs) <= 10
             api.configure("{}")
-            while told[-1] is None:
+            while configs[-1] is None:
                 await asyncio.sleep(0.01)
-            assert told[-1] == "{}"
+            assert configs[-1] == "{}"
 
     play(scene)
 
@@ -68,11 +68,11 @@ def test_does_not_assume_a_missing_configuration_without_the_servers_word(
     monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.1)
 
     async def scene() -> None:
-        async with watching(tmp_path) as (api, link, told):
+        async with watching(tmp_path) as (api, link, configs):
             api.silent = silent
             api.refused = {("GET", "/api/v1/namespaces/divvy-system/configmaps/divvy")}
             await asyncio.sleep(1.5)
-            assert not told
+            assert not configs
             assert not link.in_touch
 
     play(scene)
@@ -83,11 +83,11 @@ def test_treats_a_missing_node_as_unknown(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.1)
 
     async def scene() -> None:
-        async with watching(tmp_path) as (api, link, told):
+        async with watching(tmp_path) as (api, link, configs):
             api.node = None  # type: ignore[assignment]
             api.configure("{}")
             await asyncio.sleep(1.5)
-            assert told[-1:] == ["{}"]
+            assert configs[-1:] == ["{}"]
             assert not link.in_touch
 
     play(scene)

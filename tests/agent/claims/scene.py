@@ -51,7 +51,9 @@ async def offered(node: AgentNode) -> None:
 
 def complete(node: AgentNode) -> bool:
     """Return whether all slices of the pool are there, in one generation."""
-    pools = [each["spec"]["pool"] for each in node.api.resources.slices.values()]
+    pools = [
+        resource_slice["spec"]["pool"] for resource_slice in node.api.resources.slices.values()
+    ]
     return all(pool == {**pools[0], "resourceSliceCount": len(pools)} for pool in pools)
 
 

@@ -27,11 +27,11 @@ def test_limits_no_claim_on_a_whole_gpu() -> None:
 
 
 def test_writes_a_line_and_a_page_for_each_gpu_of_a_claim() -> None:
-    found = claim_shares(
+    shares = claim_shares(
         claim("c", held(SECOND, "-share", 3000, 30, compute="cap"), held(FIRST, "-share", 2000, 1)),
         UUIDS,
     )
-    assert found == (
+    assert shares == (
         device_share("GPU-0", 2000, "share", 1, f"{NAME}-0"),
         device_share("GPU-1", 3000, "cap", 30, f"{NAME}-1"),
     )
@@ -45,8 +45,8 @@ def test_adds_up_two_shares_of_one_gpu() -> None:
 
 
 def test_does_not_limit_a_whole_gpu_beside_a_share() -> None:
-    found = claim_shares(claim("c", held(FIRST, "-share", 3000, 30), held(SECOND, "")), UUIDS)
-    assert found[1] == DeviceShare("GPU-1", Sharing(memory_mib=40960))
+    shares = claim_shares(claim("c", held(FIRST, "-share", 3000, 30), held(SECOND, "")), UUIDS)
+    assert shares[1] == DeviceShare("GPU-1", Sharing(memory_mib=40960))
 
 
 def test_refuses_more_devices_than_a_limiter_knows() -> None:

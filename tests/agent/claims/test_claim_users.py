@@ -6,12 +6,12 @@ from divvy.agent.claims.claim_users import claim_limits, named_holders
 from divvy.agent.memory.memory_limit import Container, Member, Process, Use, excesses
 from tests.agent.claim_values import claim, claim_record, held, offered_gpu
 
-ONE, OTHER = offered_gpu(0), offered_gpu(1)
+FIRST, OTHER = offered_gpu(0), offered_gpu(1)
 RECORD = claim_record(
-    ONE,
+    FIRST,
     OTHER,
     claims=(
-        claim("part", held(ONE, "-share", 3000, 30), held(OTHER, "-share", 2000, 30)),
+        claim("part", held(FIRST, "-share", 3000, 30), held(OTHER, "-share", 2000, 30)),
         claim("all", held(OTHER, "-share")),
     ),
 )
@@ -22,10 +22,10 @@ CONTAINERS = {
 
 
 def test_names_the_pod_and_containers_that_hold_a_claim() -> None:
-    found = {
+    holders = {
         named_holder.device_id: named_holder for named_holder in named_holders(RECORD, CONTAINERS)
     }
-    part = found["claim:uid-part"]
+    part = holders["claim:uid-part"]
     assert (part.pod, part.container, part.pod_uid) == (
         "default/part",
         "beside, main",
@@ -42,8 +42,8 @@ def test_holds_a_container_to_its_claims_limit_on_each_gpu() -> None:
     def above(container: str, uuid: str, mib: int) -> list[str]:
         use = Use(Member(uid, container), Process(1, 1), uuid, mib)
         of_gpu = limits[uuid]
-        found = excesses([use], containers, {uuid: of_gpu.holders}, of_gpu.limits)
-        return [each.sentence for each in found]
+        over_limit = excesses([use], containers, {uuid: of_gpu.holders}, of_gpu.limits)
+        return [excess.sentence for excess in over_limit]
 
     assert above("c", "GPU-0", 3000) == []
     assert above("c", "GPU-0", 3001) == [

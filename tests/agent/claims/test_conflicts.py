@@ -15,17 +15,17 @@ from tests.agent.claim_values import ON_DEMAND, claim, held, offered_gpu
 TENANTS = {"shares": {}, "tenants": ["prod", "dev"]}
 
 
-def waits_for(asked: str, *others: str, claims: object = ON_DEMAND) -> list[str]:
+def waits_for(device: str, *others: str, claims: object = ON_DEMAND) -> list[str]:
     gpu = offered_gpu(0, claims)
     holding = [
         claim(f"{at}{suffix}", held(gpu, suffix, 1000, 10)) for at, suffix in enumerate(others)
     ]
-    found = in_the_way(claim("asked", held(gpu, asked, 1000, 10)), holding, {gpu.uuid: gpu})
-    return [other.name for other in found]
+    conflicts = in_the_way(claim("asked", held(gpu, device, 1000, 10)), holding, {gpu.uuid: gpu})
+    return [other.name for other in conflicts]
 
 
 @pytest.mark.parametrize(
-    ("asked", "others", "expected"),
+    ("device", "others", "expected"),
     [
         ("-share", ("-share", "-share"), []),
         ("", ("-share",), ["0-share"]),
@@ -39,9 +39,9 @@ def waits_for(asked: str, *others: str, claims: object = ON_DEMAND) -> list[str]
     ],
 )
 def test_excludes_conflicting_modes_of_a_gpu(
-    asked: str, others: tuple[str, ...], expected: list[str]
+    device: str, others: tuple[str, ...], expected: list[str]
 ) -> None:
-    assert waits_for(asked, *others) == expected
+    assert waits_for(device, *others) == expected
 
 
 def test_keeps_tenants_apart() -> None:
@@ -51,9 +51,9 @@ def test_keeps_tenants_apart() -> None:
 
 def test_ignores_other_gpus_and_the_claim_itself_in_a_conflict() -> None:
     gpus = {gpu.uuid: gpu for gpu in (offered_gpu(0), offered_gpu(1))}
-    one, other = gpus.values()
-    asked = claim("asked", held(one, "-share"))
-    assert in_the_way(asked, [asked, claim("other", held(other, "-share"))], gpus) == ()
+    first, other = gpus.values()
+    new = claim("asked", held(first, "-share"))
+    assert in_the_way(new, [new, claim("other", held(other, "-share"))], gpus) == ()
 
 
 def test_waits_with_a_share_until_the_gpu_has_room() -> None:
@@ -61,8 +61,8 @@ def test_waits_with_a_share_until_the_gpu_has_room() -> None:
     small = claim("small", held(gpu, "-share", 30000, 10))
 
     def waits(*others: HeldClaim, memory: int = 1000, cores: int = 10) -> int:
-        asked = claim("asked", held(gpu, "-share", memory, cores))
-        return len(in_the_way(asked, [small, *others], {gpu.uuid: gpu}))
+        new = claim("asked", held(gpu, "-share", memory, cores))
+        return len(in_the_way(new, [small, *others], {gpu.uuid: gpu}))
 
     assert waits() == 0
     assert waits(memory=20000) == 1
@@ -77,15 +77,15 @@ def test_waits_with_a_share_until_the_gpu_has_room() -> None:
         max_size=12,
     )
 )
-def test_prepares_never_more_than_a_gpu_has(asked: list[tuple[int, int, bool]]) -> None:
+def test_prepares_never_more_than_a_gpu_has(requests: list[tuple[int, int, bool]]) -> None:
     gpu = offered_gpu()
     offered: dict[str, OfferedGpu] = {gpu.uuid: gpu}
     prepared: list[HeldClaim] = []
-    for at, (memory, cores, give_back) in enumerate(asked):
+    for at, (memory, cores, give_back) in enumerate(requests):
         new = claim(str(at), held(gpu, "-share", memory, cores))
         if not in_the_way(new, prepared, offered):
             prepared.append(new)
         elif give_back:
             prepared.pop(0)
-        assert sum(each.devices[0].memory_mib for each in prepared) <= 40960
-        assert sum(each.devices[0].cores for each in prepared) <= CORES
+        assert sum(prepared_claim.devices[0].memory_mib for prepared_claim in prepared) <= 40960
+        assert sum(prepared_claim.devices[0].cores for prepared_claim in prepared) <= CORES

@@ -17,7 +17,7 @@ from tests.agent.claim_values import (
 
 
 @pytest.mark.parametrize(
-    ("profile", "taken", "expected"),
+    ("profile", "shares", "expected"),
     [
         (BY_SIZE, (), GpuUse("free", 0, 0, MEMORY, 100)),
         (ON_DEMAND, (), GpuUse("free", 0, 0, MEMORY, 100)),
@@ -37,8 +37,8 @@ from tests.agent.claim_values import (
     ],
 )
 def test_reports_what_claims_use_of_a_gpu(
-    profile: object, taken: tuple[tuple[str, int, int], ...], expected: GpuUse
+    profile: object, shares: tuple[tuple[str, int, int], ...], expected: GpuUse
 ) -> None:
     gpu = offered_gpu(0, profile)
-    claims = tuple(claim(f"c{at}", held(gpu, *each)) for at, each in enumerate(taken))
+    claims = tuple(claim(f"c{at}", held(gpu, *share)) for at, share in enumerate(shares))
     assert gpu_use(claim_record(gpu, claims=claims), gpu) == expected

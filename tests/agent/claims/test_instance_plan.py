@@ -22,7 +22,7 @@ from tests.agent.claim_values import ON_DEMAND, claim, claim_record, held, offer
 from tests.agent.devices import gpu, instance, snapshot
 
 OFFERED = offered_gpu(0, ON_DEMAND)
-ASKED = held(OFFERED, "-mig-2g10gb-2")
+HELD = held(OFFERED, "-mig-2g10gb-2")
 EMPTY = claim_record(OFFERED)
 TWO_AT_2, ONE_AT_0 = instance(1, 14, 2, 2), instance(2, 19, 0, 1)
 
@@ -32,16 +32,16 @@ def on(*instances: MigInstance) -> Gpu:
 
 
 def test_switches_the_mig_mode_where_needed() -> None:
-    made = (Placement(2, 2, "2g.10gb"),)
-    assert plan_device(gpu(), ASKED, EMPTY) == MigPlan("GPU-0", mode=True, create=made)
-    assert plan_device(on(), ASKED, EMPTY) == MigPlan("GPU-0", create=made)
+    placements = (Placement(2, 2, "2g.10gb"),)
+    assert plan_device(gpu(), HELD, EMPTY) == MigPlan("GPU-0", mode=True, create=placements)
+    assert plan_device(on(), HELD, EMPTY) == MigPlan("GPU-0", create=placements)
     whole = held(OFFERED, "")
     assert plan_device(on(), whole, EMPTY) == MigPlan("GPU-0", mode=False)
     assert plan_device(gpu(), whole, EMPTY).nothing
 
 
 def test_reuses_an_existing_instance_of_the_claim() -> None:
-    ours = replace(ASKED, has_instance=True)
+    ours = replace(HELD, has_instance=True)
     record = claim_record(OFFERED, claims=(claim("c", ours),))
     assert plan_device(on(TWO_AT_2), ours, record).nothing
     assert device_uuid(on(TWO_AT_2), ours) == "MIG-1"
@@ -52,21 +52,21 @@ def test_reuses_an_existing_instance_of_the_claim() -> None:
 
 
 def test_leaves_instances_of_others_alone() -> None:
-    for asked in (ASKED, held(OFFERED, ""), held(OFFERED, "-share")):
+    for held_device in (HELD, held(OFFERED, ""), held(OFFERED, "-share")):
         with pytest.raises(ForeignInstance, match=r"2g\.10gb at memory slice 2"):
-            plan_device(on(TWO_AT_2), asked, EMPTY)
-    assert plan_device(on(ONE_AT_0), ASKED, EMPTY).create
+            plan_device(on(TWO_AT_2), held_device, EMPTY)
+    assert plan_device(on(ONE_AT_0), HELD, EMPTY).create
     assert "no claim created" in foreign_reason(on(ONE_AT_0), EMPTY)
     assert foreign_reason(gpu(), EMPTY) == ""
 
 
 def test_releases_only_the_instance_it_created_and_keeps_the_mode() -> None:
-    assert plan_return(on(TWO_AT_2, ONE_AT_0), replace(ASKED, has_instance=True)) == MigPlan(
+    assert plan_return(on(TWO_AT_2, ONE_AT_0), replace(HELD, has_instance=True)) == MigPlan(
         "GPU-0", destroy=(TWO_AT_2,)
     )
-    assert plan_return(on(TWO_AT_2), ASKED).nothing
-    assert plan_return(on(ONE_AT_0), replace(ASKED, has_instance=True)).nothing
-    assert plan_return(gpu(), replace(ASKED, has_instance=True)).nothing
+    assert plan_return(on(TWO_AT_2), HELD).nothing
+    assert plan_return(on(ONE_AT_0), replace(HELD, has_instance=True)).nothing
+    assert plan_return(gpu(), replace(HELD, has_instance=True)).nothing
 
 
 def test_reads_the_layout_from_what_exists() -> None:
@@ -76,14 +76,14 @@ def test_reads_the_layout_from_what_exists() -> None:
 
 
 def test_relates_a_fault_to_the_gpu_or_an_instances_placement() -> None:
-    record = claim_record(OFFERED, claims=(claim("c", replace(ASKED, has_instance=True)),))
-    shown = snapshot(on(TWO_AT_2))
+    record = claim_record(OFFERED, claims=(claim("c", replace(HELD, has_instance=True)),))
+    observation = snapshot(on(TWO_AT_2))
     described = {"GPU-0", "MIG-1"}
     whole = Health({("GPU-0", None): Fault("XID 79")})
-    assert set(device_faults(record, shown, whole, described).values()) == {"XID 79"}
+    assert set(device_faults(record, observation, whole, described).values()) == {"XID 79"}
     part = Health({("GPU-0", 1): Fault("XID 63")})
-    found = device_faults(record, shown, part, described)
-    assert found == {"gpu-0-mig-1g5gb-2": "XID 63", "gpu-0-mig-2g10gb-2": "XID 63"}
+    faults = device_faults(record, observation, part, described)
+    assert faults == {"gpu-0-mig-1g5gb-2": "XID 63", "gpu-0-mig-2g10gb-2": "XID 63"}
     away = device_faults(record, None, Health(), (), "the driver is away")
     assert set(away.values()) == {"the driver is away"}
     assert len(away) == len(OFFERED.gpu.devices)
@@ -91,8 +91,8 @@ def test_relates_a_fault_to_the_gpu_or_an_instances_placement() -> None:
 
 def test_taints_a_device_for_every_reason_not_to_allocate() -> None:
     keys = {
-        name: [taint.key for taint in found]
-        for name, found in taints(
+        name: [taint.key for taint in device_taints]
+        for name, device_taints in taints(
             EMPTY, snapshot(on(TWO_AT_2)), {"gpu-0": "XID 79"}, {"GPU-0"}
         ).items()
     }

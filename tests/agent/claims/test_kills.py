@@ -46,7 +46,9 @@ def test_leaves_nothing_behind_when_killed_at_any_point(seed: int) -> None:
         async with claims_node(2, ON_DEMAND) as node:
             gpu, other = names(node, "gpu")
             for _ in range(ROUNDS):
-                kinds = [f"{gpu}-mig-{each}" for each in ("1g5gb-0", "2g10gb-2", "3g20gb-4")]
+                kinds = [
+                    f"{gpu}-mig-{instance}" for instance in ("1g5gb-0", "2g10gb-2", "3g20gb-4")
+                ]
                 claims = [
                     node.api.resources.allocate(kind.rpartition("-")[0], kind) for kind in kinds
                 ]

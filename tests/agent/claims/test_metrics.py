@@ -38,14 +38,14 @@ def test_shows_memory_of_a_whole_gpu_and_a_mig_device_of_one_pod_and_of_no_share
     }
     page = Page("node-1")
     memory_of_claims(page.gauge("used", "", LABELS), record, present, memory)
-    shown = {
+    samples = {
         tuple(
             sample.labels[name] for name in ("mode", "device", "uuid", "gpu", "pod")
         ): sample.value
         for family in page.registry.collect()
         for sample in family.samples
     }
-    assert shown == {
+    assert samples == {
         ("claims", "gpu-0", "GPU-0", "GPU-0", "whole"): 900.0,
         ("claims", "gpu-1-mig-1g5gb-0", "MIG-7", "GPU-1", "mig"): 70.0,
         ("claims", "gpu-4-share", "GPU-4", "GPU-4", "all-of-a-share"): 400.0,

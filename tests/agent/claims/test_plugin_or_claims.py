@@ -36,11 +36,11 @@ def test_moves_gpus_between_plugin_and_claims_without_sharing_one() -> None:
             node.configure({})
             await node.offered(GPU, 1)
             await node.until(lambda: tainted(node, "profile-change") == [share])
-            asked = node.api.resources.lists
+            lists = node.api.resources.lists
             await node.throughout(5, lambda: node.kubelet.allocatable(GPU) == 1)
             assert "default/tenant" in node.status["reason"]
             # While it is held here, nobody has to say who was allocated what.
-            assert node.api.resources.lists == asked
+            assert node.api.resources.lists == lists
             await node.claims.unprepare(claim)
             del node.api.resources.claims["default", "tenant"]
             await node.offered(GPU, 2)

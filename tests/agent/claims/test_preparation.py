@@ -19,7 +19,7 @@ from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, he
 from tests.agent.devices import gpu, instance, snapshot
 
 OFFERED = offered_gpu(0, ON_DEMAND)
-MADE = replace(held(OFFERED, "-mig-2g10gb-2"), has_instance=True)
+MADE_HELD = replace(held(OFFERED, "-mig-2g10gb-2"), has_instance=True)
 
 
 class Driver:
@@ -56,13 +56,13 @@ def test_leaves_no_instance_of_a_claim_on_a_gpu_that_answers_late(
     driver = Driver(*(there if look == "there" else look for look in looks))
 
     async def apply(_: Any, __: Any, plan: Any) -> None:
-        driver.destroyed += [one.gi for one in plan.destroy]
+        driver.destroyed += [instance.gi for instance in plan.destroy]
 
     monkeypatch.setattr("divvy.agent.claims.preparation.apply_plan", apply)
     monkeypatch.setattr("divvy.agent.claims.preparation.make_cap_nodes", lambda *_: None)
     settings = SimpleNamespace(cdi_folder=tmp_path, state_folder=tmp_path, driver_root=tmp_path)
     store = ClaimsFile(tmp_path, tmp_path, lambda: None)
-    store.save(claim_record(OFFERED, claims=(claim("gone", MADE),)))
+    store.save(claim_record(OFFERED, claims=(claim("gone", MADE_HELD),)))
     unused: Any = None
     injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants", tmp_path))
     wait = 20.0 if destroyed else 0.3
@@ -84,10 +84,10 @@ def test_removes_the_copy_before_the_claim_leaves_the_record(
 ) -> None:
     """A copy of a claim that the record lacks would bring the claim back."""
     share = offered_gpu(0, BY_SIZE)
-    taken = claim("train", held(share, "-share", 3000, 30))
+    train = claim("train", held(share, "-share", 3000, 30))
     store = ClaimsFile(tmp_path, tmp_path, lambda: None)
-    store.save(claim_record(share, claims=(taken,)))
-    write_copy(tmp_path, taken, store.record)
+    store.save(claim_record(share, claims=(train,)))
+    write_copy(tmp_path, train, store.record)
     settings = SimpleNamespace(cdi_folder=tmp_path, state_folder=tmp_path, driver_root=tmp_path)
     unused: Any = None
     injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants", tmp_path))
@@ -96,9 +96,9 @@ def test_removes_the_copy_before_the_claim_leaves_the_record(
     with monkeypatch.context() as patched:
         patched.setattr(f"{where}.remove_copy", _fail)
         with pytest.raises(ClaimProblem):
-            asyncio.run(preparation.unprepare(taken.uid))
-    assert list(store.record.claims) == [taken.uid]
-    asyncio.run(preparation.unprepare(taken.uid))
+            asyncio.run(preparation.unprepare(train.uid))
+    assert list(store.record.claims) == [train.uid]
+    asyncio.run(preparation.unprepare(train.uid))
     assert not ClaimsFile(tmp_path, tmp_path, lambda: None).record.claims
 
 

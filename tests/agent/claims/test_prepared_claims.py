@@ -29,12 +29,12 @@ def test_writes_two_shares_of_a_claim_into_one_limits_file() -> None:
 
     async def scene() -> None:
         async with claims_node(2, BY_SIZE) as node:
-            one, other = names(node, "share")
-            claim = node.api.resources.allocate("two", one, other, memory="3000Mi", cores="30")
+            first, other = names(node, "share")
+            claim = node.api.resources.allocate("two", first, other, memory="3000Mi", cores="30")
             given = (await node.claims.prepare(claim))[claim["metadata"]["uid"]]
             (spec,) = specifications(node)
-            assert [each.device_name for each in given] == [one, other]
-            assert {name for each in given for name in each.cdi_device_ids} == {
+            assert [device.device_name for device in given] == [first, other]
+            assert {name for device in given for name in device.cdi_device_ids} == {
                 f"divvy.gpu/claim={device['name']}" for device in spec["devices"]
             }
             (limits,) = (node.folder / "tenants/shares").glob("*/limits")
@@ -85,8 +85,8 @@ def test_prepares_a_reallocated_claim_again() -> None:
 
     async def scene() -> None:
         async with claims_node(2, ON_DEMAND) as node:
-            one, other = names(node, "gpu")
-            claim = node.api.resources.allocate("mine", f"{one}-mig-1g5gb-0")
+            gpu, other = names(node, "gpu")
+            claim = node.api.resources.allocate("mine", f"{gpu}-mig-1g5gb-0")
             uid = claim["metadata"]["uid"]
             await node.claims.prepare(claim)
             results = claim["status"]["allocation"]["devices"]["results"]
@@ -97,9 +97,9 @@ def test_prepares_a_reallocated_claim_again() -> None:
             assert given.device_name == f"{other}-share"
             assert "MIG-" not in node.mig_devices()
             # The first GPU is free for its next holder at once.
-            taker = node.api.resources.allocate("taker", one)
-            (taken,) = (await node.claims.prepare(taker))[taker["metadata"]["uid"]]
-            assert taken.device_name == one
+            taker = node.api.resources.allocate("taker", gpu)
+            (device,) = (await node.claims.prepare(taker))[taker["metadata"]["uid"]]
+            assert device.device_name == gpu
             await node.claims.unprepare(claim, taker)
             await node.until(nothing_left(node))
 

@@ -20,7 +20,10 @@ pytestmark = NEEDS_DRIVER
 
 
 def generations(node: AgentNode) -> set[int]:
-    return {each["spec"]["pool"]["generation"] for each in node.api.resources.slices.values()}
+    return {
+        resource_slice["spec"]["pool"]["generation"]
+        for resource_slice in node.api.resources.slices.values()
+    }
 
 
 def test_restores_slices_that_somebody_deletes_or_changes() -> None:
@@ -32,7 +35,10 @@ def test_restores_slices_that_somebody_deletes_or_changes() -> None:
             for name in before:
                 resources.delete(name)  # as the kubelet does when it starts
             await node.until(lambda: resources.slices.keys() == before.keys())
-            assert all(each["metadata"]["ownerReferences"] for each in resources.slices.values())
+            assert all(
+                resource_slice["metadata"]["ownerReferences"]
+                for resource_slice in resources.slices.values()
+            )
             name = sorted(before)[-1]
             resources.change(name, {**resources.slices[name]["spec"], "devices": []})
             await node.until(lambda: specs(resources.slices) == specs(before))
@@ -86,9 +92,9 @@ def test_taints_a_gpu_the_driver_wants_reset_and_tells_its_pods() -> None:
             await node.claims.until(lambda: len(node.claims.health) == 2)
             node.simulate("fault", "recovery", "1", "4")
             await node.until(lambda: tainted(node, "unhealthy") == [shares[1]], 30)
-            asked = "the driver asks for a reset of the GPU once its pods have ended"
-            await node.claims.until(lambda: node.claims.health[shares[1]] == ("Unhealthy", asked))
-            await node.until(lambda: asked in node.status["reason"])
+            reason = "the driver asks for a reset of the GPU once its pods have ended"
+            await node.claims.until(lambda: node.claims.health[shares[1]] == ("Unhealthy", reason))
+            await node.until(lambda: reason in node.status["reason"])
             node.simulate("fault", "clear", "1")
             await node.until(lambda: not tainted(node, "unhealthy"), 30)
             await node.claims.until(lambda: node.claims.health[shares[1]][0] == "Healthy")

@@ -66,9 +66,9 @@ def test_reports_an_invalid_size_in_one_sentence(consumed: dict[str, str]) -> No
     )
 
 
-ONE, TWO = offered_gpu(0, ON_DEMAND), offered_gpu(1)
-FIRST = claim("first", held(ONE, "-mig-1g5gb-0"))
-SECOND = claim("second", held(ONE, "-mig-3g20gb-0"))
+GPU, TWO = offered_gpu(0, ON_DEMAND), offered_gpu(1)
+FIRST = claim("first", held(GPU, "-mig-1g5gb-0"))
+SECOND = claim("second", held(GPU, "-mig-3g20gb-0"))
 SHARE = claim("share", held(TWO, "-share", 3000, 30))
 
 
@@ -86,10 +86,12 @@ SHARE = claim("share", held(TWO, "-share", 3000, 30))
 def test_believes_copies_that_are_newer_than_the_record(
     claims: tuple[Any, ...], copied: tuple[Any, ...], right: tuple[Any, ...]
 ) -> None:
-    found = put_right(claim_record(ONE, claims=claims), claim_record(TWO, claims=copied))
-    assert set(found.claims) == {one.uid for one in right}
-    assert (TWO.uuid in found.offered) == (set(found.claims) != {one.uid for one in claims})
-    assert put_right(found, ClaimRecord()) == found
+    record = put_right(claim_record(GPU, claims=claims), claim_record(TWO, claims=copied))
+    assert set(record.claims) == {right_claim.uid for right_claim in right}
+    assert (TWO.uuid in record.offered) == (
+        set(record.claims) != {held_claim.uid for held_claim in claims}
+    )
+    assert put_right(record, ClaimRecord()) == record
 
 
 OLD, NEW = offered_gpu(0, BY_SIZE), offered_gpu(0, ON_DEMAND)
@@ -125,17 +127,17 @@ def test_reads_devices_and_amounts_from_an_allocation() -> None:
         "shareID": "s",
         "consumedCapacity": {"divvy.gpu/memory": "3000Mi", "cores": "30", "shares": "1"},
     }
-    found = held_claim(
+    held = held_claim(
         resource_claim(result, {**RESULT, "driver": "x"}), "u", "node/divvy", by_uuid(OLD)
     )
-    (device,) = found.devices
+    (device,) = held.devices
     assert (device.request, device.memory_mib, device.cores, device.share_id) == (
         "gpu",
         3000,
         30,
         "s",
     )
-    assert found.pods == (("p", "pu"),)
+    assert held.pods == (("p", "pu"),)
     assert allocated_gpus([resource_claim(result)], "node/divvy") == {"gpu-0-share"}
     assert allocated_gpus([resource_claim(result), {"metadata": {}}], "other/divvy") == set()
 
@@ -163,5 +165,5 @@ def test_adds_up_exactly_what_shares_take() -> None:
         claim(name, held(gpus[index], "-share", MEMORY * cores // 100, cores))
         for index, name, cores in parts
     )
-    allocated = claim_record(*gpus, claims=claims).allocated_to_shares()
-    assert allocated == {"GPU-0": Fraction(3, 5), "GPU-1": Fraction(3, 5)}
+    shares = claim_record(*gpus, claims=claims).allocated_to_shares()
+    assert shares == {"GPU-0": Fraction(3, 5), "GPU-1": Fraction(3, 5)}

@@ -193,7 +193,9 @@ def test_relists_without_a_problem_after_a_forgotten_version(
     problems: list[str] = []
     tell = SlicePublisher._tell
     monkeypatch.setattr(
-        SlicePublisher, "_tell", lambda self, said: (problems.append(said), tell(self, said))
+        SlicePublisher,
+        "_tell",
+        lambda self, problem: (problems.append(problem), tell(self, problem)),
     )
 
     async def scene() -> None:
@@ -269,7 +271,7 @@ def test_reads_all_claims_page_by_page(
                 claim = api.resources.allocate(f"c{number}")
                 claim["metadata"]["annotations"] = {"large": "a" * (300 if number > 1 else 1)}
             claims = ClaimsApi("node")
-            names = [each["metadata"]["name"] async for each in claims.claims()]
+            names = [resource_slice["metadata"]["name"] async for resource_slice in claims.claims()]
             assert names == ["c0", "c1", "c2", "c3", "c4"]
             assert api.resources.lists == lists
             await claims.close()

@@ -50,8 +50,8 @@ def test_names_the_other_plugin() -> None:
 
 def test_recognises_hami_by_its_annotation_beside_nvidias_sockets() -> None:
     sockets = {"nvidia-gpu.sock": "NVIDIA's device plugin"}
-    said = others_at_work(sockets, {"hami.io/node-nvidia-register"})
-    assert "HAMi's device plugin (nvidia-gpu.sock)" in said
+    problem = others_at_work(sockets, {"hami.io/node-nvidia-register"})
+    assert "HAMi's device plugin (nvidia-gpu.sock)" in problem
     assert others_at_work({}, {"hami.io/node-nvidia-register"}) == ""
 
 
@@ -68,8 +68,8 @@ def test_recognises_hami_by_its_annotation_beside_nvidias_sockets() -> None:
     ],
 )
 def test_recognises_plugin_sockets_by_name(name: str, who: str | None) -> None:
-    found = sockets_of_others([name]).get(name)
-    assert found is None if who is None else str(found).startswith(who)
+    owner = sockets_of_others([name]).get(name)
+    assert owner is None if who is None else str(owner).startswith(who)
 
 
 def test_reports_gfd_without_stepping_back() -> None:
@@ -82,8 +82,8 @@ def test_reports_gfd_without_stepping_back() -> None:
     ("state", "at_work"), [("pending", True), ("rebooting", True), ("success", False)]
 )
 def test_counts_the_mig_manager_only_while_it_repartitions(state: str, at_work: bool) -> None:
-    said = mig_manager_at_work({"nvidia.com/mig.config.state": state})
-    assert ("MIG manager" in said) is at_work
+    problem = mig_manager_at_work({"nvidia.com/mig.config.state": state})
+    assert ("MIG manager" in problem) is at_work
     assert mig_manager_at_work({}) == ""
 
 

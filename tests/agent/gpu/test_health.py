@@ -70,12 +70,12 @@ def test_forgets_faults_of_another_boot() -> None:
 
 def test_recovers_a_gpu_some_time_after_the_drivers_last_request() -> None:
     asking = replace(gpu(0), recovery="a reset of the GPU")
-    asked = "the driver asks for a reset of the GPU"
+    reason = "the driver asks for a reset of the GPU"
     health = after_scan(Health(), snapshot(asking), 0.0, 60.0)
-    assert gpu_fault(asking, health) == asked
+    assert gpu_fault(asking, health) == reason
     for now in (10.0, 69.0):
         health = after_scan(health, snapshot(gpu(0)), now, 60.0)
-        assert gpu_fault(gpu(0), health) == asked
+        assert gpu_fault(gpu(0), health) == reason
     assert gpu_fault(gpu(0), after_scan(health, snapshot(gpu(0)), 70.0, 60.0)) is None
     # It asks again, for something else, before it is back: its calm time begins again.
     reboot = replace(gpu(0), recovery="a reboot of the node")

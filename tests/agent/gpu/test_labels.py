@@ -57,8 +57,8 @@ def test_describes_mig_devices_advertised_as_gpus_like_gfd(
     name: str, per_device: int, product: str, replicas: str, strategy: str
 ) -> None:
     """As GPU feature discovery 0.20 wrote them on the same simulated driver."""
-    found = snapshot(gpu(0, mig=True, instances=tuple(seventh(i) for i in range(7))))
-    labels = feature_labels(found, [mig(name, 7, per_device)], "single")
+    seen = snapshot(gpu(0, mig=True, instances=tuple(seventh(i) for i in range(7))))
+    labels = feature_labels(seen, [mig(name, 7, per_device)], "single")
     assert {key.removeprefix("nvidia.com/gpu."): text for key, text in labels.items()}.items() >= {
         "count": "7",
         "memory": "4864",
@@ -71,15 +71,15 @@ def test_describes_mig_devices_advertised_as_gpus_like_gfd(
 
 
 def test_counts_no_replica_without_a_whole_gpu() -> None:
-    found = snapshot(gpu(0, mig=True, instances=(seventh(0),)))
-    labels = feature_labels(found, [mig("mig-1g.5gb", 1)], "mixed")
+    seen = snapshot(gpu(0, mig=True, instances=(seventh(0),)))
+    labels = feature_labels(seen, [mig("mig-1g.5gb", 1)], "mixed")
     assert (labels["nvidia.com/gpu.replicas"], labels["nvidia.com/gpu.count"]) == ("0", "1")
     assert labels["nvidia.com/mig-1g.5gb.product"] == "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"
 
 
 def test_separates_a_profiles_attributes_in_its_product() -> None:
-    found = snapshot(gpu(0, mig=True, instances=(seventh(0, 20),)))
-    labels = feature_labels(found, [mig("mig-1g.5gb.me", 1)], "mixed")
+    seen = snapshot(gpu(0, mig=True, instances=(seventh(0, 20),)))
+    labels = feature_labels(seen, [mig("mig-1g.5gb.me", 1)], "mixed")
     assert labels["nvidia.com/mig-1g.5gb.me.product"] == "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb.me"
 
 

@@ -20,22 +20,22 @@ def test_leaves_a_correct_gpu_alone() -> None:
 def test_enables_mig_and_creates_all_instances_on_a_whole_gpu() -> None:
     plan = plan_mig(gpu(0), {"2g.10gb": 2, "1g.5gb": 3})
     assert plan.mode is True
-    assert [found.profile for found in plan.create].count("1g.5gb") == 3
+    assert [instance.profile for instance in plan.create].count("1g.5gb") == 3
     assert plan.idle == {"GPU-0"}
 
 
 def test_destroys_only_what_must_go() -> None:
     busy = cut(instance(1, 9, 0, 4), instance(2, 9, 4, 4))
     plan = plan_mig(busy, {"3g.20gb": 1, "1g.5gb": 3}, held={"MIG-2"})
-    assert [found.uuid for found in plan.destroy] == ["MIG-1"]
-    assert {found.start for found in plan.create} <= {0, 1, 2, 3}
+    assert [instance.uuid for instance in plan.destroy] == ["MIG-1"]
+    assert {instance.start for instance in plan.create} <= {0, 1, 2, 3}
 
 
 def test_destroys_an_instance_that_blocks_every_placement_of_the_layout() -> None:
     # 1g at slice 3 leaves no room for 4g at 0–3, where alone a 4g can start.
     blocked = cut(instance(7, 19, 3, 1))
     plan = plan_mig(blocked, {"4g.20gb": 1, "1g.5gb": 1})
-    assert [found.gi for found in plan.destroy] == [7]
+    assert [instance.gi for instance in plan.destroy] == [7]
 
 
 def test_completes_a_gpu_instance_without_compute_instance() -> None:

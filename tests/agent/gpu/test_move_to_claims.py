@@ -55,7 +55,7 @@ class Node:
     unanswered: str = ""
 
     def __post_init__(self) -> None:
-        applied = {each.uuid: each for each in layouts(len(self.gpus), None)}
+        applied = {layout.uuid: layout for layout in layouts(len(self.gpus), None)}
         self.disk.saved = Checkpoint(applied=applied)
         self.restart()
 
@@ -91,9 +91,11 @@ class Node:
     def allocatable(self) -> frozenset[str]:
         """Return the devices that are listed and healthy."""
         advertised = [decision.advertise for decision in self.record.decisions.values()]
-        unhealthy = {each.uuid: "it" for each in self.gpus.values() if not each.present}
+        unhealthy = {observed.uuid: "it" for observed in self.gpus.values() if not observed.present}
         resources = inventory(advertised, snapshot(*self.gpus.values()), unhealthy)
-        return frozenset(d.id for each in resources for d in each.devices if not d.unhealthy)
+        return frozenset(
+            d.id for resource in resources for d in resource.devices if not d.unhealthy
+        )
 
     @property
     def offered(self) -> list[str]:

@@ -15,7 +15,7 @@ def test_keeps_its_promises_in_any_order() -> None:
     counts: Counter[str] = Counter()
     for seed in range(4):
         counts += walk(seed, at_length(750, 12_500))
-    assert min(counts[each] for each in ("pods", "prepared", "kills", "settled")) > 3
+    assert min(counts[name] for name in ("pods", "prepared", "kills", "settled")) > 3
 
 
 def test_finds_a_fence_that_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,22 +56,22 @@ def test_keeps_a_claims_offer_while_a_claim_may_have_it() -> None:
 
 
 def test_changes_the_offer_once_the_scheduler_allocates_no_more() -> None:
-    found = hand_over(OLD.uuid, NEW, fence(), claimed(OLD, unallocated=True))
-    assert found == Ownership(Owner.CLAIMS, Owner.CLAIMS, offered=NEW)
+    ownership = hand_over(OLD.uuid, NEW, fence(), claimed(OLD, unallocated=True))
+    assert ownership == Ownership(Owner.CLAIMS, Owner.CLAIMS, offered=NEW)
 
 
 def test_leaves_a_gpu_without_owner_before_the_device_plugin_gets_it() -> None:
-    found = hand_over(OLD.uuid, None, fence(), claimed(OLD, unallocated=True), listed=True)
-    assert found == Ownership(Owner.NOBODY, Owner.PLUGIN)
-    found = hand_over(OLD.uuid, None, fence(), claimed(), listed=True)
-    assert found == Ownership(Owner.PLUGIN, Owner.PLUGIN)
+    ownership = hand_over(OLD.uuid, None, fence(), claimed(OLD, unallocated=True), listed=True)
+    assert ownership == Ownership(Owner.NOBODY, Owner.PLUGIN)
+    ownership = hand_over(OLD.uuid, None, fence(), claimed(), listed=True)
+    assert ownership == Ownership(Owner.PLUGIN, Owner.PLUGIN)
 
 
 def test_changes_at_once_what_is_no_device() -> None:
     """Placement and the kind of turns concern claims that come, and nothing that is counted."""
     packed = replace(OLD, spread=False, sharing=replace(OLD.sharing, compute="cap"))
-    found = hand_over(OLD.uuid, packed, fence(), claimed(OLD))
-    assert found == Ownership(Owner.CLAIMS, Owner.CLAIMS, offered=packed)
+    ownership = hand_over(OLD.uuid, packed, fence(), claimed(OLD))
+    assert ownership == Ownership(Owner.CLAIMS, Owner.CLAIMS, offered=packed)
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_changes_at_once_what_is_no_device() -> None:
 def test_offers_no_gpu_before_the_kubelet_has_freed_the_last_of_the_node(
     kubelet: KubeletView | str, unready: dict[str, str], reason: str
 ) -> None:
-    found = hand_over("GPU-0", OLD, fence(kubelet, **unready), claimed())
-    assert found.waits_for == reason
-    assert (found.owner is Owner.CLAIMS) == (found.offered == OLD) == (not reason)
-    assert found.asks_kubelet is bool(reason)
+    ownership = hand_over("GPU-0", OLD, fence(kubelet, **unready), claimed())
+    assert ownership.waits_for == reason
+    assert (ownership.owner is Owner.CLAIMS) == (ownership.offered == OLD) == (not reason)
+    assert ownership.asks_kubelet is bool(reason)
 
 
 def test_counts_mig_devices_to_their_gpu() -> None:
@@ -103,8 +103,8 @@ def test_counts_mig_devices_to_their_gpu() -> None:
 
 
 def test_offers_nothing_where_containers_cannot_get_it() -> None:
-    found = hand_over("GPU-0", OLD, fence(), replace(claimed(), cdi=False))
-    assert (found.owner, found.waits_for, found.offered) == (Owner.NOBODY, NO_CDI, None)
+    ownership = hand_over("GPU-0", OLD, fence(), replace(claimed(), cdi=False))
+    assert (ownership.owner, ownership.waits_for, ownership.offered) == (Owner.NOBODY, NO_CDI, None)
 
 
 def test_releases_free_gpus_to_other_software() -> None:

@@ -46,11 +46,11 @@ def test_waits_with_a_change_that_cannot_be_saved() -> None:
 
 def test_reports_a_change_from_its_decision_until_the_gpu_is_ready() -> None:
     shared = Checkpoint(applied={"GPU-0": SHARES})
-    begun = decisions(DesiredState(node=NODE), SEEN, shared, {}, 0.0)
-    assert changing(shared, begun) == ("GPU-0",)
+    running = decisions(DesiredState(node=NODE), SEEN, shared, {}, 0.0)
+    assert changing(shared, running) == ("GPU-0",)
     marked = replace(shared, changing=("GPU-0",))
     free = replace(SEEN, kubelet=KubeletView({}, frozenset(), fence=True))
-    assert changing(marked, decisions(DesiredState(node=NODE), free, marked, begun, 1.0)) == ()
+    assert changing(marked, decisions(DesiredState(node=NODE), free, marked, running, 1.0)) == ()
     # An agent that may not decide yet, and one that sees nothing of the GPU, know no better.
     silent = replace(SEEN, kubelet="the kubelet does not answer")
     for applied in (SHARES, LAYOUT):
@@ -66,8 +66,8 @@ def test_keeps_a_lost_gpu_unready_for_an_agent_that_never_saw_it() -> None:
     first = decisions(DesiredState(node=NODE), lost, Checkpoint(), {}, 0.0)
     assert first["GPU-0"].provisional
     back = replace(SEEN, kubelet="silent")
-    found = decisions(DesiredState(node=NODE), back, Checkpoint(), first, 1.0)["GPU-0"]
-    assert found.advertise.withheld == {"GPU-0"}
+    decision = decisions(DesiredState(node=NODE), back, Checkpoint(), first, 1.0)["GPU-0"]
+    assert decision.advertise.withheld == {"GPU-0"}
 
 
 def test_withholds_a_gpu_under_an_executed_plan_after_a_forgotten_decision() -> None:
@@ -167,18 +167,18 @@ def test_asks_who_uses_a_gpu_only_when_its_layout_differs() -> None:
     """The answer is needed before the one plan is made."""
     two = DesiredGpu("GPU-0", 0, 0, {"2g.10gb": 1}, ())
 
-    def asked(layout: DesiredGpu, seen: Observation) -> list[str]:
+    def pauses(layout: DesiredGpu, seen: Observation) -> list[str]:
         desired = DesiredState(node=replace(NODE, gpus=(layout,)))
         return [gpu.uuid for gpu in differing(desired, seen.snapshot, seen.claims)]
 
-    assert asked(two, FREE) == []
-    assert asked(LAYOUT, FREE) == ["GPU-0"]
-    assert asked(replace(two, mig={"2g.10gb": 2}), FREE) == ["GPU-0"]
-    assert asked(LAYOUT, SEEN) == []
-    assert asked(two, SEEN) == ["GPU-0"]
+    assert pauses(two, FREE) == []
+    assert pauses(LAYOUT, FREE) == ["GPU-0"]
+    assert pauses(replace(two, mig={"2g.10gb": 2}), FREE) == ["GPU-0"]
+    assert pauses(LAYOUT, SEEN) == []
+    assert pauses(two, SEEN) == ["GPU-0"]
     pending = replace(SEEN, snapshot=snapshot(replace(gpu(0), mig_pending=True)))
-    assert asked(LAYOUT, pending) == ["GPU-0"]
+    assert pauses(LAYOUT, pending) == ["GPU-0"]
     lost = replace(FREE, snapshot=snapshot(replace(TWO, lost=True)))
-    assert asked(LAYOUT, lost) == []
+    assert pauses(LAYOUT, lost) == []
     claimed = replace(FREE, claims=ClaimsView(claim_record(offered_gpu())))
-    assert asked(LAYOUT, claimed) == []
+    assert pauses(LAYOUT, claimed) == []

@@ -19,8 +19,8 @@ def annotation(ownership: Ownership) -> str:
     decision = Decision(AdvertisedGpu(LAYOUT), ownership=ownership)
     gpus = gpu_states(snapshot(gpu(0)), {"GPU-0": decision}, Health(), {})
     status = NodeStatus("1", "all", "p", "pool", "", "550", True, gpus, {})
-    (shown,) = json.loads(status.annotation())["gpus"]
-    return str(shown["owner"])
+    (gpu_status,) = json.loads(status.annotation())["gpus"]
+    return str(gpu_status["owner"])
 
 
 def test_reports_who_owns_each_gpu_and_what_it_waits_for() -> None:

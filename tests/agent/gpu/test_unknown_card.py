@@ -51,6 +51,6 @@ def test_leaves_an_unknown_card_whole_under_a_mig_layout_and_says_why() -> None:
 
 def test_labels_an_unknown_card_by_the_driver() -> None:
     labels = feature_labels(snapshot(CARD), [replicas(1, 4)], None)
-    told = {key: labels[f"nvidia.com/gpu.{key}"] for key in ("product", "memory", "replicas")}
-    assert told == {"product": "NVIDIA-Z1", "memory": "24000", "replicas": "4"}
+    values = {key: labels[f"nvidia.com/gpu.{key}"] for key in ("product", "memory", "replicas")}
+    assert values == {"product": "NVIDIA-Z1", "memory": "24000", "replicas": "4"}
     assert labels["nvidia.com/mig.capable"] == "false"

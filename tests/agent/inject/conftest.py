@@ -21,6 +21,6 @@ def sanitized() -> Path:
 
 @pytest.fixture
 def container(sanitized: Path, tmp_path: Path) -> Container:
-    made = Container(tmp_path, sanitized / "divvy-hook")
-    made.make()
-    return made
+    tenant = Container(tmp_path, sanitized / "divvy-hook")
+    tenant.make()
+    return tenant

@@ -94,8 +94,8 @@ def test_gives_the_page_to_its_next_tenant(tmp_path: Path) -> None:
     page.chmod(0o600)
     os.chown(page, 1000, 1000)
     create_page(page, 25)
-    found = page.stat()
-    assert (found.st_mode & 0o777, found.st_uid) == (0o666, os.geteuid())
+    status = page.stat()
+    assert (status.st_mode & 0o777, status.st_uid) == (0o666, os.geteuid())
 
 
 def test_hides_the_next_tenants_page_from_who_kept_the_old_one_open(tmp_path: Path) -> None:

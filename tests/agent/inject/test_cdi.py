@@ -28,9 +28,9 @@ FILES = DriverFiles(
     socket_folders=("run/nvidia-persistenced",),
 )
 SNAPSHOT = snapshot(gpu(0), gpu(1, mig=True, instances=(instance(3, 14, 0, 2),)))
-COMMON, EACH = common_edits(FILES, ROOT), device_edits(SNAPSHOT, ROOT)
+COMMON, EDITS = common_edits(FILES, ROOT), device_edits(SNAPSHOT, ROOT)
 HOOK = Hook(Path("/var/lib/divvy/hook-1/divvy-hook"), Path("/var/lib/divvy/hook-1/ldconfig"))
-SPEC = cdi_spec(COMMON, EACH, [hook_call(HOOK, SNAPSHOT, FILES)])
+SPEC = cdi_spec(COMMON, EDITS, [hook_call(HOOK, SNAPSHOT, FILES)])
 DEVICES = {device["name"]: device["containerEdits"]["deviceNodes"] for device in SPEC["devices"]}
 
 
@@ -86,7 +86,7 @@ def test_reports_mixed_gpus_as_the_weakest() -> None:
 
 
 def test_mounts_libraries_on_default_paths_without_cdi() -> None:
-    edits = without_cdi(without_hook(COMMON, FILES.library_folder), [EACH["GPU-0"]])
+    edits = without_cdi(without_hook(COMMON, FILES.library_folder), [EDITS["GPU-0"]])
     paths = {mount.path for mount in edits.mounts}
     folders = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu")
     assert {f"{folder}/libcuda.so.1" for folder in folders} <= paths

@@ -47,7 +47,7 @@ def test_lets_the_last_file_win(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "warning"),
     [
         ('imports = ["."]', "what '.' imports is not below"),
         ('imports = [""]', "what '' imports is not below"),
@@ -71,7 +71,7 @@ def test_lets_the_last_file_win(tmp_path: Path) -> None:
     ],
 )
 def test_reports_an_odd_file_once_without_raising(
-    config: str, told: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    config: str, warning: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     _report.cache_clear()
     (tmp_path / "conf.d").mkdir()
@@ -79,7 +79,7 @@ def test_reports_an_odd_file_once_without_raising(
     for _ in range(3):
         assert cdi_is_on("containerd://2.3.0", tmp_path)
         assert not cdi_is_on("containerd://1.7.27", tmp_path)
-    assert [told in line for line in caplog.messages] == ([] if told is None else [True])
+    assert [warning in line for line in caplog.messages] == ([] if warning is None else [True])
 
 
 def test_reports_a_link_out_of_the_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -281,15 +281,15 @@ def test_runs_from_a_copy_that_nobody_can_write(container: Container, hanging: P
     before = [path.read_bytes() for path in files]
     with _at_work(container) as processes:
         kept = [os.open(f"/proc/{process}/exe", os.O_RDONLY) for process in processes]
-    for each in kept:
-        assert str(Path(f"/proc/self/fd/{each}").readlink()) == "/memfd:divvy (deleted)"
-        again = os.open(f"/proc/self/fd/{each}", os.O_RDWR)
+    for descriptor in kept:
+        assert str(Path(f"/proc/self/fd/{descriptor}").readlink()) == "/memfd:divvy (deleted)"
+        again = os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR)
         with pytest.raises(PermissionError):
             os.write(again, b"#!/bin/sh")
         with pytest.raises(PermissionError):
             os.ftruncate(again, 0)
         os.close(again)
-        os.close(each)
+        os.close(descriptor)
     assert [path.read_bytes() for path in files] == before
 
 

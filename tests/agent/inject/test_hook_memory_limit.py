@@ -92,9 +92,9 @@ def limited(sanitized: Path, tmp_path: Path) -> Iterator[Limited]:
         process = start_within(group / "below", "sleep", "60", wait=True)
         assert process.stdout is not None
         process.stdout.readline()
-        made = Limited(tmp_path, sanitized / "divvy-hook", group / "below", process.pid)
-        made.smi()
-        yield made
+        limited = Limited(tmp_path, sanitized / "divvy-hook", group / "below", process.pid)
+        limited.smi()
+        yield limited
         process.kill()
         process.communicate()
 

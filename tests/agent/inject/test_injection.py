@@ -227,7 +227,9 @@ def test_keeps_the_limiter_of_a_share_when_a_container_restarts(
     mounts = {mount.path: mount.host for mount in answer.edits.mounts}
     specs = [json.loads(file.read_text()) for file in settings.cdi_folder.iterdir()]
     for name in answer.cdi_names:
-        (spec,) = [each for each in specs if each["kind"] == name.partition("=")[0]]
+        (spec,) = [
+            named_spec for named_spec in specs if named_spec["kind"] == name.partition("=")[0]
+        ]
         mounts |= hosts(spec["containerEdits"]["mounts"])
     for name in LIBRARIES:
         assert Path(mounts[f"/usr/lib64/{name}"]).read_text() == f"limiter's {name}"

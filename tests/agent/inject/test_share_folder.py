@@ -70,17 +70,17 @@ def fallocate(path: Path, mode: int, start: int, size: int) -> int:
     return 0 if done == 0 else ctypes.get_errno()
 
 
-def taken(node: ShareFolder) -> int:
+def node_bytes(node: ShareFolder) -> int:
     """Return what the file system of tenants takes of the node's memory at most."""
-    found = os.statvfs(node.folders[0])
-    return found.f_blocks * found.f_frsize
+    filesystem = os.statvfs(node.folders[0])
+    return filesystem.f_blocks * filesystem.f_frsize
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["account", "page"])
 def test_refuses_a_tenant_room_beyond_its_files(node: ShareFolder, which: int) -> None:
     for number in range(3):
         node.lay(*shared(number))
-    before = taken(node)
+    before = node_bytes(node)
     assert before < 3 * (SIZE + 5 * 4096)
     path = files(node, 0)[which]
     assert fallocate(path, _KEEP_SIZE, 0, 64 * _MIB) == errno.ENOSPC
@@ -92,19 +92,19 @@ def test_refuses_a_tenant_room_beyond_its_files(node: ShareFolder, which: int) -
     os.truncate(path, 1 << 40)  # has no blocks
     node.tidy()
     assert path.stat().st_size == (SIZE, 4096)[which]
-    assert taken(node) == before
+    assert node_bytes(node) == before
     assert read_account(files(node, 1)[0]).slots == ()
 
 
 def test_gives_no_tenant_the_disk_that_another_releases(node: ShareFolder) -> None:
     for number in range(2):
         node.lay(*shared(number))
-    before = taken(node)
+    before = node_bytes(node)
     with files(node, 0)[0].open("r+b") as theirs:
         os.truncate(theirs.fileno(), 0)
         assert fallocate(files(node, 1)[0], _KEEP_SIZE, SIZE + 4096, 16 * 4096) == 0
         node.tidy()
-    assert taken(node) <= before
+    assert node_bytes(node) <= before
 
 
 def test_reclaims_file_attributes(node: ShareFolder) -> None:
@@ -148,12 +148,12 @@ def test_places_shares_beside_tenants_that_take_all_space(node: ShareFolder) -> 
                 assert read_account(files(node, number)[0]).slots == ()
                 assert path.stat().st_blocks * 512 >= path.stat().st_size
         node.tidy()
-        assert taken(node) < 31 * (SIZE + 20 * 4096)
+        assert node_bytes(node) < 31 * (SIZE + 20 * 4096)
         for number in range(1, 30):
             node.remove(shared(number)[0])
         node.tidy()
     node.tidy()
-    assert taken(node) < 2 * (SIZE + 5 * 4096)
+    assert node_bytes(node) < 2 * (SIZE + 5 * 4096)
 
 
 @contextmanager

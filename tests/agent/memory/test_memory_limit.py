@@ -94,13 +94,13 @@ def use(mib: int, pid: int = 1, where: Member = WHERE) -> Use:
     return Use(where, Process(pid, 100), "GPU-2", mib)
 
 
-def found(mib: int, *holders: Holder, enforced: bool = False) -> tuple[Excess, ...]:
+def over_limit(mib: int, *holders: Holder, enforced: bool = False) -> tuple[Excess, ...]:
     limits = {SHARED: Limit(6826, enforced)}
     return excesses([use(mib - 1000), use(1000, 2)], CONTAINERS, {"GPU-2": holders}, limits)
 
 
 def over(mib: int, *holders: Holder) -> list[tuple[int, int]]:
-    return [(excess.used_mib, excess.limit_mib) for excess in found(mib, *holders)]
+    return [(excess.used_mib, excess.limit_mib) for excess in over_limit(mib, *holders)]
 
 
 def test_adds_up_all_processes_of_a_container() -> None:
@@ -131,11 +131,11 @@ def test_sets_no_limit_for_a_device_without_one() -> None:
 
 
 def test_reports_usage_and_limit_in_the_event() -> None:
-    (warned,) = found(9000, holder(0))
+    (warned,) = over_limit(9000, holder(0))
     assert warned.sentence.startswith("container main uses 9000 MiB of GPU-2")
     assert "6826 MiB" in warned.sentence
     assert "terminated" not in warned.sentence
-    (enforced,) = found(9000, holder(0), enforced=True)
+    (enforced,) = over_limit(9000, holder(0), enforced=True)
     assert enforced.sentence.endswith("its processes on the device are terminated")
 
 
@@ -159,12 +159,12 @@ def test_ignores_a_process_outside_pods() -> None:
 
 def test_waits_ten_seconds_between_the_two_signals() -> None:
     mine, late = Process(7, 1), Process(8, 1)
-    told, due = enforcement([mine, mine], {}, 100.0)
+    warned, due = enforcement([mine, mine], {}, 100.0)
     assert due == [(mine, signal.SIGTERM)]
-    told, due = enforcement([mine, late], told, 105.0)
+    warned, due = enforcement([mine, late], warned, 105.0)
     assert due == [(late, signal.SIGTERM)]
-    told, due = enforcement([mine, late], told, 110.0)
+    warned, due = enforcement([mine, late], warned, 110.0)
     assert due == [(mine, signal.SIGKILL)]
-    told, due = enforcement([late], told, 111.0)
-    assert (told, due) == ({late: 105.0}, [])
-    assert enforcement([mine], told, 112.0) == ({mine: 112.0}, [(mine, signal.SIGTERM)])
+    warned, due = enforcement([late], warned, 111.0)
+    assert (warned, due) == ({late: 105.0}, [])
+    assert enforcement([mine], warned, 112.0) == ({mine: 112.0}, [(mine, signal.SIGTERM)])

@@ -40,10 +40,10 @@ def test_reads_the_pid_of_a_process_that_calls_itself_a_number() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        found = in_namespace(process.pid)
+        process_ids = in_namespace(process.pid)
         process.kill()
-    assert found is not None
-    assert found.pid == process.pid
+    assert process_ids is not None
+    assert process_ids.pid == process.pid
 
 
 class Held:
@@ -133,9 +133,9 @@ def test_reports_an_account_of_another_format_once_until_it_is_sound(
     write_share(tmp_path, ["GPU-0::0"], [device_share("GPU-0", 1000)])
     write_share(tmp_path, ["GPU-0::1"], [device_share("GPU-0", 1000)])
     (folder,) = (
-        each
-        for each in (tmp_path / "shares").iterdir()
-        if (each / "devices").read_text() == "GPU-0::0\n"
+        share
+        for share in (tmp_path / "shares").iterdir()
+        if (share / "devices").read_text() == "GPU-0::0\n"
     )
     sound = (folder / "account").read_bytes()
     (folder / "account").write_bytes(content)
@@ -222,7 +222,7 @@ class Node:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.processes = {100: (MINE, 300), 200: (THEIRS, 700)}
         monkeypatch.setattr("divvy.agent.memory.shares._LOOK_SECONDS", 0.01)
-        monkeypatch.setattr("divvy.agent.memory.shares.find_process", self._found)
+        monkeypatch.setattr("divvy.agent.memory.shares.find_process", self._process_and_member)
         monkeypatch.setattr(
             "divvy.agent.memory.shares.in_namespace", lambda pid: InNamespace(NAMESPACE, pid)
         )
@@ -243,7 +243,7 @@ class Node:
             folder / "shares" / share_name([f"GPU-0::{number}"]) / "account" for number in range(2)
         )
 
-    def _found(self, pid: int) -> tuple[Process, Member]:
+    def _process_and_member(self, pid: int) -> tuple[Process, Member]:
         container, _ = self.processes[pid]
         return Process(pid, 1), Member(POD if container == MINE else OTHER_POD, container)
 

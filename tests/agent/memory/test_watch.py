@@ -48,17 +48,17 @@ async def claimed() -> dict[str, Any]:
     return {}
 
 
-def looking(api: SilentApi, found: Callable[[], tuple[Excess, ...]]) -> MemoryWatch:
+def looking(api: SilentApi, excesses_of: Callable[[], tuple[Excess, ...]]) -> MemoryWatch:
     """Return a watch that finds these containers above an enforced limit."""
 
     async def excesses(*_: object) -> tuple[Excess, ...]:
-        return found()
+        return excesses_of()
 
     limited = SimpleNamespace(sharing=Sharing(2, memory_mib=1, action="enforce"), name="r")
     plugins = SimpleNamespace(advertised=lambda: [limited])
-    made: Any = MemoryWatch(None, plugins, None, api, None, claimed)  # type: ignore[arg-type]
-    made._excesses = excesses
-    return made  # type: ignore[no-any-return]
+    watch: Any = MemoryWatch(None, plugins, None, api, None, claimed)  # type: ignore[arg-type]
+    watch._excesses = excesses
+    return watch  # type: ignore[no-any-return]
 
 
 @pytest.fixture(name="sent")

@@ -62,7 +62,7 @@ def runs(pid: int) -> bool:
 
 def daemons_of(node: AgentNode) -> list[int]:
     """Return every control daemon and server that uses this node's folders."""
-    found = []
+    indexes = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             program = str((folder / "exe").readlink())
@@ -71,8 +71,8 @@ def daemons_of(node: AgentNode) -> list[int]:
             continue
         # Without an option it is the prompt by which the agent asks.
         if program == str(node.driver / "usr/bin/nvidia-cuda-mps-control") and b"-f" in arguments:
-            found.append(int(folder.name))
-    return found
+            indexes.append(int(folder.name))
+    return indexes
 
 
 async def container(node: AgentNode, pod: str, mib: int, count: int = 1) -> subprocess.Popen[str]:
@@ -106,7 +106,7 @@ def program(
     )
 
 
-def said(process: subprocess.Popen[str]) -> int:
+def exit_code(process: subprocess.Popen[str]) -> int:
     assert process.stdout is not None
     return int(process.stdout.readline())
 
@@ -140,11 +140,11 @@ def test_runs_containers_as_clients_of_their_gpus_daemon() -> None:
             assert not memory.read_only
             assert mounts == {}
             within = await container(node, "default/within", 10000)
-            assert said(within) == 0
+            assert exit_code(within) == 0
             beyond = await container(node, "default/beyond", 10300)
             # Not before: the mode lets one process in, from the first client on that is the server.
             outside = program(node, 1, {})
-            assert (said(beyond), said(outside)) == (2, 46)
+            assert (exit_code(beyond), exit_code(outside)) == (2, 46)
             end(within, beyond, outside)
 
     play(scene)
@@ -163,11 +163,11 @@ def test_shares_a_bounded_memory_between_clients_and_daemon() -> None:
             assert node.agent is not None
             pids = (daemon(node), node.agent.pid)
             seen = [Path(f"/proc/{pid}/root/dev/shm").stat() for pid in pids]
-            assert [each.st_dev == memory.stat().st_dev for each in seen] == [True, False]
+            assert [status.st_dev == memory.stat().st_dev for status in seen] == [True, False]
             pipes = next((node.folder / "state/mps").glob("*/pipe"))
             bare = {"CUDA_MPS_PIPE_DIRECTORY": str(pipes)}
             own = program(node, 1, bare)  # as in a pod whose own volume lies above the daemon's
-            assert said(own) == CONNECTION_FAILED
+            assert exit_code(own) == CONNECTION_FAILED
             end(own)
             rest = memory / "rest"
             with rest.open("wb") as file, pytest.raises(OSError, match="No space left"):
@@ -175,11 +175,11 @@ def test_shares_a_bounded_memory_between_clients_and_daemon() -> None:
             with rest.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, 1 << 30)
             full = program(node, 1, bare, str(memory))
-            assert said(full) == CONNECTION_FAILED
+            assert exit_code(full) == CONNECTION_FAILED
             end(full)
             rest.unlink()
             room = program(node, 1, bare, str(memory))
-            assert said(room) == 0
+            assert exit_code(room) == 0
             end(room)
 
     play(scene)
@@ -210,7 +210,7 @@ def test_holds_each_container_of_a_pod_to_its_own_replicas() -> None:
             for answer, replicas in zip(answers, (1, 2), strict=True):
                 limit = replicas * PER_REPLICA_MIB
                 within, beyond = (allocated(node, answer, limit + more) for more in (-600, 60))
-                assert (said(within), said(beyond)) == (0, 2)
+                assert (exit_code(within), exit_code(beyond)) == (0, 2)
                 end(within, beyond)
 
     play(scene)
@@ -259,7 +259,7 @@ def test_leaves_clients_alone_when_the_agent_is_killed() -> None:
         async with agent_node(1, MPS) as node:
             await node.offered(SHARED, 4)
             client = await container(node, "default/client", 100)
-            assert said(client) == 0
+            assert exit_code(client) == 0
             before = daemon(node)
             await node.kill()
             assert runs(before)
@@ -269,7 +269,7 @@ def test_leaves_clients_alone_when_the_agent_is_killed() -> None:
             assert client.stdin is not None
             client.stdin.write("init\n")
             client.stdin.flush()
-            assert said(client) == 0
+            assert exit_code(client) == 0
             end(client)
 
     play(scene)
@@ -321,7 +321,7 @@ def test_adopts_a_daemon_without_a_record_and_starts_no_second() -> None:
         async with agent_node(1, MPS) as node:
             await node.offered(SHARED, 4)
             client = await container(node, "default/client", 100)
-            assert said(client) == 0
+            assert exit_code(client) == 0
             before = daemon(node)
             await node.kill()
             kept = node.folder / "state/mps.json"
@@ -334,7 +334,7 @@ def test_adopts_a_daemon_without_a_record_and_starts_no_second() -> None:
             assert client.stdin is not None
             client.stdin.write("init\n")
             client.stdin.flush()
-            assert said(client) == 0
+            assert exit_code(client) == 0
             end(client)
 
     play(scene)
@@ -348,7 +348,7 @@ def test_restores_the_compute_mode_before_another_offer(
         async with agent_node(1, MPS) as node:
             await node.offered(SHARED, 4)
             client = await container(node, "default/client", 100)
-            assert said(client) == 0
+            assert exit_code(client) == 0
             end(client)
             node.kubelet.end("default/client")
             node.configure(profile)
@@ -371,7 +371,7 @@ def test_keeps_a_daemon_until_its_last_client_is_gone() -> None:
         async with agent_node(1, MPS) as node:
             await node.offered(SHARED, 4)
             client = await container(node, "default/client", 100)
-            assert said(client) == 0
+            assert exit_code(client) == 0
             node.configure({"timeSlicing": {"replicas": 4}})
             await node.until(lambda: node.status["state"] == "Waiting")
             assert "default/client" in node.status["reason"]
@@ -379,7 +379,7 @@ def test_keeps_a_daemon_until_its_last_client_is_gone() -> None:
             assert client.stdin is not None
             client.stdin.write("init\n")
             client.stdin.flush()
-            assert said(client) == 0
+            assert exit_code(client) == 0
             end(client)
             node.kubelet.end("default/client")
             await node.offered(SHARED, 4)
@@ -406,7 +406,7 @@ def test_starts_no_daemon_that_shuts_out_another_holder_of_the_gpu() -> None:
 
 def program_result(node: AgentNode) -> int:
     process = program(node, 1, {})
-    result = said(process)
+    result = exit_code(process)
     end(process)
     return result
 
@@ -479,7 +479,7 @@ def test_limits_a_client_that_drops_its_own_limit() -> None:
             bare = {"CUDA_MPS_PIPE_DIRECTORY": str(pipes)}
             memory = str(node.folder / "mps" / pipes.parent.name)
             free, first = (program(node, mib, bare, memory) for mib in (20000, 1))
-            assert (said(free), said(first)) == (0, 0)
+            assert (exit_code(free), exit_code(first)) == (0, 0)
             end(free)
             # The daemon's default is that of its next server alone: the one that runs is told, too.
             node.configure(alone)
@@ -523,7 +523,7 @@ def test_withdraws_shares_whose_limit_the_daemon_refuses(
 
 def limited(node: AgentNode, environment: dict[str, str], memory: str) -> bool:
     process = program(node, 20000, environment, memory)
-    result = said(process)
+    result = exit_code(process)
     end(process)
     return result == 2
 

@@ -151,9 +151,9 @@ class World:
                 if not self.deaf:
                     self.alive, self.life = False, Life()
             case Step.KILL:
-                asked = self.life.quit_at is not None
+                quitting = self.life.quit_at is not None
                 self.alive = False
-                self.life = Life() if asked else self.life.failed("it did not answer", self.now)
+                self.life = Life() if quitting else self.life.failed("it did not answer", self.now)
             case Step.RESTORE:
                 assert not self.alive
                 assert self.recorded is not None

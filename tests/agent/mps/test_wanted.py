@@ -16,21 +16,21 @@ from divvy.model.sharing import Sharing
 from tests.agent.devices import gpu, snapshot
 
 SHARED = "nvidia.com/gpu.shared"
-ONE = gpu(0)
+GPU = gpu(0)
 BY_MPS = Sharing(4, memory_mib=10240, weight=25, threads=25)
 
 
 def decided(sharing: Sharing) -> dict[str, Decision]:
-    layout = DesiredGpu(ONE.uuid, 0, 0, None, (Offer(SHARED, "gpu", None, sharing),))
-    return {ONE.uuid: Decision(AdvertisedGpu(layout))}
+    layout = DesiredGpu(GPU.uuid, 0, 0, None, (Offer(SHARED, "gpu", None, sharing),))
+    return {GPU.uuid: Decision(AdvertisedGpu(layout))}
 
 
 def held(*device_ids: str) -> Held:
     holders = (Holder("default/p", "main", SHARED, device_id, "uid") for device_id in device_ids)
-    return {ONE.uuid: tuple(holders)}
+    return {GPU.uuid: tuple(holders)}
 
 
-CLIENT, TURN, WHOLE = f"{ONE.uuid}::mps-0", f"{ONE.uuid}::0", ONE.uuid
+CLIENT, TURN, WHOLE = f"{GPU.uuid}::mps-0", f"{GPU.uuid}::0", GPU.uuid
 
 
 @pytest.mark.parametrize(
@@ -51,20 +51,20 @@ CLIENT, TURN, WHOLE = f"{ONE.uuid}::mps-0", f"{ONE.uuid}::0", ONE.uuid
 def test_wants_a_daemon_for_clients_and_beside_no_other_holder(
     sharing: Sharing, holders: Held | None, recorded: bool, wanted: bool
 ) -> None:
-    known = [ONE.uuid] if recorded else []
-    assert (ONE.uuid in wanted_daemons(decided(sharing), snapshot(ONE), holders, known)) is wanted
+    known = [GPU.uuid] if recorded else []
+    assert (GPU.uuid in wanted_daemons(decided(sharing), snapshot(GPU), holders, known)) is wanted
 
 
 def test_keeps_the_daemon_of_a_client_without_a_profile() -> None:
-    assert ONE.uuid in wanted_daemons({}, snapshot(ONE), held(CLIENT), [ONE.uuid])
-    assert wanted_daemons({}, snapshot(ONE), {}, [ONE.uuid]) == {}
+    assert GPU.uuid in wanted_daemons({}, snapshot(GPU), held(CLIENT), [GPU.uuid])
+    assert wanted_daemons({}, snapshot(GPU), {}, [GPU.uuid]) == {}
 
 
 def test_limits_by_the_daemon_where_nobody_gets_two_replicas() -> None:
-    (many,) = wanted_daemons(decided(BY_MPS), snapshot(ONE), {}, []).values()
-    assert many == Ceiling(ONE.memory_mib, 100)
+    (many,) = wanted_daemons(decided(BY_MPS), snapshot(GPU), {}, []).values()
+    assert many == Ceiling(GPU.memory_mib, 100)
     alone = Sharing(4, one_per_container=True, memory_mib=10240, weight=25, threads=25)
-    (single,) = wanted_daemons(decided(alone), snapshot(ONE), {}, []).values()
+    (single,) = wanted_daemons(decided(alone), snapshot(GPU), {}, []).values()
     assert single == Ceiling(10240, 25)
 
 

@@ -110,6 +110,6 @@ def test_runs_the_hosts_program_and_not_a_tenants(lab: RunningLab, in_wait: int)
     assert (done.returncode, done.stdout.strip()) == (0, "()"), done.stderr
     refused = python_on_node(lab, TAKE, str(in_wait))
     assert refused.returncode != 0
-    said = refused.stderr.strip().splitlines()[-1]
-    assert f"process {in_wait} is not the host's container runtime" in said
-    assert "not in the host's mnt namespace, as a container's process is not" in said
+    error = refused.stderr.strip().splitlines()[-1]
+    assert f"process {in_wait} is not the host's container runtime" in error
+    assert "not in the host's mnt namespace, as a container's process is not" in error

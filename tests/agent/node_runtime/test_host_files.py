@@ -81,8 +81,8 @@ def test_reads_and_writes_owner_mode_and_attributes(root: Path) -> None:
     wanted = Attributes(owner, group, 0o640, (("user.note", b"hello"),))
     new = files.replace("/etc/file", old, b"new", wanted)
     assert files.read("/etc/file") == new == HostFile(b"new", wanted)
-    found = (root / "etc/file").stat()
-    assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (owner, group, 0o640)
+    status = (root / "etc/file").stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (owner, group, 0o640)
 
 
 @pytest.mark.parametrize("how", ["content", "mode", "replaced", "removed"])

@@ -55,7 +55,7 @@ def test_accepts_the_hosts_own_runtime() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("facts", "reason"),
     [
         (facts(namespaces=("mnt:[9]", "pid:[9]")), "not in the host's mnt namespace"),
         (facts(namespaces=("mnt:[1]", "pid:[9]")), "not in the host's pid namespace"),
@@ -70,8 +70,8 @@ def test_accepts_the_hosts_own_runtime() -> None:
         (facts(way=with_step(1, owner=1000)), "/bin belongs to user 1000"),
     ],
 )
-def test_rejects_other_processes_with_the_reason(found: ProcessFacts, reason: str) -> None:
-    assert reason in (rejection(found, HOST) or "")
+def test_rejects_other_processes_with_the_reason(facts: ProcessFacts, reason: str) -> None:
+    assert reason in (rejection(facts, HOST) or "")
 
 
 def test_reads_who_may_connect_from_a_sockets_permissions() -> None:

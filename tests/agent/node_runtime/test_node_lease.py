@@ -117,21 +117,21 @@ def test_respects_a_lease_that_its_holder_renews() -> None:
 
     other = threading.Thread(target=renew)
     other.start()
-    taken: list[float] = []
+    seconds: list[float] = []
     began = time.monotonic()
 
     def take() -> None:
         with hold_lease(api, "this", "divvy-system", retry=0.05):  # type: ignore[arg-type]
-            taken.append(time.monotonic() - began)
+            seconds.append(time.monotonic() - began)
 
     this = threading.Thread(target=take)
     this.start()
     time.sleep(2.5)
-    assert not taken
+    assert not seconds
     over.set()
     other.join()
     this.join(5)
-    assert taken
+    assert seconds
 
 
 def test_renews_a_held_lease() -> None:

@@ -88,7 +88,7 @@ def test_adds_the_import_and_keeps_every_byte_of_the_root_file(text: str) -> Non
     assert after.pop("imports") == [*before.pop("imports", []), IMPORT]
     assert after == before
     added = [f'imports = ["{IMPORT}"]\r\n', f'imports = ["{IMPORT}"]\n', f' "{IMPORT}"']
-    assert text in [root.replace(one, "", 1) for one in added]
+    assert text in [root.replace(part, "", 1) for part in added]
 
 
 def test_imports_only_its_own_drop_in() -> None:

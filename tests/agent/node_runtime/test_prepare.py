@@ -59,8 +59,8 @@ class ModelHost(Host):
         self.path(path).write_text(text)
 
     def everything(self) -> dict[str, bytes]:
-        found = (path for path in self.root.rglob("*") if path.is_file())
-        return {"/" + str(path.relative_to(self.root)): path.read_bytes() for path in found}
+        files = (path for path in self.root.rglob("*") if path.is_file())
+        return {"/" + str(path.relative_to(self.root)): path.read_bytes() for path in files}
 
     def runtime(self, unit: str, socket: str) -> Runtime:
         return Runtime(unit, socket, "/usr/bin/it", ("it",), self.restarted_by)
@@ -86,8 +86,8 @@ class ModelHost(Host):
                 key = TABLES[self.version] if table in TABLES.values() else table
                 plugins[key] = merged(plugins.get(key, {}), content) if self.merges else content
             for pattern in read.get("imports", []):
-                found = sorted(self.root.glob(pattern.lstrip("/")))
-                pending += ["/" + str(one.relative_to(self.root)) for one in found]
+                paths = sorted(self.root.glob(pattern.lstrip("/")))
+                pending += ["/" + str(path.relative_to(self.root)) for path in paths]
         default = {
             "enable_cdi": False,
             "cdi_spec_dirs": ["/etc/cdi", "/var/run/cdi"],

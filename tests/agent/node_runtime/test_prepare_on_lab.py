@@ -40,12 +40,12 @@ def run_tenant(lab: RunningLab, namespace: str, name: str) -> dict[str, Any]:
     manifest["metadata"]["namespace"] = namespace
     lab.apply(manifest)
 
-    def found() -> dict[str, Any]:
+    def tenant() -> dict[str, Any]:
         tenant: dict[str, Any] = lab.get("pod", name, f"-n={namespace}")
         return tenant
 
-    lab.until(lambda: found()["status"].get("phase") == "Running")
-    return found()
+    lab.until(lambda: tenant()["status"].get("phase") == "Running")
+    return tenant()
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
@@ -70,9 +70,9 @@ def test_enables_cdi_while_pods_run(restored: RunningLab, version: int) -> None:
         uid = run_tenant(lab, namespace, "tenant")["metadata"]["uid"]
         assert "enable_cdi is off" in python_on_node(lab, PREPARE)
         assert "enable_cdi = true" in on_node(lab, "containerd", "config", "dump")
-        found = lab.get("pod", "tenant", f"-n={namespace}")
-        assert (found["metadata"]["uid"], found["status"]["phase"]) == (uid, "Running")
-        assert found["status"]["containerStatuses"][0]["restartCount"] == 0
+        tenant = lab.get("pod", "tenant", f"-n={namespace}")
+        assert (tenant["metadata"]["uid"], tenant["status"]["phase"]) == (uid, "Running")
+        assert tenant["status"]["containerStatuses"][0]["restartCount"] == 0
         assert python_on_node(lab, PREPARE) == "()"
 
 
@@ -107,13 +107,13 @@ def test_completes_a_rollback_when_containerd_cannot_start_while_pods_run(
     restart(lab)
     with lab.namespace() as namespace:
         before = run_tenant(lab, namespace, "tenant")["status"]
-        said = python_on_node(lab, FAULTY)
-        assert said.startswith("failed:")
+        output = python_on_node(lab, FAULTY)
+        assert output.startswith("failed:")
         assert on_node(lab, "cat", FILE) == off
         assert on_node(lab, "sh", "-c", f"ls {DROP_IN} 2>&1 || true").count("No such file") == 1
         assert "io.containerd" in try_plugins(lab)
-        found = lab.get("pod", "tenant", f"-n={namespace}")["status"]
-        assert found["containerStatuses"] == before["containerStatuses"]
+        status = lab.get("pod", "tenant", f"-n={namespace}")["status"]
+        assert status["containerStatuses"] == before["containerStatuses"]
         # And the node is as good as before: a new pod starts.
         run_tenant(lab, namespace, "next")
 
@@ -203,9 +203,9 @@ def test_keeps_a_concurrent_edit(restored: RunningLab, when: str) -> None:
     off = "".join(line for line in off.splitlines(keepends=True) if not line.startswith("imports"))
     on_node(lab, "tee", FILE, text=off)
     restart(lab)
-    said = python_on_node(lab, EDITED.format(path=FILE, when=when))
-    assert said.startswith("failed:")
-    assert f"{FILE} was changed by someone else in the meantime" in said
+    output = python_on_node(lab, EDITED.format(path=FILE, when=when))
+    assert output.startswith("failed:")
+    assert f"{FILE} was changed by someone else in the meantime" in output
     assert on_node(lab, "cat", FILE).endswith("# edited meanwhile\n")
     assert on_node(lab, "sh", "-c", f"ls {DROP_IN} 2>&1 || true").count("No such file") == 1
     lab.until(lambda: "io.containerd" in try_plugins(lab))
@@ -230,9 +230,9 @@ def test_stops_no_containerd_that_nobody_would_restart(restored: RunningLab) -> 
     on_node(lab, "tee", FILE, text=off)
     restart(lab)
     before = on_node(lab, "pgrep", "-o", "-x", "containerd")
-    said = python_on_node(lab, NO_SUPERVISOR)
-    assert said.startswith("refused:")
-    assert "nothing is known to restart" in said
+    output = python_on_node(lab, NO_SUPERVISOR)
+    assert output.startswith("refused:")
+    assert "nothing is known to restart" in output
     assert on_node(lab, "pgrep", "-o", "-x", "containerd") == before
     assert on_node(lab, "cat", FILE) == off
 
@@ -270,8 +270,8 @@ def test_finds_and_restarts_the_process_by_its_systemd_unit(with_systemctl: Runn
     assert python_on_node(lab, PREPARE) == "('enable_cdi is off',)"
     assert "enable_cdi = true" in on_node(lab, "containerd", "config", "dump")
     assert on_node(lab, "pgrep", "-o", "-x", "containerd") != before
-    asked = on_node(lab, "cat", "/run/systemctl.log").splitlines()
-    assert asked.count("restart containerd.service") == 1
+    commands = on_node(lab, "cat", "/run/systemctl.log").splitlines()
+    assert commands.count("restart containerd.service") == 1
 
 
 def test_runs_no_systemctl_that_others_can_write(with_systemctl: RunningLab) -> None:
@@ -282,9 +282,9 @@ def test_runs_no_systemctl_that_others_can_write(with_systemctl: RunningLab) -> 
         + PREPARE.replace("print(", "try:\n    print(", 1)
         + "\nexcept HostFailed as failure:\n    print('failed:', failure)"
     )
-    said = python_on_node(lab, refused)
+    output = python_on_node(lab, refused)
     reason = "is writable by users other than root"
-    assert said == f"failed: /usr/bin/systemctl is not run: /usr/bin/systemctl {reason}"
+    assert output == f"failed: /usr/bin/systemctl is not run: /usr/bin/systemctl {reason}"
     assert on_node(lab, "sh", "-c", "cat /run/systemctl.log 2>&1 || true").count("No such file")
 
 
@@ -318,9 +318,9 @@ def test_changes_the_runtime_of_one_node_at_a_time(lab: RunningLab) -> None:
         nodes = [start_turns(lab, node, namespace) for node in ("one", "two", "three")]
         inside = []
         for node in nodes:
-            said, _ = node.communicate(timeout=60)
+            output, _ = node.communicate(timeout=60)
             assert node.returncode == 0
-            inside += [tuple(map(float, line.split())) for line in said.splitlines()]
+            inside += [tuple(map(float, line.split())) for line in output.splitlines()]
         assert len(inside) == 9
         inside.sort()
         assert all(out <= into for (_, out), (into, _) in pairwise(inside))
@@ -342,6 +342,6 @@ def test_takes_over_the_lease_of_a_node_that_died(lab: RunningLab) -> None:
             }
         )
         node = start_turns(lab, "one", namespace)
-        said, _ = node.communicate(timeout=30)
+        output, _ = node.communicate(timeout=30)
         assert node.returncode == 0
-        assert len(said.splitlines()) == 3
+        assert len(output.splitlines()) == 3

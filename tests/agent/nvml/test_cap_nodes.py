@@ -24,8 +24,8 @@ def test_creates_the_nodes_of_mig_devices(tmp_path: Path) -> None:
     driver(tmp_path)
     assert make_cap_nodes(tmp_path, {13, 12}) == ["nvidia-cap12", "nvidia-cap13"]
     for minor in (12, 13):
-        found = (tmp_path / f"dev/nvidia-caps/nvidia-cap{minor}").stat()
-        assert (found.st_rdev, found.st_mode) == (os.makedev(234, minor), stat.S_IFCHR | 0o444)
+        status = (tmp_path / f"dev/nvidia-caps/nvidia-cap{minor}").stat()
+        assert (status.st_rdev, status.st_mode) == (os.makedev(234, minor), stat.S_IFCHR | 0o444)
     assert make_cap_nodes(tmp_path, {13, 12}) == []
 
 

@@ -154,19 +154,19 @@ def test_destroys_only_the_named_instance() -> None:
     async def scene() -> None:
         async with watched(1) as at:
             await at.driver.change("set_mig_mode", at.snapshot.gpus[0], enabled=True)
-            made = await at.driver.change(
+            instance = await at.driver.change(
                 "create_instance", at.snapshot.gpus[0], nvml_profile=0, start=6, size=1
             )
             await at.driver.rescan()
             (gpu,) = at.snapshot.gpus
             with pytest.raises(DriverProblem, match="not MIG-of-another-time"):
                 await at.driver.change(
-                    "destroy_instance", gpu, gi=made["gi"], uuid="MIG-of-another-time"
+                    "destroy_instance", gpu, gi=instance["gi"], uuid="MIG-of-another-time"
                 )
             await at.driver.rescan()
             assert at.snapshot.gpus == (gpu,)
             await at.driver.change(
-                "destroy_instance", gpu, gi=made["gi"], uuid=gpu.instances[0].uuid
+                "destroy_instance", gpu, gi=instance["gi"], uuid=gpu.instances[0].uuid
             )
             await at.driver.rescan()
             assert at.snapshot.gpus[0].instances == ()
@@ -181,7 +181,7 @@ def test_keeps_a_mig_device_that_the_driver_does_not_show() -> None:
     async def scene() -> None:
         async with watched(1) as at:
             await at.driver.change("set_mig_mode", at.snapshot.gpus[0], enabled=True)
-            made = await at.driver.change(
+            instance = await at.driver.change(
                 "create_instance", at.snapshot.gpus[0], nvml_profile=0, start=6, size=1
             )
             await at.driver.rescan()
@@ -189,7 +189,7 @@ def test_keeps_a_mig_device_that_the_driver_does_not_show() -> None:
             nodes = at.root / "dev/nvidia-caps"
             shutil.rmtree(nodes)
             with pytest.raises(DriverProblem, match="hides the MIG device"):
-                await at.driver.change("destroy_instance", gpu, gi=made["gi"], uuid=None)
+                await at.driver.change("destroy_instance", gpu, gi=instance["gi"], uuid=None)
             nodes.touch()
             await at.driver.rescan()
             assert "Not a directory" in at.snapshot.gpus[0].fault

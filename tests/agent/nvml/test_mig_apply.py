@@ -33,9 +33,9 @@ class FullDriver:
 
 def test_removes_what_cannot_be_completed_for_the_next_plan() -> None:
     halved = MigInstance(gi=5, profile_id=TWO_SLICES, start=4, size=2, uuid=None)
-    found = gpu(0)
-    plan = MigPlan(found.uuid, keep=(halved,), complete=(halved,))
+    observed = gpu(0)
+    plan = MigPlan(observed.uuid, keep=(halved,), complete=(halved,))
     driver = FullDriver()
     with pytest.raises(DriverProblem, match="Insufficient Resources"):
-        asyncio.run(apply_plan(cast(Driver, driver), found, plan))
+        asyncio.run(apply_plan(cast(Driver, driver), observed, plan))
     assert driver.changes[-1] == ("destroy_instance", {"gi": 5, "uuid": None})

@@ -71,15 +71,17 @@ def test_reports_a_missing_nvidia_smi(tmp_path: Path) -> None:
 def test_ends_nvidia_smi_when_the_agent_is_killed(tmp_path: Path, how: signal.Signals) -> None:
     # The walk of a node, seed 8104: two kills and a boot later, the reset of an agent long gone
     # destroyed a MIG device that a pod held.
-    begun, done = tmp_path / "begun", tmp_path / "done"
-    nvidia_smi(tmp_path, f"echo $$ > {begun}.new; mv {begun}.new {begun}; sleep 2; touch {done}")
+    started, done = tmp_path / "begun", tmp_path / "done"
+    nvidia_smi(
+        tmp_path, f"echo $$ > {started}.new; mv {started}.new {started}; sleep 2; touch {done}"
+    )
     with subprocess.Popen([sys.executable, "-c", AGENT, str(tmp_path)]) as agent:
         end = monotonic() + PATIENCE
-        while not begun.exists():
+        while not started.exists():
             assert monotonic() < end
             sleep(0.02)
         os.kill(agent.pid, how)
-    pid = int(begun.read_text())
+    pid = int(started.read_text())
     while is_running(pid):
         assert monotonic() < end
         sleep(0.02)

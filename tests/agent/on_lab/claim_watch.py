@@ -74,13 +74,13 @@ class ClaimWatch:
 def shares_of(claim: dict[str, Any]) -> list[Share]:
     """Return the shares that a claim's status says it holds."""
     devices = claim.get("status", {}).get("allocation", {}).get("devices", {})
-    found = []
+    shares = []
     for result in devices.get("results", []):
         memory = result["consumedCapacity"]["memory"]
         assert memory.endswith("Mi"), memory
         _, _, tenant = result["device"][_GPU:].partition(_SHARE)
-        found.append(Share(result["device"][:_GPU], int(memory[:-2]), tenant))
-    return found
+        shares.append(Share(result["device"][:_GPU], int(memory[:-2]), tenant))
+    return shares
 
 
 @contextmanager

@@ -39,9 +39,9 @@ def test_changes_the_nodes_offer_by_one_line_of_the_stack_file(deployed: Deploym
         deployed.up()
         deployed.until(lambda: deployed.status(NODE)["profile"] == profile)  # noqa: B023
         deployed.until(lambda: deployed.offered(NODE) == PLANNED[profile], 30)  # noqa: B023
-    found = deployed.agent(NODE)
-    assert found["metadata"]["uid"] == agent["metadata"]["uid"]
-    (before,), (after,) = (each["status"]["containerStatuses"] for each in (agent, found))
+    new_agent = deployed.agent(NODE)
+    assert new_agent["metadata"]["uid"] == agent["metadata"]["uid"]
+    (before,), (after,) = (pod["status"]["containerStatuses"] for pod in (agent, new_agent))
     assert after["containerID"] == before["containerID"]
 
 
@@ -99,8 +99,8 @@ def test_reregisters_with_a_new_kubelet_while_pods_run_on(deployed: Deployment) 
         uid = deployed.lab.get("pod", "tenant", f"-n={namespace}")["metadata"]["uid"]
         deployed.divvy("lab", "restart", NODE, "kubelet")
         deployed.until(lambda: deployed.offered(NODE) == PLANNED["split"], 40)
-        found = deployed.lab.get("pod", "tenant", f"-n={namespace}")
-        assert (found["metadata"]["uid"], found["status"]["phase"]) == (uid, "Running")
+        tenant = deployed.lab.get("pod", "tenant", f"-n={namespace}")
+        assert (tenant["metadata"]["uid"], tenant["status"]["phase"]) == (uid, "Running")
 
 
 def test_restores_the_same_instances_after_a_kill(deployed: Deployment) -> None:
@@ -173,8 +173,8 @@ def test_offers_device_files_and_gives_them_as_files(deployed: Deployment) -> No
 
 
 def allocatable(deployed: Deployment, resource: str) -> str | None:
-    found = deployed.lab.get("node", NODE)["status"]["allocatable"].get(resource)
-    return None if found is None else str(found)
+    quantity = deployed.lab.get("node", NODE)["status"]["allocatable"].get(resource)
+    return None if quantity is None else str(quantity)
 
 
 def test_steps_back_beside_another_device_plugin(deployed: Deployment) -> None:
@@ -203,8 +203,8 @@ def test_warns_a_pod_above_its_memory_limit(deployed: Deployment) -> None:
         run(deployed, namespace, manifest)
         over = "GpuMemoryOverLimit"
         deployed.until(lambda: bool(events(deployed, namespace, over)), 60)
-        (told,) = events(deployed, namespace, over)
-        assert re.fullmatch(r"container main uses 7\d{3} MiB of GPU-.* is 6826 MiB .*", told)
+        (message,) = events(deployed, namespace, over)
+        assert re.fullmatch(r"container main uses 7\d{3} MiB of GPU-.* is 6826 MiB .*", message)
         assert phase(deployed, namespace, "hog") == "Running"
 
 
@@ -226,18 +226,18 @@ def test_ends_only_the_pod_above_an_enforced_limit(
         run(deployed, namespace, manifest)
 
         def states() -> dict[str, Any]:
-            found = deployed.lab.get("pod", "pair", f"-n={namespace}")["status"]
+            status = deployed.lab.get("pod", "pair", f"-n={namespace}")["status"]
             return {
                 container_status["name"]: container_status["state"]
-                for container_status in found.get("containerStatuses", ())
+                for container_status in status.get("containerStatuses", ())
             }
 
         deployed.until(lambda: "terminated" in states().get("over", {}), 60)
         # It has no handler for SIGTERM, and as the first process of its container ignores it.
         assert states()["over"]["terminated"]["exitCode"] == 137
         assert "running" in states()["under"]
-        (told,) = events(deployed, namespace, "GpuMemoryLimitEnforced")
-        assert re.match(r"container over uses 7\d{3} MiB of GPU-.* is 6826 MiB", told)
+        (message,) = events(deployed, namespace, "GpuMemoryLimitEnforced")
+        assert re.match(r"container over uses 7\d{3} MiB of GPU-.* is 6826 MiB", message)
 
 
 def test_gives_containers_the_driver_and_reports_one_too_old(deployed: Deployment) -> None:
@@ -276,9 +276,9 @@ def test_gives_devices_and_libraries_on_a_node_without_cdi(
             manifest["spec"]["containers"][0]["command"] = ["/bin/sh", "-c", script]
             run(deployed, namespace, manifest)
             deployed.until(lambda: phase(deployed, namespace, "user") == "Succeeded")
-            said = deployed.lab.kubectl("logs", "user", f"-n={namespace}").splitlines()
-        assert (said[0], said[-1]) == ("1", "0")
-        assert "Tesla T4" in said[1]
+            lines = deployed.lab.kubectl("logs", "user", f"-n={namespace}").splitlines()
+        assert (lines[0], lines[-1]) == ("1", "0")
+        assert "Tesla T4" in lines[1]
     finally:
         deployed.on_node(node, "mv", kept, drop_in)
         deployed.divvy("lab", "restart", node, "containerd")

@@ -68,9 +68,9 @@ def gpus_of(claims: Deployment) -> dict[str, int]:
     slices = claims.lab.get("resourceslices")["items"]
     names = [
         device["name"]
-        for each in slices
-        if each["spec"].get("nodeName") == NODE
-        for device in each["spec"].get("devices", [])
+        for resource_slice in slices
+        if resource_slice["spec"].get("nodeName") == NODE
+        for device in resource_slice["spec"].get("devices", [])
     ]
     return {name[:40]: L40S_MIB for name in names}
 
@@ -84,8 +84,8 @@ def seconds_to_running(pod: dict[str, Any]) -> float:
     (container,) = pod["status"]["containerStatuses"]
     state = container["state"]
     began = (state.get("running") or state["terminated"])["startedAt"]
-    asked = pod["metadata"]["creationTimestamp"]
-    return (datetime.fromisoformat(began) - datetime.fromisoformat(asked)).total_seconds()
+    created = pod["metadata"]["creationTimestamp"]
+    return (datetime.fromisoformat(began) - datetime.fromisoformat(created)).total_seconds()
 
 
 def test_shares_then_gives_whole_then_cuts_one_gpu_as_pods_change(
@@ -95,7 +95,7 @@ def test_shares_then_gives_whole_then_cuts_one_gpu_as_pods_change(
     divvy = claims.folder / "divvy"
     divvy.write_text(f'#!/bin/sh\nexec {shlex.join(divvy_command())} "$@"\n')
     divvy.chmod(0o755)
-    shown = subprocess.run(
+    completed = subprocess.run(
         [REPOSITORY / "demo/on-demand.sh"],
         cwd=claims.folder,
         env=divvy_environment(
@@ -112,8 +112,8 @@ def test_shares_then_gives_whole_then_cuts_one_gpu_as_pods_change(
         timeout=300,
         check=False,
     )
-    assert shown.returncode == 0, shown.stdout + shown.stderr
-    shares, waits, whole, cut, free = shown.stdout.split("\n-- ")
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    shares, waits, whole, cut, free = completed.stdout.split("\n-- ")
     waits = " ".join(waits.split())
     assert "0MiB /   3000MiB" in shares
     assert "0MiB /   6000MiB" in shares
@@ -134,20 +134,20 @@ def test_serves_a_hami_manifest_unchanged(claims: Deployment, image: str) -> Non
         script = "nvidia-smi -L; nvidia-smi; echo; echo training; train --seconds=2"
         lab.apply(sized("gpu-pod", namespace, image, limits, "bash", "-c", script))
         claims.until(lambda: phases(claims, namespace) == ["Succeeded"], 120)
-        said = lab.kubectl("logs", "gpu-pod", f"-n={namespace}")
-        seen, training = said.split("\ntraining\n")
+        logs = lab.kubectl("logs", "gpu-pod", f"-n={namespace}")
+        seen, training = logs.split("\ntraining\n")
         assert seen.count("UUID: GPU-") == 2
         assert seen.count("0MiB /   3000MiB") == 2
         assert "the same again: equal" in training
 
-        for asked, sentence in (
+        for size_limits, sentence in (
             ({GPU: 2, MEMORY: 90_000}, "is 90000 (MiB); 1 to 81559"),
             ({GPU: 1, MEMORY: "3Gi"}, "counts MiB; write 3072"),
             ({GPU: 1, MEMORY: 3000, CORES: 130}, "1 to 100 per cent"),
             ({GPU: 1, "nvidia.com/gpumem-percentage": 130}, "1 to 100 per cent"),
         ):
-            refused = lab.try_kubectl("create", "--filename=-", stdin=_json(namespace, asked))
-            assert refused.returncode != 0, asked
+            refused = lab.try_kubectl("create", "--filename=-", stdin=_json(namespace, size_limits))
+            assert refused.returncode != 0, size_limits
             assert sentence in refused.stderr, refused.stderr
 
 
@@ -201,7 +201,7 @@ def test_separates_sixty_pods_of_two_tenants_through_kills(claims: Deployment, i
         )
 
         def ended() -> int:
-            return sum(phases(claims, each).count("Succeeded") for each in both)
+            return sum(phases(claims, name).count("Succeeded") for name in both)
 
         claims.until(lambda: ended() >= 5, 120)
         kill_agent(claims, NODE)

@@ -12,7 +12,7 @@ from tests.limited_shares import LIMITED, followed_rules
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600), pytest.mark.usefixtures("original")]
 GPU = "nvidia.com/gpu"
-ONE, BOTH = {SHARED: 1}, {SHARED: 1, GPU: 1}
+SHARE, BOTH = {SHARED: 1}, {SHARED: 1, GPU: 1}
 
 
 def test_holds_back_a_container_with_a_share_and_another_gpu(
@@ -28,9 +28,9 @@ def test_holds_back_a_container_with_a_share_and_another_gpu(
                     "name": f"c{number}",
                     "image": deployed.base_image,
                     "command": ["sleep", "infinity"],
-                    "resources": {"limits": each},
+                    "resources": {"limits": limit},
                 }
-                for number, each in enumerate(limits)
+                for number, limit in enumerate(limits)
             ]
             spec = {
                 "nodeName": NODE,
@@ -42,8 +42,8 @@ def test_holds_back_a_container_with_a_share_and_another_gpu(
             return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
         def state(name: str, container: int = 0) -> dict[str, Any]:
-            found = deployed.lab.get("pod", name, f"-n={namespace}")["status"]
-            for container_status in found.get("containerStatuses", ()):
+            status = deployed.lab.get("pod", name, f"-n={namespace}")["status"]
+            for container_status in status.get("containerStatuses", ()):
                 if container_status["name"] == f"c{container}":
                     return dict(container_status["state"])
             return {}
@@ -58,9 +58,9 @@ def test_holds_back_a_container_with_a_share_and_another_gpu(
             )
 
         deployed.lab.apply(
-            pod("share-first", BOTH, ONE),
+            pod("share-first", BOTH, SHARE),
             pod("gpu-first", dict(reversed(BOTH.items()))),
-            pod("alone", ONE),
+            pod("alone", SHARE),
         )
         for name in ("share-first", "gpu-first"):
             deployed.until(lambda name=name: waits(name), 120)
@@ -68,5 +68,5 @@ def test_holds_back_a_container_with_a_share_and_another_gpu(
         deployed.until(lambda: "running" in state("alone"), 120)
         # Its name, and perhaps its share, are the next one's.
         deployed.lab.kubectl("delete", "pod", "share-first", f"-n={namespace}", "--wait=true")
-        deployed.lab.apply(pod("share-first", ONE))
+        deployed.lab.apply(pod("share-first", SHARE))
         deployed.until(lambda: "running" in state("share-first"), 120)

@@ -30,20 +30,21 @@ CROWD = 50
 
 def crowd(deployed: Deployment, namespace: str) -> dict[str, dict[str, Any]]:
     """Return the running pods of the crowd by name."""
-    found = deployed.lab.get("pods", f"-n={namespace}", "--selector=app=crowd")["items"]
+    pods = deployed.lab.get("pods", f"-n={namespace}", "--selector=app=crowd")["items"]
     return {
-        each["metadata"]["name"]: each
-        for each in found
-        if each["status"].get("phase") == "Running" and "deletionTimestamp" not in each["metadata"]
+        crowd_pod["metadata"]["name"]: crowd_pod
+        for crowd_pod in pods
+        if crowd_pod["status"].get("phase") == "Running"
+        and "deletionTimestamp" not in crowd_pod["metadata"]
     }
 
 
 def seen_by_pods(deployed: Deployment, namespace: str) -> dict[str, str]:
     """Return pod → the UUID that it sees, from its log."""
     search = f"grep -rH 'GPU 0: .*UUID' /var/log/pods/{namespace}_*/main || true"
-    said = deployed.on_node(NODE, "sh", "-c", search)
+    listing = deployed.on_node(NODE, "sh", "-c", search)
     form = rf"^/var/log/pods/{namespace}_([^_]+)_.*UUID: (GPU-[^)]+)"
-    return dict(re.findall(form, said, re.MULTILINE))
+    return dict(re.findall(form, listing, re.MULTILINE))
 
 
 def check(deployed: Deployment, namespace: str) -> dict[str, str]:
@@ -81,7 +82,7 @@ def test_serves_fifty_pods_at_once_while_the_agent_is_killed(deployed: Deploymen
         deployed.lab.apply({**replicas, "metadata": {"name": "crowd", "namespace": namespace}})
         deployed.until(lambda: len(crowd(deployed, namespace)) == CROWD, 120)
         every = deployed.lab.get("pods", f"-n={namespace}")["items"]
-        assert {each["status"]["phase"] for each in every} == {"Running"}
+        assert {pod["status"]["phase"] for pod in every} == {"Running"}
         deployed.until(lambda: len(seen_by_pods(deployed, namespace)) == CROWD)
         before = check(deployed, namespace)
         per_gpu = Counter(device.split("::")[0] for device in before.values())
@@ -111,8 +112,8 @@ def test_starts_pods_and_recovers_while_the_api_is_silent(deployed: Deployment) 
             run(deployed, namespace, pod(name, SHARED, "nvidia-smi -L; sleep 1000", node))
         deployed.until(
             lambda: all(
-                each["spec"].get("nodeName")
-                for each in deployed.lab.get("pods", f"-n={namespace}")["items"]
+                pod["spec"].get("nodeName")
+                for pod in deployed.lab.get("pods", f"-n={namespace}")["items"]
             )
         )
         # Longer than a node's lease.
@@ -127,8 +128,8 @@ def test_starts_pods_and_recovers_while_the_api_is_silent(deployed: Deployment) 
         deployed.until(
             lambda: all(phase(deployed, namespace, name) == "Running" for name in names), 60
         )
-        found = deployed.lab.get("pods", f"-n={namespace}")["items"]
-        counts = {each["status"]["containerStatuses"][0]["restartCount"] for each in found}
+        pods = deployed.lab.get("pods", f"-n={namespace}")["items"]
+        counts = {pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods}
         assert counts == {0}
 
 
@@ -184,8 +185,8 @@ def test_waits_as_a_second_agent_and_names_the_first(deployed: Deployment) -> No
         deployed.until(
             lambda: words in deployed.lab.try_kubectl("logs", "second", f"-n={namespace}").stdout
         )
-        found = deployed.lab.get("pod", "second", f"-n={namespace}")
-        assert not found["status"]["containerStatuses"][0]["ready"]
+        second = deployed.lab.get("pod", "second", f"-n={namespace}")
+        assert not second["status"]["containerStatuses"][0]["ready"]
         same = deployed.agent(NODE)
         assert json.dumps(same["status"]["containerStatuses"]) == json.dumps(
             first["status"]["containerStatuses"]

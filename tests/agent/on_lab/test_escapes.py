@@ -50,7 +50,7 @@ done
 
 def escape(image: str, place: str) -> dict[str, Any]:
     """Return a pod whose sidecar attacks the hook of its GPU container."""
-    made = pod("escape", SHARED)
+    escape_pod = pod("escape", SHARED)
     attacker = {
         "name": "attacker",
         "restartPolicy": "Always",
@@ -61,14 +61,14 @@ def escape(image: str, place: str) -> dict[str, Any]:
             "periodSeconds": 1,
         },
     }
-    made["spec"] |= {
+    escape_pod["spec"] |= {
         "shareProcessNamespace": True,
         "volumes": [{"name": "shared", "emptyDir": {}}],
         "initContainers": [attacker],
     }
-    (container,) = made["spec"]["containers"]
+    (container,) = escape_pod["spec"]["containers"]
     container |= {"image": image, "volumeMounts": [{"name": "shared", "mountPath": place}]}
-    return made
+    return escape_pod
 
 
 def installed(deployed: Deployment) -> str:
@@ -87,12 +87,12 @@ def hanging_image(deployed: Deployment, tmp_path: Path) -> str:
     )
 
 
-def attack(deployed: Deployment, namespace: str, made: dict[str, Any]) -> str:
+def attack(deployed: Deployment, namespace: str, escape_pod: dict[str, Any]) -> str:
     """Run an attack until the GPU container runs or is refused; return what it printed."""
     lab = deployed.lab
-    for container in made["spec"]["initContainers"]:
+    for container in escape_pod["spec"]["initContainers"]:
         container["image"] = deployed.base_image
-    run(deployed, namespace, made)
+    run(deployed, namespace, escape_pod)
 
     def over() -> bool:
         (status,) = lab.get("pod", "escape", f"-n={namespace}")["status"].get(
@@ -109,19 +109,19 @@ def attack(deployed: Deployment, namespace: str, made: dict[str, Any]) -> str:
 def test_gives_no_access_to_the_hosts_ldconfig_by_a_volume_over_etc(deployed: Deployment) -> None:
     before = installed(deployed)
     with deployed.lab.namespace(BASELINE) as namespace:
-        said = attack(deployed, namespace, escape(deployed.base_image, "/etc"))
-    assert "opened" not in said
+        logs = attack(deployed, namespace, escape(deployed.base_image, "/etc"))
+    assert "opened" not in logs
     assert installed(deployed) == before
 
 
 def test_protects_a_hanging_hook_from_its_pod(deployed: Deployment, hanging_image: str) -> None:
     before = installed(deployed)
     with deployed.lab.namespace(BASELINE) as namespace:
-        said = attack(deployed, namespace, escape(hanging_image, "/shared"))
+        logs = attack(deployed, namespace, escape(hanging_image, "/shared"))
         (reason,) = {line for line in events(deployed, namespace, "Failed") if "divvy" in line}
     assert "divvy: loader cache: ldconfig did not end within 20 s" in reason
-    assert {"saw ldconfig", "saw divvy-hook"} <= set(said.splitlines())
-    assert "opened" not in said
+    assert {"saw ldconfig", "saw divvy-hook"} <= set(logs.splitlines())
+    assert "opened" not in logs
     assert installed(deployed) == before
 
 
@@ -162,47 +162,47 @@ def test_serves_daemon_sockets_from_a_read_only_folder(deployed: Deployment) -> 
         deployed.lab.namespace(BASELINE) as namespace,
         answering(deployed.lab, f"{host}/test"),
     ):
-        made = pod("sock", SHARED)
-        made["spec"]["containers"][0]["command"] = ["/bin/sh", "-c", script]
-        run(deployed, namespace, made)
+        sock = pod("sock", SHARED)
+        sock["spec"]["containers"][0]["command"] = ["/bin/sh", "-c", script]
+        run(deployed, namespace, sock)
         deployed.until(lambda: phase(deployed, namespace, "sock") in ("Succeeded", "Failed"), 60)
-        said = deployed.lab.kubectl("logs", "sock", f"-n={namespace}")
-    assert "did" not in said
-    assert said.count("Read-only file system") == 5
-    assert "answered" in said.splitlines()
+        logs = deployed.lab.kubectl("logs", "sock", f"-n={namespace}")
+    assert "did" not in logs
+    assert logs.count("Read-only file system") == 5
+    assert "answered" in logs.splitlines()
     assert deployed.on_node(NODE, "ls", "-A", host) == before
 
 
 def test_gives_nothing_for_a_device_name_without_a_request(deployed: Deployment) -> None:
     uuid = deployed.on_node(NODE, "nvidia-smi", "-L").partition("UUID: ")[2].partition(")")[0]
     with deployed.lab.namespace(BASELINE) as namespace:
-        made = pod("named", SHARED, "ls /dev; find / -xdev -name 'libcuda*'")
-        made["metadata"]["annotations"] = {"cdi.k8s.io/x": f"divvy.gpu/gpu={uuid}"}
-        (container,) = made["spec"]["containers"]
+        named = pod("named", SHARED, "ls /dev; find / -xdev -name 'libcuda*'")
+        named["metadata"]["annotations"] = {"cdi.k8s.io/x": f"divvy.gpu/gpu={uuid}"}
+        (container,) = named["spec"]["containers"]
         del container["resources"]
         container["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
-        run(deployed, namespace, made)
+        run(deployed, namespace, named)
         deployed.until(lambda: phase(deployed, namespace, "named") == "Succeeded", 60)
-        said = deployed.lab.kubectl("logs", "named", f"-n={namespace}")
-    assert "null" in said
-    assert "nvidia" not in said
-    assert "libcuda" not in said
+        logs = deployed.lab.kubectl("logs", "named", f"-n={namespace}")
+    assert "null" in logs
+    assert "nvidia" not in logs
+    assert "libcuda" not in logs
 
 
 def test_works_with_the_fewest_rights_and_a_read_only_root(deployed: Deployment) -> None:
     with deployed.lab.namespace(RESTRICTED) as namespace:
-        made = pod("few", SHARED, "nvidia-smi -L")
-        made["spec"]["securityContext"] = {
+        few = pod("few", SHARED, "nvidia-smi -L")
+        few["spec"]["securityContext"] = {
             "runAsNonRoot": True,
             "runAsUser": 1000,
             "seccompProfile": {"type": "RuntimeDefault"},
         }
-        made["spec"]["containers"][0]["securityContext"] = {
+        few["spec"]["containers"][0]["securityContext"] = {
             "readOnlyRootFilesystem": True,
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
         }
-        run(deployed, namespace, made)
+        run(deployed, namespace, few)
         deployed.until(lambda: phase(deployed, namespace, "few") == "Succeeded", 60)
         assert "UUID: GPU-" in deployed.lab.kubectl("logs", "few", f"-n={namespace}")
 
@@ -221,9 +221,9 @@ def test_replaces_a_changed_hook_at_start(deployed: Deployment) -> None:
 
 def test_relies_on_no_recursive_read_only_mount_of_kubernetes(deployed: Deployment) -> None:
     """Why what is mounted below the driver's root stays writable for the agent."""
-    made = pod("mounts", SHARED)
-    made["spec"]["volumes"] = [{"name": "root", "hostPath": {"path": "/"}}]
-    made["spec"]["containers"][0] |= {
+    mounts = pod("mounts", SHARED)
+    mounts["spec"]["volumes"] = [{"name": "root", "hostPath": {"path": "/"}}]
+    mounts["spec"]["containers"][0] |= {
         "image": deployed.base_image,
         "volumeMounts": [
             {
@@ -236,7 +236,11 @@ def test_relies_on_no_recursive_read_only_mount_of_kubernetes(deployed: Deployme
         ],
     }
     done = deployed.lab.try_kubectl(
-        "create", "--dry-run=server", "--namespace=default", "--filename=-", stdin=json.dumps(made)
+        "create",
+        "--dry-run=server",
+        "--namespace=default",
+        "--filename=-",
+        stdin=json.dumps(mounts),
     )
     assert done.returncode != 0
     assert "may only be specified when mountPropagation is None" in done.stderr

@@ -37,8 +37,8 @@ class Tenant:
     @property
     def pod(self) -> dict[str, Any]:
         """Return the pod as the API server has it."""
-        found: dict[str, Any] = self.deployed.lab.get("pod", "tenant", f"-n={self.namespace}")
-        return found
+        tenant: dict[str, Any] = self.deployed.lab.get("pod", "tenant", f"-n={self.namespace}")
+        return tenant
 
     def look(self) -> str:
         """Run `nvidia-smi -L` in the pod; "" while its kubelet cannot be reached."""
@@ -89,8 +89,11 @@ def waiting_change(
         run(deployed, namespace, manifest)
 
         def started() -> bool:
-            said = deployed.lab.get("pod", "tenant", f"-n={namespace}")["status"]
-            states = (*said.get("containerStatuses", ()), *said.get("initContainerStatuses", ()))
+            status = deployed.lab.get("pod", "tenant", f"-n={namespace}")["status"]
+            states = (
+                *status.get("containerStatuses", ()),
+                *status.get("initContainerStatuses", ()),
+            )
             return any(
                 state["name"] == container and state["state"].get("running") for state in states
             )

@@ -61,16 +61,16 @@ def test_refuses_a_restricted_pod_the_nodes_disk(deployed: Deployment) -> None:
         pod["metadata"]["namespace"] = namespace
         lab.apply(pod)
 
-        def said() -> str:
+        def output() -> str:
             return lab.try_kubectl("logs", "filler", f"-n={namespace}").stdout
 
         def restarts() -> int:
             (status,) = lab.get("pod", "filler", f"-n={namespace}")["status"]["containerStatuses"]
             return int(status["restartCount"])
 
-        lab.until(lambda: bool(said()), 120)
+        lab.until(lambda: bool(output()), 120)
         # Account and page; "No space left on device"; the limiter takes them.
-        assert json.loads(said()) == [2, [28], 0]
+        assert json.loads(output()) == [2, [28], 0]
         script = (
             "stat --file-system --format=%T /run/divvy/tenants; du -sm /run/divvy /var/lib/divvy"
         )
@@ -87,6 +87,6 @@ def test_refuses_a_restricted_pod_the_nodes_disk(deployed: Deployment) -> None:
         )
         deployed.until(lambda: deployed.status(NODE).get("state") == "Ready", 120)
         lab.kubectl("exec", "filler", f"-n={namespace}", "--", "touch", "/tmp/again")
-        lab.until(lambda: restarts() == 1 and bool(said()), 120)
-        assert json.loads(said()) == [2, [28], 0]
+        lab.until(lambda: restarts() == 1 and bool(output()), 120)
+        assert json.loads(output()) == [2, [28], 0]
         assert deployed.on_node(NODE, "sh", "-c", account) == before

@@ -33,14 +33,14 @@ RUNNING, REFUSED = "running", "refused"
 
 def layout(listed: str) -> dict[str, str]:
     """Return each device of `nvidia-smi -L` and the GPU that it is a part of, itself for a GPU."""
-    found: dict[str, str] = {}
+    gpus: dict[str, str] = {}
     gpu = ""
     for line in listed.splitlines():
         match = re.search(r"UUID: ((?:GPU|MIG)-[^)]+)\)", line)
         if match:
             gpu = match[1] if match[1].startswith("GPU-") else gpu
-            found[match[1]] = gpu
-    return found
+            gpus[match[1]] = gpu
+    return gpus
 
 
 @dataclass(frozen=True)
@@ -109,29 +109,33 @@ class Walk:
     def _started(self, name: str, resource: str, container: str) -> Tenant | None:
         """Return the tenant when it runs; None where it is refused, or waits for a device."""
         lab, where = self.deployed.lab, f"-n={self.namespace}"
-        found: list[Tenant] = []
+        tenants: list[Tenant] = []
 
         def judged() -> bool:
             seen = lab.get("pod", name, where)
-            said = lab.try_kubectl("logs", name, where, f"-c={container}").stdout
-            uuids = [uuid for uuid in layout(said) if uuid.startswith("MIG-")] or [*layout(said)]
+            logs = lab.try_kubectl("logs", name, where, f"-c={container}").stdout
+            uuids = [uuid for uuid in layout(logs) if uuid.startswith("MIG-")] or [*layout(logs)]
             if uuids and self._state(seen) == RUNNING:
-                found.append(Tenant(seen["metadata"]["uid"], resource, uuids[0]))
-            return bool(found) or self._state(seen) == REFUSED
+                tenants.append(Tenant(seen["metadata"]["uid"], resource, uuids[0]))
+            return bool(tenants) or self._state(seen) == REFUSED
 
         try:
             self.deployed.until(judged, 15)
         except AssertionError:
             return None
-        return found[0] if found else None
+        return tenants[0] if tenants else None
 
     @staticmethod
     def _state(seen: dict[str, Any]) -> str:
         status = seen["status"]
         if status.get("phase") == "Failed" and "AdmissionError" in status.get("reason", ""):
             return REFUSED
-        each = [*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ())]
-        return RUNNING if any(one["state"].get("running") for one in each) else "not running"
+        statuses = [*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ())]
+        return (
+            RUNNING
+            if any(container_status["state"].get("running") for container_status in statuses)
+            else "not running"
+        )
 
     def end(self) -> str:
         if not self.tenants:
@@ -179,28 +183,30 @@ class Walk:
     def judge(self) -> None:
         """Require of every tenant that it runs as it did, with a device that is its own."""
         items = self.deployed.lab.get("pods", f"-n={self.namespace}")["items"]
-        seen = {each["metadata"]["name"]: each for each in items}
+        seen = {pod["metadata"]["name"]: pod for pod in items}
         there = layout(self.deployed.on_node(NODE, "nvidia-smi", "-L"))
         for name, tenant in self.tenants.items():
             now = seen.get(name)
             if now is None or now["metadata"]["uid"] != tenant.uid:
                 self.problems.append(f"{name} is gone")
                 continue
-            each = [
+            statuses = [
                 *now["status"].get("containerStatuses", ()),
                 *now["status"].get("initContainerStatuses", ()),
             ]
-            if self._state(now) != RUNNING or any(one["restartCount"] for one in each):
+            if self._state(now) != RUNNING or any(
+                container_status["restartCount"] for container_status in statuses
+            ):
                 self.problems.append(f"{name} does not run as it did: {now['status']}")
             if "deletionTimestamp" in now["metadata"]:
                 self.problems.append(f"{name} was evicted")
-        held = [(name, one, there.get(one.uuid)) for name, one in self.tenants.items()]
-        for number, (name, one, gpu) in enumerate(held):
+        held = [(name, tenant, there.get(tenant.uuid)) for name, tenant in self.tenants.items()]
+        for number, (name, tenant, gpu) in enumerate(held):
             for other_name, other, other_gpu in held[number + 1 :]:
-                together = one.resource == other.resource and "shared" in one.resource
-                if one.uuid == other.uuid and not together:
-                    self.problems.append(f"{name} and {other_name} both have {one.uuid}")
-                elif gpu == other_gpu and gpu in (one.uuid, other.uuid) and not together:
+                together = tenant.resource == other.resource and "shared" in tenant.resource
+                if tenant.uuid == other.uuid and not together:
+                    self.problems.append(f"{name} and {other_name} both have {tenant.uuid}")
+                elif gpu == other_gpu and gpu in (tenant.uuid, other.uuid) and not together:
                     self.problems.append(f"{name} and {other_name} meet on {gpu}")
         assert not self.problems, "\n".join((*self.problems, *self.steps))
 
@@ -215,11 +221,11 @@ class Walk:
                 tenants = dict(self.tenants)
                 there = layout(self.deployed.on_node(NODE, "nvidia-smi", "-L"))
                 self.samples += 1
-                for name, one in tenants.items():
-                    if one.uuid not in there and name in self.tenants:
-                        self.problems.append(f"{one.uuid}, held by {name}, is not there")
-                    if one.uuid in [gpu for each, gpu in there.items() if each != gpu]:
-                        self.problems.append(f"{one.uuid}, held by {name}, was partitioned")
+                for name, tenant in tenants.items():
+                    if tenant.uuid not in there and name in self.tenants:
+                        self.problems.append(f"{tenant.uuid}, held by {name}, is not there")
+                    if tenant.uuid in [gpu for known, gpu in there.items() if known != gpu]:
+                        self.problems.append(f"{tenant.uuid}, held by {name}, was partitioned")
 
         watcher = threading.Thread(target=watch)
         watcher.start()

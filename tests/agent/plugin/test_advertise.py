@@ -27,7 +27,7 @@ def test_wakes_the_agent_only_for_a_new_installation_outcome(
             {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_PLUGIN_FOLDER": str(tmp_path)}
         )
         nothing = cast("Any", None)
-        one = Advertiser(
+        advertiser = Advertiser(
             settings, nothing, nothing, nothing, nothing, lambda: woken.append(len(outcomes))
         )
         enough = asyncio.Event()
@@ -38,8 +38,8 @@ def test_wakes_the_agent_only_for_a_new_installation_outcome(
             return outcomes.pop(0) if outcomes else False
 
         loop = asyncio.get_running_loop()
-        one.injection = cast("Any", SimpleNamespace(installed=False, install=install))
-        work = asyncio.create_task(one.keep_installed())
+        advertiser.injection = cast("Any", SimpleNamespace(installed=False, install=install))
+        work = asyncio.create_task(advertiser.keep_installed())
         async with asyncio.timeout(10):
             await enough.wait()
             while len(woken) < 2:

@@ -60,11 +60,11 @@ def test_names_the_limiters_that_containers_may_start_with(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[" * 100_000])
 def test_does_not_know_the_limiters_of_a_damaged_checkpoint(tmp_path: Path, content: bytes) -> None:
-    found = holders(tmp_path, by_cdi(OLD))
+    device_holders = holders(tmp_path, by_cdi(OLD))
     (tmp_path / CHECKPOINT).write_bytes(content)
-    assert found.limiters() is None
+    assert device_holders.limiters() is None
     (tmp_path / CHECKPOINT).unlink()
-    assert found.limiters() is None
+    assert device_holders.limiters() is None
     assert holders(tmp_path, b"\xff\xff\xff").limiters() is None
 
 
@@ -94,25 +94,25 @@ def test_withholds_possibly_held_devices_before_it_has_read_a_new_kubelet(
     tmp_path: Path,
 ) -> None:
     kubelet: Any = Kubelet(tmp_path)
-    found = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
-    assert found.holder("GPU-0") == NOTEBOOK
-    assert found.holder("GPU-1") is None
+    device_holders = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
+    assert device_holders.holder("GPU-0") == NOTEBOOK
+    assert device_holders.holder("GPU-1") is None
 
     async def scene() -> None:
-        await found.refresh()  # the kubelet has written no checkpoint yet
-        assert found.holder("GPU-0") == NOTEBOOK
+        await device_holders.refresh()  # the kubelet has written no checkpoint yet
+        assert device_holders.holder("GPU-0") == NOTEBOOK
         kubelet.write()
         kubelet.pods = {"kube-system/static"}
-        await found.refresh()
+        await device_holders.refresh()
         # It may not have heard of the pod yet.
-        assert found.suspects == {"GPU-0"}
-        assert found.holder("GPU-0") == NOTEBOOK
-        assert found.forgotten == ()
+        assert device_holders.suspects == {"GPU-0"}
+        assert device_holders.holder("GPU-0") == NOTEBOOK
+        assert device_holders.forgotten == ()
         kubelet.pods |= {AGENT, "team/notebook"}
-        await found.refresh()
-        assert found.holder("GPU-0") == NOTEBOOK
-        assert found.forgotten == (NOTEBOOK,)
-        assert found.remembered.forgotten == (NOTEBOOK,)
+        await device_holders.refresh()
+        assert device_holders.holder("GPU-0") == NOTEBOOK
+        assert device_holders.forgotten == (NOTEBOOK,)
+        assert device_holders.remembered.forgotten == (NOTEBOOK,)
 
     asyncio.run(scene())
 
@@ -144,7 +144,7 @@ def test_counts_a_pod_as_ended_when_a_settled_kubelet_omits_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubelet: Any = Kubelet(tmp_path)
-    found = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
+    device_holders = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
     now = 1000.0
     monkeypatch.setattr("divvy.agent.plugin.device_holders.monotonic", lambda: now)
 
@@ -158,7 +158,7 @@ def test_counts_a_pod_as_ended_when_a_settled_kubelet_omits_it(
             ({"kube-system/static", AGENT}, False),
         ):
             kubelet.pods = pods
-            assert (NOTEBOOK in await found.holders()) == held
+            assert (NOTEBOOK in await device_holders.holders()) == held
             now += 9.0 if AGENT in pods else 3600.0
             if AGENT in pods and held:
                 now += 2.0
@@ -172,17 +172,17 @@ def test_withholds_a_forgotten_holders_device_before_its_own_look(tmp_path: Path
     kubelet.pods = {AGENT, "team/notebook"}
     socket = (tmp_path / "kubelet.sock").stat()
     remembered = Remembered((socket.st_ino, socket.st_mtime_ns), (), (NOTEBOOK,))
-    found = DeviceHolders(kubelet, tmp_path, AGENT, remembered)
+    device_holders = DeviceHolders(kubelet, tmp_path, AGENT, remembered)
 
     async def scene() -> None:
-        await found.refresh()  # no checkpoint: who holds what is unknown
-        assert found.holder("GPU-0") == NOTEBOOK
+        await device_holders.refresh()  # no checkpoint: who holds what is unknown
+        assert device_holders.holder("GPU-0") == NOTEBOOK
         kubelet.write()
-        await found.refresh()
-        assert found.holder("GPU-0") == NOTEBOOK
+        await device_holders.refresh()
+        assert device_holders.holder("GPU-0") == NOTEBOOK
         kubelet.pods = {AGENT}
-        await found.refresh()
-        assert found.holder("GPU-0") is None
+        await device_holders.refresh()
+        assert device_holders.holder("GPU-0") is None
 
     asyncio.run(scene())
 
@@ -193,19 +193,19 @@ def test_frees_a_forgotten_holders_device_when_its_pod_ends(
     """Its successor asks at once, long before anybody looks for another reason."""
     kubelet: Any = Kubelet(tmp_path)
     kubelet.pods = {AGENT, "team/notebook"}
-    found = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
+    device_holders = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
     now = 1000.0
     monkeypatch.setattr("divvy.agent.plugin.device_holders.monotonic", lambda: now)
 
     async def scene() -> None:
         nonlocal now
         kubelet.write()
-        await found.refresh()
+        await device_holders.refresh()
         now += 3600.0
-        assert found.holder("GPU-0") == NOTEBOOK
+        assert device_holders.holder("GPU-0") == NOTEBOOK
         kubelet.pods = {AGENT}
-        await found.refresh()
-        assert found.holder("GPU-0") is None
+        await device_holders.refresh()
+        assert device_holders.holder("GPU-0") is None
 
     asyncio.run(scene())
 
@@ -241,14 +241,14 @@ def test_attributes_no_answer_of_one_kubelet_to_the_next(tmp_path: Path) -> None
     kubelet: Any = Ending(tmp_path)
     socket = (tmp_path / "kubelet.sock").stat()
     version = (socket.st_ino, socket.st_mtime_ns)
-    found = DeviceHolders(kubelet, tmp_path, AGENT, Remembered(version, (NOTEBOOK,)))
+    device_holders = DeviceHolders(kubelet, tmp_path, AGENT, Remembered(version, (NOTEBOOK,)))
 
     async def scene() -> None:
-        await found.refresh()
+        await device_holders.refresh()
         kubelet.__class__ = Kubelet
         kubelet.pods = {AGENT, "team/notebook"}
         kubelet.write()
-        await found.refresh()
-        assert found.holder("GPU-0") == NOTEBOOK
+        await device_holders.refresh()
+        assert device_holders.holder("GPU-0") == NOTEBOOK
 
     asyncio.run(scene())

@@ -25,7 +25,7 @@ BOTH = snapshot(gpu(0), gpu(1))
 
 def listed(sharing: Sharing = BY_MPS) -> Resource:
     offer = Offer(SHARED, "gpu", None, sharing)
-    layouts = (DesiredGpu(each.uuid, each.index, 0, None, (offer,)) for each in BOTH.gpus)
+    layouts = (DesiredGpu(gpu.uuid, gpu.index, 0, None, (offer,)) for gpu in BOTH.gpus)
     (resource,) = inventory(map(AdvertisedGpu, layouts), BOTH, {})
     return resource
 
@@ -40,14 +40,14 @@ def test_distinguishes_mps_ids_from_turns() -> None:
 
 
 def test_marks_shares_of_a_gpu_without_daemon_unhealthy() -> None:
-    said = {"GPU-0": "its MPS daemon does not answer", "GPU-1": ""}
-    (resource,) = without_mps([listed()], said.__getitem__)
+    problems = {"GPU-0": "its MPS daemon does not answer", "GPU-1": ""}
+    (resource,) = without_mps([listed()], problems.__getitem__)
     assert {(device.gpu, device.unhealthy) for device in resource.devices} == {
         ("GPU-0", "its MPS daemon does not answer"),
         ("GPU-1", None),
     }
     turns = listed(Sharing(4))
-    assert list(without_mps([turns], said.__getitem__)) == [turns]
+    assert list(without_mps([turns], problems.__getitem__)) == [turns]
 
 
 def test_makes_a_container_of_mps_the_client_of_one_gpu() -> None:
@@ -63,11 +63,11 @@ def test_prefers_several_replicas_on_the_fullest_gpu_that_has_them() -> None:
     three = preferred_allocation(resource, free, [], 3, {})
     assert sorted(three) == ["GPU-1::mps-1", "GPU-1::mps-2", "GPU-1::mps-3"]
     four = preferred_allocation(resource, free, [], 4, {})
-    assert {physical(each) for each in four} == {"GPU-0"}
+    assert {physical(device_id) for device_id in four} == {"GPU-0"}
     assert preferred_allocation(resource, free, [], 5, {}) == []
     two = preferred_allocation(resource, free, ["GPU-0::mps-1"], 2, {})
     assert "GPU-0::mps-1" in two
-    assert {physical(each) for each in two} == {"GPU-0"}
+    assert {physical(device_id) for device_id in two} == {"GPU-0"}
 
 
 def test_counts_the_container_by_the_limiter_on_top_of_mps() -> None:

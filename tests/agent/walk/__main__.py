@@ -17,7 +17,7 @@ async def _walk(seed: int, steps: int) -> None:
 
     def report(walk: Walk) -> None:
         print(
-            f"seed {seed}: {walk.taken} of {steps} steps, {walk.oracle.samples} looks, "
+            f"seed {seed}: {walk.steps_taken} of {steps} steps, {walk.oracle.samples} looks, "
             f"{walk.admitted} pods admitted, {walk.oracle.clock.lost:.0f} s without a processor, "
             f"{monotonic() - began:.0f} s: nothing broken",
             flush=True,

@@ -28,17 +28,19 @@ def max_kept(
 def _fits(layout: Mapping[str, int], kept: list[tuple[str, int]]) -> bool:
     table = spans(_CARD)
     rest = dict(layout)
-    taken = 0
+    occupied = 0
     for profile, start in kept:
         if not rest.get(profile):
             return False
         rest[profile] -= 1
-        taken |= next(mask for mask in table[profile] if mask & -mask == 1 << start)
-    return _room([name for name, number in rest.items() for _ in range(number)], taken)
+        occupied |= next(mask for mask in table[profile] if mask & -mask == 1 << start)
+    return _room([name for name, number in rest.items() for _ in range(number)], occupied)
 
 
-def _room(more: list[str], taken: int) -> bool:
+def _room(more: list[str], occupied: int) -> bool:
     """Tell whether these instances have room beside what is taken, by trying every place."""
     if not more:
         return True
-    return any(not mask & taken and _room(more[1:], taken | mask) for mask in spans(_CARD)[more[0]])
+    return any(
+        not mask & occupied and _room(more[1:], occupied | mask) for mask in spans(_CARD)[more[0]]
+    )

@@ -39,17 +39,17 @@ class Memory:
         kubelet, agent = self.node.kubelet, self.node.agent
         pods = {pod.uid: pod for pod in kubelet.pods.values()}
         self.given = {uid: given for uid, given in self.given.items() if uid in pods}
-        shown = set()
+        present = set()
         for pod, resource, device in kubelet.holders():
             self.given.setdefault(pod.uid, set()).add((resource, device))
-            shown.add((pod.uid, device))
+            present.add((pod.uid, device))
         at_work = agent is not None and agent.returncode is None
         quiet = kubelet.alive and kubelet.ready and not kubelet.frozen and at_work
         # On a full disk it cannot save what it sees.
         full = (self.node.folder / "state/.state.json.new").is_dir()
         if not quiet or kubelet.answer_seconds or full:
             self.disturb(now)
-        self._since = {key: self._since.get(key, now) for key in shown}
+        self._since = {key: self._since.get(key, now) for key in present}
         sure = now - self._undisturbed > _SEEN_SECONDS
         self._seen |= {key for key, at in self._since.items() if sure and now - at > _SEEN_SECONDS}
         self._seen = {key for key in self._seen if key[0] in pods}
@@ -60,9 +60,9 @@ class Memory:
         Ordinary init containers are not among them: the kubelet never listed those.
         """
         kubelet = self.node.kubelet
-        shown = {(pod.uid, device) for pod, _, device in kubelet.holders()}
+        present = {(pod.uid, device) for pod, _, device in kubelet.holders()}
         for pod in kubelet.pods.values():
             if pod.running and not any(container.init for container in pod.containers):
-                for uid, device in self._seen - shown:
+                for uid, device in self._seen - present:
                     if uid == pod.uid:
                         yield pod, device

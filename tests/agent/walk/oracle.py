@@ -43,16 +43,16 @@ def boards(node: AgentNode) -> list[Board]:
     """Read the driver's own state."""
     program = str(node.driver / "usr/bin/divvy-sim")
     text = subprocess.run([program, "show"], capture_output=True, text=True, check=True).stdout
-    found: list[Board] = []
+    cards: list[Board] = []
     place = ("", 0)
     for line in text.splitlines():
         if match := re.match(r"gpu \d+ (\S+) .* MIG (on|off)", line):
-            found.append(Board(match[1], match[2] == "on", {}, ", lost" in line))
+            cards.append(Board(match[1], match[2] == "on", {}, ", lost" in line))
         elif match := re.match(r"  gi \d+ (\S+) slices (\d+):", line):
             place = match[1], int(match[2])
         elif match := re.match(r"    ci .* (MIG-\S+)", line):
-            found[-1] = replace(found[-1], parts={**found[-1].parts, match[1]: place})
-    return found
+            cards[-1] = replace(cards[-1], parts={**cards[-1].parts, match[1]: place})
+    return cards
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Oracle:
     """Watches a node; ``excused`` are devices that a step itself took away."""
 
     node: AgentNode
-    asked: list[Expected]
+    expectations: list[Expected]
     excused: set[str] = field(default_factory=set)
     parents: dict[str, str] = field(default_factory=dict)
     profiles: dict[str, str] = field(default_factory=dict)
@@ -96,16 +96,16 @@ class Oracle:
     def ask(self, layouts: tuple[Layout, ...], policy: str) -> None:
         """Note another desired state; the one before may still be acted on for a moment."""
         now = self.clock.now
-        for one in self.asked:
-            one.until = min(one.until, now + 8)
-        self.asked = [one for one in self.asked if one.until > now]
-        self.asked.append(Expected(layouts, policy))
+        for expected in self.expectations:
+            expected.until = min(expected.until, now + 8)
+        self.expectations = [expected for expected in self.expectations if expected.until > now]
+        self.expectations.append(Expected(layouts, policy))
         self.touch()
 
     def linger(self) -> None:
         """The agent may not hear of what was asked for: what counted until now goes on counting."""
-        for one in self.asked:
-            one.until = float("inf")
+        for expected in self.expectations:
+            expected.until = float("inf")
 
     def touch(self, gpu: int | None = None, seconds: float = 3.0) -> None:
         """A step touches a GPU, or all: what is offered may change now, and for some seconds."""
@@ -229,14 +229,15 @@ class Oracle:
             if pod.name.split("/")[1] != name:
                 raise Broken(f"(c) eviction of {name} with the UID of {pod.name}")
             if not any(
-                one.policy == "evict" and self._must_go(pod, one, now) for one in self.asked
+                expected.policy == "evict" and self._must_go(pod, expected, now)
+                for expected in self.expectations
             ):
                 raise Broken(
                     f"(c) {pod.name} was evicted, holding {self.memory.given.get(pod.uid)}; "
-                    f"asked for: {self.asked}"
+                    f"asked for: {self.expectations}"
                 )
 
-    def _must_go(self, pod: Pod, asked: Expected, now: list[Board]) -> bool:
+    def _must_go(self, pod: Pod, expected: Expected, now: list[Board]) -> bool:
         """Tell whether a pod holds anything that is in the way, by what the kubelet knows or not.
 
         An agent may remember what a kubelet has forgotten, of all pods or of some.
@@ -245,13 +246,13 @@ class Oracle:
             (pod.uid, resource, device) for pod, resource, device in self.node.kubelet.holders()
         ]
         given = [(uid, *device) for uid, devices in self.memory.given.items() for device in devices]
-        return any(self._in_the_way(pod, asked, now, holders) for holders in (known, given))
+        return any(self._in_the_way(pod, expected, now, holders) for holders in (known, given))
 
     def _in_the_way(
-        self, pod: Pod, asked: Expected, now: list[Board], holders: list[tuple[str, str, str]]
+        self, pod: Pod, expected: Expected, now: list[Board], holders: list[tuple[str, str, str]]
     ) -> bool:
         """Tell whether a pod must go, by trying every choice of who stays."""
-        for board, layout in zip(now, asked.layouts, strict=True):
+        for board, layout in zip(now, expected.layouts, strict=True):
             # A device that went with the driver a moment ago: the agent may still see it there.
             lost = {uuid for uuid in self.excused if self.parents.get(uuid) == board.uuid}
             uuids = {board.uuid, *board.parts, *lost}
@@ -281,7 +282,7 @@ class Oracle:
         if not kubelet.alive or kubelet.frozen:
             return
         states = {gpu["uuid"]: gpu["state"] for gpu in self.node.status.get("gpus", [])}
-        layouts = self.asked[-1].layouts
+        layouts = self.expectations[-1].layouts
         for index, board in enumerate(now):
             profiles = {board.uuid: "", **{part: name for part, (name, _) in board.parts.items()}}
             offered = sum(
@@ -325,13 +326,13 @@ class Oracle:
         """Say what is not as it was asked for last, "" where everything is."""
         if self.node.status.get("state") != "Ready":
             return f"the status: {self.node.status.get('state')} {self.node.status.get('reason')}"
-        layouts = self.asked[-1].layouts
+        layouts = self.expectations[-1].layouts
         wanted: dict[str, int] = defaultdict(int)
         for board, layout in zip(boards(self.node), layouts, strict=True):
-            found: dict[str, int] = defaultdict(int)
+            counts: dict[str, int] = defaultdict(int)
             for profile, _ in board.parts.values():
-                found[profile] += 1
-            if board.mig != (layout.mig is not None) or found != (layout.mig or {}):
+                counts[profile] += 1
+            if board.mig != (layout.mig is not None) or counts != (layout.mig or {}):
                 return f"{board} instead of {layout}"
             for profile, number in (layout.mig or {"": 1}).items():
                 wanted[layout.resources[profile]] += number * layout.replicas

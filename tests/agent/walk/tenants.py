@@ -91,9 +91,9 @@ class Tenants:
         return name
 
     def end(self, name: str) -> None:
-        for _, process in [each for each in self.processes if each[0] == name]:
+        for _, process in [process for process in self.processes if process[0] == name]:
             end_process(process)
-        self.processes = [each for each in self.processes if each[0] != name]
+        self.processes = [process for process in self.processes if process[0] != name]
         self.node.kubelet.end(name)
 
     async def compute(self) -> str:

@@ -66,7 +66,7 @@ class Walk(World):
     """One node on its walk."""
 
     steps: list[str] = field(default_factory=list)
-    taken: int = 0
+    steps_taken: int = 0
     _evicted: int = 0
 
     async def go(self, count: int, on_rest: Callable[[Walk], None]) -> None:
@@ -76,7 +76,7 @@ class Walk(World):
             await self._rest()
             for number in range(1, count + 1):
                 await self._while_well(watch, self._step())
-                self.taken = number
+                self.steps_taken = number
                 if number % _RESTING == 0 or number == count:
                     await self._while_well(watch, self._rest())
                     on_rest(self)
@@ -147,9 +147,9 @@ class Walk(World):
             await self.node.start()
         self.configure()
         began, calm = monotonic(), self.oracle.clock.now + _CALM_SECONDS
-        while said := self.oracle.as_asked():
+        while difference := self.oracle.as_asked():
             if self.oracle.clock.now > calm:
-                raise Broken(f"(f) after {_CALM_SECONDS:.0f} s of rest: {said}")
+                raise Broken(f"(f) after {_CALM_SECONDS:.0f} s of rest: {difference}")
             await asyncio.sleep(0.1)
         self.steps[-1] = f"rest: {monotonic() - began:.1f} s to {self.label or self.profile}"
 
@@ -201,11 +201,11 @@ async def walk_steps(
             await walk.go(count, on_rest)
         except (Broken, TimeoutError, OSError, RuntimeError) as problem:
             log = (walk.node.folder / "agent.log").read_text()
-            told = "\n".join(f"{n:4} {step}" for n, step in enumerate(walk.steps))
+            steps = "\n".join(f"{n:4} {step}" for n, step in enumerate(walk.steps))
             Path(f"/tmp/walk-{seed}.log").write_text(log) if os.environ.get("DIVVY_WALK_LOG") else 0
             raise Broken(
                 f"{problem!r}\n{traceback.format_exc()}\n"
-                f"seed {seed}, {len(walk.steps)} steps:\n{told}\n"
+                f"seed {seed}, {len(walk.steps)} steps:\n{steps}\n"
                 f"status: {walk.node.status}\nlog:\n{log[-4000:]}"
             ) from problem
         return walk

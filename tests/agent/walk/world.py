@@ -178,7 +178,9 @@ class World(Tenants):
                 if way == "older":
                     # One of before knows whom the kubelet has forgotten, not whom it showed.
                     state = {k: v for k, v in state.items() if k not in ("shown", "kubelet")}
-                    known = [(each["pod_uid"], each["device_id"]) for each in state["forgotten"]]
+                    known = [
+                        (holding["pod_uid"], holding["device_id"]) for holding in state["forgotten"]
+                    ]
                     self.oracle.memory.forget(known)
                 else:
                     state = widened(state)

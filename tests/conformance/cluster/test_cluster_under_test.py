@@ -10,7 +10,7 @@ from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 
 def test_asks_nodes_outside_the_sample_unless_no_pod_can_run_there() -> None:
-    nodes = [replace(one, unready="away" if one.name == "c" else "") for one in promised(
+    nodes = [replace(node, unready="away" if node.name == "c" else "") for node in promised(
         CLUSTER, live("a"), live("b"), live("c")
     )]  # fmt: skip
     target = ClusterUnderTest(
@@ -29,8 +29,8 @@ def node_of_api(name: str, ready: str, allocatable: dict[str, str]) -> dict[str,
 
 
 def test_reports_a_node_that_is_not_ready_in_one_line() -> None:
-    found, unready = read_nodes([node_of_api("n1", "Unknown", {}), node_of_api("n2", "True", {})])
-    assert [one.name for one in found] == ["n1", "n2"]
+    nodes, unready = read_nodes([node_of_api("n1", "Unknown", {}), node_of_api("n2", "True", {})])
+    assert [node.name for node in nodes] == ["n1", "n2"]
     assert unready == {"n1": "n1 is NotReady: kubelet stopped posting"}
 
 

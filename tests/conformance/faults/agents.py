@@ -66,8 +66,12 @@ def misled_service(scene: Scene) -> Iterator[Options]:
 
     def endpoints() -> list[Any]:
         label = "--selector=kubernetes.io/service-name=divvy-agent"
-        found = lab.get("endpointslices", f"-n={NAMESPACE}", label)["items"]
-        return [endpoint for each in found for endpoint in each.get("endpoints") or []]
+        endpoint_slices = lab.get("endpointslices", f"-n={NAMESPACE}", label)["items"]
+        return [
+            endpoint
+            for endpoint_slice in endpoint_slices
+            for endpoint in endpoint_slice.get("endpoints") or []
+        ]
 
     patch({"op": "add", "value": "yes"})
     try:

@@ -65,7 +65,7 @@ def _signature(scene: Scene, node: str) -> tuple[object, ...]:
     kubelets = scene.deployed.on_node(
         node, "sh", "-c", "grep -lx kubelet /proc/[0-9]*/comm 2>/dev/null; true"
     )
-    found = scene.deployed.lab.get("node", node)["metadata"]
-    profile = found["labels"].get("divvy.gpu/profile")
-    state = json.loads(found["annotations"].get("divvy.gpu/status", "{}")).get("state")
+    metadata = scene.deployed.lab.get("node", node)["metadata"]
+    profile = metadata["labels"].get("divvy.gpu/profile")
+    state = json.loads(metadata["annotations"].get("divvy.gpu/status", "{}")).get("state")
     return (kubelets, profile, state, agent_id(scene, node))

@@ -51,11 +51,11 @@ def probe(log: str, memory_mib: int | None = 1024) -> ClaimProbe:
 
 def test_requests_a_small_share_of_the_very_gpu() -> None:
     spec, size = small_claim(*gpu({"shares": {}}))
-    (asked,) = spec["devices"]["requests"]
+    (request,) = spec["devices"]["requests"]
     assert size == 1024
-    assert asked["exactly"]["deviceClassName"] == "divvy-share"
-    assert asked["exactly"]["capacity"] == {"requests": {"memory": "1024Mi", "cores": "5"}}
-    assert "GPU-n-0" in asked["exactly"]["selectors"][0]["cel"]["expression"]
+    assert request["exactly"]["deviceClassName"] == "divvy-share"
+    assert request["exactly"]["capacity"] == {"requests": {"memory": "1024Mi", "cores": "5"}}
+    assert "GPU-n-0" in request["exactly"]["selectors"][0]["cel"]["expression"]
 
 
 def test_requests_the_whole_gpu_where_there_are_no_shares() -> None:
@@ -75,7 +75,7 @@ def test_disturbs_nobody_who_holds_the_gpu() -> None:
 
 
 def test_passes_a_sound_share() -> None:
-    for judge in (computes, sees_its_gpu_only, lambda one: has_its_size(one, 40960)):
+    for judge in (computes, sees_its_gpu_only, lambda outcome: has_its_size(outcome, 40960)):
         expected, actual = judge(probe(LOG))
         assert expected == actual
 

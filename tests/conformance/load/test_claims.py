@@ -17,13 +17,13 @@ SMI = "| 0% | 0MiB / {}MiB | 0% |\ncode half {}\ncode beyond {}\n"
 
 
 @pytest.mark.parametrize(
-    ("shown", "half", "beyond", "holds"),
+    ("seen_mib", "half", "beyond", "holds"),
     [(3000, 0, 12, True), (40960, 0, 12, False), (3000, 12, 12, False), (3000, 0, 0, False)],
 )
 def test_judges_a_share_by_what_it_shows_grants_and_refuses(
-    shown: int, half: int, beyond: int, holds: bool
+    seen_mib: int, half: int, beyond: int, holds: bool
 ) -> None:
-    log = SMI.format(shown, half, beyond)
+    log = SMI.format(seen_mib, half, beyond)
     expected, actual = judge_size(Size(3000), Outcome("Succeeded", 0, log, ""))
     assert (expected == actual) is holds
 

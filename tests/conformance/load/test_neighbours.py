@@ -65,9 +65,9 @@ def test_counts_only_rounds_beside_all_neighbours() -> None:
     first = early + ROUND.format(began=3.0, figure=40, ended=4.0)
     late = ROUND.format(began=2.5, figure=45, ended=3.5)
     halted = "@@ begin 2.0\n(80 Gflop/s)\n"
-    said = beside_all([first, late, halted])
-    assert [gigaflops(log) for log in said] == [40, 45, 0]
-    assert "90" not in said[0]
+    logs = beside_all([first, late, halted])
+    assert [gigaflops(log) for log in logs] == [40, 45, 0]
+    assert "90" not in logs[0]
 
 
 class BurningPods:
@@ -82,7 +82,7 @@ class BurningPods:
         return name
 
     def log(self, name: str) -> str:
-        done = [ROUND.format(began=one, figure=40, ended=one) for one in range(self.rounds[name])]
+        done = [ROUND.format(began=at, figure=40, ended=at) for at in range(self.rounds[name])]
         return "".join([*done, f"@@ begin {self.rounds[name]}\n(7 Gflop/s)\n"])
 
     def until(self, holds: Callable[[], bool], _: float) -> bool:

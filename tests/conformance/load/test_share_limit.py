@@ -61,9 +61,9 @@ def test_reads_every_programs_memory_in_mib() -> None:
         "@@ memory\nallocated 1 MiB of 1 MiB; device: 3000 MiB total, 9 MiB free; OK\n@@ 0\n"
         "@@ nvidia-smi\n| N/A 45C  P8  9W / 70W |  300MiB / 2999MiB | 0% |\n@@ 0\n"
     )
-    shown = visible_memory(Outcome("Succeeded", 0, log, ""), is_mig=False)
-    assert shown == {"cuDeviceTotalMem": 2999, "cuMemGetInfo": 3000, "nvidia-smi": 2999}
+    memory = visible_memory(Outcome("Succeeded", 0, log, ""), is_mig=False)
+    assert memory == {"cuDeviceTotalMem": 2999, "cuMemGetInfo": 3000, "nvidia-smi": 2999}
     of_mig = log.replace("| 0% |", "| 0% |\n| MIG devices:\n| 0 1 0 0 | 1MiB / 2400MiB |")
-    shown = visible_memory(Outcome("Succeeded", 0, of_mig, ""), is_mig=True)
-    assert shown["nvidia-smi"] == 2400
+    memory = visible_memory(Outcome("Succeeded", 0, of_mig, ""), is_mig=True)
+    assert memory["nvidia-smi"] == 2400
     assert visible_memory(Outcome("Failed", 1, "", ""), is_mig=False)["nvidia-smi"] is None

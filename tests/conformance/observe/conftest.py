@@ -15,11 +15,11 @@ from tests.simulator.driver_root import DriverRoot
 
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[DriverRoot]:
-    found = DriverRoot(tmp_path / "root", build())
+    root = DriverRoot(tmp_path / "root", build())
     try:
-        yield found
+        yield root
     finally:
-        found.stop()
+        root.stop()
 
 
 @pytest.fixture

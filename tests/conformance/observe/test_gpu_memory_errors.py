@@ -33,15 +33,15 @@ def test_names_an_uncorrectable_error_until_a_reset(
     driver.sim("fault", "ecc-corrected", "0")
     assert memory_is_sound(counters(), 2) == (SOUND, SOUND)
     driver.sim("fault", "ecc", "1")
-    found = counters()
-    broken = list(found)[1]
-    said = f"2 GPUs, {broken}: uncorrectable ECC errors since the last reset: 1, {pending}"
-    assert memory_is_sound(found, 2) == (SOUND, said)
+    counts = counters()
+    broken = list(counts)[1]
+    verdict = f"2 GPUs, {broken}: uncorrectable ECC errors since the last reset: 1, {pending}"
+    assert memory_is_sound(counts, 2) == (SOUND, verdict)
     # What was replaced is the GPU's past.
     driver.sim("fault", "clear", "1")
-    found = counters()
-    assert found[broken]["uncorrected_ever"] == 1
-    assert memory_is_sound(found, 2) == (SOUND, SOUND)
+    counts = counters()
+    assert counts[broken]["uncorrected_ever"] == 1
+    assert memory_is_sound(counts, 2) == (SOUND, SOUND)
 
 
 def test_fails_a_lost_gpu(driver: DriverRoot, counters: Callable[[], Any]) -> None:
@@ -52,8 +52,8 @@ def test_fails_a_lost_gpu(driver: DriverRoot, counters: Callable[[], Any]) -> No
 
 
 def test_fails_when_there_is_no_gpu() -> None:
-    said = "the driver lists 0 of 2 GPUs (see NODE-01); in their memory, nothing amiss"
-    assert memory_is_sound({}, 2) == (SOUND, said)
+    verdict = "the driver lists 0 of 2 GPUs (see NODE-01); in their memory, nothing amiss"
+    assert memory_is_sound({}, 2) == (SOUND, verdict)
 
 
 def test_skips_gpus_that_count_no_errors() -> None:
@@ -64,5 +64,5 @@ def test_skips_gpus_that_count_no_errors() -> None:
 
 
 def test_names_a_row_that_could_not_be_remapped() -> None:
-    found = {"GPU-1": {"uncorrected": 0, "remapping_failed": 1}, "GPU-2": {"uncorrected": 0}}
-    assert memory_is_sound(found, 2)[1] == "2 GPUs, GPU-1: row remappings failed: 1"
+    counts = {"GPU-1": {"uncorrected": 0, "remapping_failed": 1}, "GPU-2": {"uncorrected": 0}}
+    assert memory_is_sound(counts, 2)[1] == "2 GPUs, GPU-1: row remappings failed: 1"

@@ -16,8 +16,8 @@ GPU 2: Another card (UUID: GPU-c)
 
 
 def test_expects_parts_of_a_partitioned_gpu_and_whole_others() -> None:
-    found = devices_of("h", LISTED, {"GPU-a": 40960, "GPU-b": 40960, "GPU-c": 8192})
-    assert [(str(one), one.uuid, one.gpu, one.memory_mib) for one in found] == [
+    devices = devices_of("h", LISTED, {"GPU-a": 40960, "GPU-b": 40960, "GPU-c": 8192})
+    assert [(str(device), device.uuid, device.gpu, device.memory_mib) for device in devices] == [
         ("h:GPU 0 MIG 0 (3g.20gb)", "MIG-a", "GPU-a", 20096),
         ("h:GPU 0 MIG 1 (1g.5gb)", "MIG-b", "GPU-a", 4864),
         ("h:GPU 1", "GPU-b", "GPU-b", 40960),

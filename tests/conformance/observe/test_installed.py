@@ -128,9 +128,9 @@ def _audit(live: dict[str, Any]) -> None:
 def test_names_what_differs_from_what_this_program_writes(
     part: Part, name: str, change: Change | None, words: str
 ) -> None:
-    said = problems(part, name, change)
-    assert name in said
-    assert words in said
+    message = problems(part, name, change)
+    assert name in message
+    assert words in message
 
 
 def test_expects_no_pod_on_nodes_that_can_run_none() -> None:
@@ -178,8 +178,8 @@ class Refusing:
     def get(self, kind: Any, _name: str, _namespace: str | None = None) -> Any:
         if kind.kind != "DaemonSet":
             raise refusal(403, "no such right")
-        (agents,) = [one for one in RENDERED if one["metadata"]["name"] == "divvy-agent"
-                     and one["kind"] == "DaemonSet"]  # fmt: skip
+        (agents,) = [obj for obj in RENDERED if obj["metadata"]["name"] == "divvy-agent"
+                     and obj["kind"] == "DaemonSet"]  # fmt: skip
         return as_kept(agents)
 
 
@@ -209,8 +209,8 @@ class InstalledByHelm:
     def get(self, kind: Any, name: str, _namespace: str | None = None) -> Any:
         if kind.kind == "Namespace":
             return {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}}
-        (rendered,) = [one for one in RENDERED if one["metadata"]["name"] == name
-                       and one["kind"] == kind.kind]  # fmt: skip
+        (rendered,) = [obj for obj in RENDERED if obj["metadata"]["name"] == name
+                       and obj["kind"] == kind.kind]  # fmt: skip
         live = as_kept(rendered)
         live["metadata"]["labels"] = {**live["metadata"]["labels"], **self._labels}
         return live

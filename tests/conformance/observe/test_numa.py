@@ -20,19 +20,19 @@ PLACED = {"GPU-a": 0, "MIG-b": 0, "GPU-c": 1}
 
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[DriverRoot]:
-    found = DriverRoot(tmp_path / "root", build())
+    root = DriverRoot(tmp_path / "root", build())
     try:
-        yield found
+        yield root
     finally:
-        found.stop()
+        root.stop()
 
 
 def test_reads_the_bus_by_the_gpus_address(driver: DriverRoot) -> None:
     driver.install("A100-SXM4-40GB", 4)
     command = [sys.executable, "-c", PLACES, str(driver.root)]
-    found = json.loads(subprocess.check_output(command, text=True, timeout=20))
-    assert found["devices"] == {gpu_uuid("test", index): index // 2 for index in range(4)}
-    assert found["nodes"] >= 1
+    numa = json.loads(subprocess.check_output(command, text=True, timeout=20))
+    assert numa["devices"] == {gpu_uuid("test", index): index // 2 for index in range(4)}
+    assert numa["nodes"] >= 1
 
 
 def test_places_replicas_and_mig_devices_with_their_gpu() -> None:
@@ -58,9 +58,9 @@ def test_judges_nothing_by_a_kubelet_that_lists_no_device() -> None:
 
 def test_accepts_the_only_node_where_firmware_names_none() -> None:
     unnamed = {"GPU-a": -1}
-    one = "devices at the NUMA nodes of their GPUs: 1"
-    assert hints_are_right(Numa({"GPU-a": (0,)}, unnamed, 1), 1) == (one, one)
-    assert hints_are_right(Numa({"GPU-a": ()}, unnamed, 2), 1) == (one, one)
+    sentence = "devices at the NUMA nodes of their GPUs: 1"
+    assert hints_are_right(Numa({"GPU-a": (0,)}, unnamed, 1), 1) == (sentence, sentence)
+    assert hints_are_right(Numa({"GPU-a": ()}, unnamed, 2), 1) == (sentence, sentence)
     expected, seen = hints_are_right(Numa({"GPU-a": (0,)}, unnamed, 2), 1)
     assert seen != expected
     assert "GPU-a: kubelet 0, bus none" in seen

@@ -79,5 +79,5 @@ def test_names_the_field_that_differs_from_what_was_written(
 
 
 def test_accepts_objects_of_a_list_in_any_order() -> None:
-    one, two = {"key": "a"}, {"key": "b"}
-    assert found({"terms": [one, two]}, {"terms": [{**two, "operator": "In"}, one]}) == []
+    first, two = {"key": "a"}, {"key": "b"}
+    assert found({"terms": [first, two]}, {"terms": [{**two, "operator": "In"}, first]}) == []

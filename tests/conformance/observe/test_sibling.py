@@ -45,16 +45,16 @@ def test_requires_both_looks(log: str, actual: str) -> None:
 
 def test_looks_from_both_containers_while_both_run(tmp_path: Path) -> None:
     """Each waits for the other, whichever starts first."""
-    asked: dict[str, Any] = {}
+    request: dict[str, Any] = {}
 
     class Pods:
         def run(self, node: str, command: list[str], resource: str, *_: Any, **more: Any) -> None:
-            asked.update(node=node, resource=resource, main=command, holder=more["beside"])
+            request.update(node=node, resource=resource, main=command, holder=more["beside"])
 
     look_beside(Pods(), "n1", "nvidia.com/gpu")  # type: ignore[arg-type]
-    assert (asked["node"], asked["resource"]) == ("n1", "nvidia.com/gpu")
+    assert (request["node"], request["resource"]) == ("n1", "nvidia.com/gpu")
     commands = [
-        [*asked[name][:-1], asked[name][-1].replace("/scratch", str(tmp_path))]
+        [*request[name][:-1], request[name][-1].replace("/scratch", str(tmp_path))]
         for name in ("main", "holder")
     ]
     with subprocess.Popen(commands[1]) as holder:

@@ -29,16 +29,16 @@ cm("b", metadata={"name": "b", "namespace": "default"}, data={"x": a.metadata["n
 )
 def test_refuses_another_cluster(trial: Trial, other_cluster: BareCluster, content: str) -> None:
     trial.write(CLUSTERS)
-    here, there = (str(trial.kubeconfig_of(found)) for found in (trial.cluster, other_cluster))
+    here, there = (str(trial.kubeconfig_of(target)) for target in (trial.cluster, other_cluster))
     trial.up(KC=here, CONTENT=content)
     uid = trial.cluster.uid("configmap", "a", "default")
-    for shown in (
+    for output in (
         trial.preview(KC=there, CONTENT=content, expect=1),
         trial.up(KC=there, CONTENT=content, X="2", expect=1),
     ):
-        assert "leads to another cluster" in shown
-        assert other_cluster.server in shown
-        assert trial.cluster.server in shown
+        assert "leads to another cluster" in output
+        assert other_cluster.server in output
+        assert trial.cluster.server in output
     trial.write(CLUSTERS.replace('Provider("p"', 'Provider("q"'))
     assert "in another cluster" in trial.up(KC=there, CONTENT=content, expect=1)
     assert trial.cluster.uid("configmap", "a", "default") == uid
@@ -113,8 +113,8 @@ def test_refuses_a_user_without_rights_and_keeps_the_recorded_identity(
     trial.write(OWN_PROVIDER)
     assert f"as administrator on {trial.cluster.server}" in trial.up()
     before = _without_times(trial)
-    shown = trial.up(KUBECONFIG=str(viewer), X=data, expect=1)
-    assert f"viewer on {trial.cluster.server} may not patch configmaps" in shown
+    output = trial.up(KUBECONFIG=str(viewer), X=data, expect=1)
+    assert f"viewer on {trial.cluster.server} may not patch configmaps" in output
     assert _without_times(trial) == before
     assert f"as administrator on {trial.cluster.server}" in trial.destroy(KUBECONFIG=str(viewer))
     assert trial.names() == set()
@@ -126,8 +126,8 @@ def test_refuses_a_new_provider_of_a_user_without_rights(trial: Trial, viewer: P
     trial.up()
     provider = trial.resources()["a"]["provider"]
     trial.write(OWN_PROVIDER.replace('Provider("p")', 'Provider("q")'))
-    shown = trial.up(KUBECONFIG=str(viewer), expect=1)
-    assert "may not patch configmaps" in shown
+    output = trial.up(KUBECONFIG=str(viewer), expect=1)
+    assert "may not patch configmaps" in output
     assert trial.resources()["a"]["provider"] == provider
     trial.up()
     trial.destroy()
@@ -166,7 +166,7 @@ def test_keeps_the_recorded_identity_when_the_run_fails(trial: Trial, tmp_path: 
     after = [
         resource for resource in trial.latest()["resources"] if resource["urn"].endswith("::p")
     ]
-    assert [found["inputs"] for found in after] == [found["inputs"] for found in before]
+    assert [resource["inputs"] for resource in after] == [resource["inputs"] for resource in before]
     trial.up(KUBECONFIG=str(other))
     (after,) = (
         resource for resource in trial.latest()["resources"] if resource["urn"].endswith("::p")
@@ -189,9 +189,9 @@ def test_refuses_another_cluster_behind_the_same_address(
     other_cluster.try_kubectl("create", "namespace", trial.namespace)
     elsewhere = str(trial.kubeconfig_of(other_cluster))
     for operation in ("preview", "up", "refresh", "destroy"):
-        said = getattr(trial, operation)(KUBECONFIG=elsewhere, X="2", expect=1)
-        assert "another cluster" in said, operation
-        assert other_cluster.server in said
+        output = getattr(trial, operation)(KUBECONFIG=elsewhere, X="2", expect=1)
+        assert "another cluster" in output, operation
+        assert other_cluster.server in output
     assert trial.uid("a") == uid
     assert other_cluster.names("configmaps", trial.namespace) == set()
     trial.destroy()

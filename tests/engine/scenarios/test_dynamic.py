@@ -90,6 +90,6 @@ def test_refuses_a_provider_configured_by_another_resource(trial: Trial) -> None
         'p = k8s.Provider("p", kubeconfig=d.id.apply(lambda i: E("KUBECONFIG")))\n'
         'cm("o", metadata={"name": "o"}, opts=R(provider=p))\n'
     )
-    for shown in (trial.preview(expect=1), trial.up(expect=1)):
-        assert "p: a provider configured by another resource is not supported" in shown
+    for output in (trial.preview(expect=1), trial.up(expect=1)):
+        assert "p: a provider configured by another resource is not supported" in output
     assert trial.names() == set()

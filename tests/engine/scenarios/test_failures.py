@@ -63,16 +63,16 @@ def test_loses_nothing_in_a_failed_up(trial: Trial) -> None:
 def test_finds_an_interrupted_creation_again(trial: Trial, name: str, then: str) -> None:
     trial.write(WORKLOAD)
     trial.up_killed(lambda: bool(trial.names("deployments")), NAME=name, T="60s")
-    (made,) = trial.names("deployments")
+    (deployment,) = trial.names("deployments")
     getattr(trial, then)(NAME=name, expect=None)
     if then == "destroy":
         assert trial.names("deployments") == set()
         assert not trial.resources()
         return
-    assert trial.names("deployments") == {made}
+    assert trial.names("deployments") == {deployment}
     trial.up(NAME=name, expect=1)  # it never becomes ready here
-    assert trial.names("deployments") == {made}
-    assert trial.resources()["p"]["id"].endswith(f"/{made}")
+    assert trial.names("deployments") == {deployment}
+    assert trial.resources()["p"]["id"].endswith(f"/{deployment}")
     trial.destroy()
     assert trial.names("deployments") | trial.names() == set()
 
@@ -128,9 +128,9 @@ def test_follows_an_alias_of_an_interrupted_creation(trial: Trial) -> None:
         'workload(E("N"), opts=R(custom_timeouts=T, aliases=[Alias(name="before")]))\n'
     )
     trial.up_killed(lambda: bool(trial.names("deployments")), N="before", T="60s")
-    (made,) = trial.names("deployments")
+    (deployment,) = trial.names("deployments")
     trial.up(N="after", expect=1)
-    assert trial.names("deployments") == {made}
+    assert trial.names("deployments") == {deployment}
     assert set(trial.resources()) == {"after"}
     trial.destroy()
     assert trial.names("deployments") == set()

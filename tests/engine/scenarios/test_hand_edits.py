@@ -121,9 +121,9 @@ def test_leaves_fields_to_other_managers_and_suggests_a_remedy(trial: Trial) -> 
     trial.write(MUTABLE)
     trial.up()
     edit(trial, "configmap", "a", {"data": {"x": "theirs"}}, "argocd")
-    for shown in (trial.preview(expect=1), trial.up(expect=1)):
-        assert ".data.x (argocd)" in shown
-        assert "delete the object and run again: it will be recreated" in shown
+    for output in (trial.preview(expect=1), trial.up(expect=1)):
+        assert ".data.x (argocd)" in output
+        assert "delete the object and run again: it will be recreated" in output
     assert read(trial, "configmap", "a")["data"] == {"x": "theirs"}
     trial.cluster.kubectl("delete", "configmap", "a", f"--namespace={trial.namespace}")
     trial.up()
@@ -163,10 +163,10 @@ def test_reports_no_drift_for_an_empty_map_that_a_controller_fills_in(trial: Tri
 def test_suggests_no_replacement_for_a_refusal_of_a_mutable_field(trial: Trial) -> None:
     trial.write(SERVICE.replace('"port": 80,', '"port": int(E("P", "80")),'))
     trial.up()
-    for shown in (trial.preview(P="99999", expect=1), trial.up(P="99999", expect=1)):
-        assert "99999" in shown
-        assert "replace" not in shown
-        assert "recreated" not in shown
+    for output in (trial.preview(P="99999", expect=1), trial.up(P="99999", expect=1)):
+        assert "99999" in output
+        assert "replace" not in output
+        assert "recreated" not in output
 
 
 @pytest.mark.lab

@@ -137,8 +137,8 @@ def test_refuses_project_keys_that_change_meaning(trial: Trial, line: str) -> No
     text = f"name: trial\n{line}\n" + ("" if line.startswith("runtime") else "runtime: python\n")
     (trial.folder / "Pulumi.yaml").write_text(text)
     trial.write('cm("a", metadata={"name": "a"})\n')
-    said = trial.up(expect=1)
-    assert "not supported" in said or "keeps state in files" in said or "virtualenv" in said
+    output = trial.up(expect=1)
+    assert "not supported" in output or "keeps state in files" in output or "virtualenv" in output
     assert trial.names() == set()
 
 

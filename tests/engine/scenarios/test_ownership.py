@@ -76,8 +76,8 @@ def test_refuses_to_import_another_stacks_deployment(trial: Trial, tmp_path: Pat
     trial.up()
     exported = tmp_path / "dev.json"
     exported.write_text(trial.run("stack", "export").replace("pulumi:dev::", "pulumi:prod::"))
-    said = trial.run("stack", "import", str(exported), expect=1)
-    assert "another stack" in said
+    output = trial.run("stack", "import", str(exported), expect=1)
+    assert "another stack" in output
     assert set(trial.resources()) == {"a"}
 
 

@@ -62,10 +62,10 @@ def test_refuses_a_program_before_anything_is_changed(
     trial.up()
     uid, checkpoint = trial.uid("a"), trial.checkpoint.read_bytes()
     trial.write(A.replace("cm(", "a = cm(") + 'cm("new", metadata={"name": "new"})\n' + program)
-    for shown in (trial.preview(X="2", expect=1), trial.up(X="2", expect=1)):
-        assert name in shown
+    for output in (trial.preview(X="2", expect=1), trial.up(X="2", expect=1)):
+        assert name in output
         if "generateName" not in name:
-            assert "pulumi up" in shown or "divvy's embedded engine does not support" in shown
+            assert "pulumi up" in output or "divvy's embedded engine does not support" in output
     assert (trial.names(), trial.uid("a")) == ({"a"}, uid)
     assert trial.checkpoint.read_bytes() == checkpoint
     assert not trial.journal.exists()
@@ -74,9 +74,9 @@ def test_refuses_a_program_before_anything_is_changed(
 @pytest.mark.lab
 def test_names_everything_that_it_refuses_at_once(trial: Trial) -> None:
     trial.write('Pod("p")\ncm("b", opts=R(retain_on_delete=True))\n')
-    shown = trial.preview(expect=1)
-    assert "p: the kind Pod" in shown
-    assert "b: the option retain_on_delete" in shown
+    output = trial.preview(expect=1)
+    assert "p: the kind Pod" in output
+    assert "b: the option retain_on_delete" in output
     assert not (trial.folder / ".pulumi").exists()
     trial.up(expect=1)
     assert not trial.checkpoint.exists()
@@ -101,8 +101,8 @@ def test_refuses_two_resources_with_one_alias(trial: Trial) -> None:
         'O = R(aliases=[Alias(name="z")])\n'
         'for n in ("x1", "x2"):\n    cm(n, metadata={"name": n}, opts=O)\n'
     )
-    for shown in (trial.preview(expect=1), trial.up(expect=1)):
-        assert "x2 and x1 have the same alias" in shown
+    for output in (trial.preview(expect=1), trial.up(expect=1)):
+        assert "x2 and x1 have the same alias" in output
     assert (trial.names(), trial.uid("z")) == ({"z"}, uid)
 
 
@@ -140,8 +140,8 @@ def test_reports_a_program_that_exits_early_with_success_as_failed(trial: Trial)
     trial.write('import os\nif E("LATE"):\n    cm("b", metadata={"name": "b"}).id.apply('
                 "lambda i: os._exit(0))\nelse:\n    os._exit(0)\n")  # fmt: skip
     for late in ("", "1"):
-        shown = trial.up(LATE=late, expect=1)
-        assert "before it was done (os._exit" in shown
+        output = trial.up(LATE=late, expect=1)
+        assert "before it was done (os._exit" in output
         assert "a" in trial.names()
 
 
@@ -234,12 +234,12 @@ def test_previews_with_a_note_while_another_run_changes_the_stack(trial: Trial) 
     trial.write(WAITING)
     process = trial.start("up", "--yes")
     trial.wait_for(process, lambda: "s" in trial.names("services"))
-    shown = trial.preview()
+    output = trial.preview()
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
-    assert f"process {process.pid}" in shown
-    assert "is changing this stack" in shown
-    assert "unknown" not in shown
+    assert f"process {process.pid}" in output
+    assert "is changing this stack" in output
+    assert "unknown" not in output
     assert "is changing this stack" not in trial.preview()
     trial.destroy()
 
@@ -257,9 +257,9 @@ def test_hides_parts_of_a_secret_that_is_json(trial: Trial) -> None:
         'account = pulumi.Config().require_object("account")\n'
         'print("key:", account["key"])\nraise ValueError(account["key"])\n'
     )
-    shown = trial.up(expect=1)
-    assert "key: [secret]" in shown
-    assert "hunter3" not in shown
+    output = trial.up(expect=1)
+    assert "key: [secret]" in output
+    assert "hunter3" not in output
 
 
 @scenario(
@@ -293,5 +293,5 @@ def test_names_the_kind_that_the_cluster_does_not_have(trial: Trial) -> None:
         'k8s.apiextensions.CustomResource("m", api_version="monitoring.coreos.com/v1",\n'
         '  kind="ServiceMonitor", metadata={"name": "m"}, spec={})\n'
     )
-    for shown in (trial.preview(expect=1), trial.up(expect=1)):
-        assert "the cluster has no ServiceMonitor in monitoring.coreos.com/v1" in shown
+    for output in (trial.preview(expect=1), trial.up(expect=1)):
+        assert "the cluster has no ServiceMonitor in monitoring.coreos.com/v1" in output

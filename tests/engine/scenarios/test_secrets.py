@@ -32,14 +32,14 @@ def clear(text: str) -> bool:
 )
 def test_encrypts_secrets_after_every_operation(trial: Trial) -> None:
     trial.write(SECRETS)
-    shown = trial.up("--diff")
+    output = trial.up("--diff")
     for operation in ("up", "refresh", "up"):
         assert not clear(trial.files()), operation
-        shown += getattr(trial, operation)()
+        output += getattr(trial, operation)()
     assert not clear(trial.files())
     assert not clear(trial.preview("--json"))
     assert not clear(trial.run("stack", "export"))
-    assert not clear(shown)
+    assert not clear(output)
     assert trial.checkpoint.stat().st_mode & 0o777 == 0o600
     trial.destroy()
     assert trial.names("secrets") == set()
@@ -83,9 +83,9 @@ def test_encrypts_kubectls_copy_of_a_secret(trial: Trial) -> None:
 @pytest.mark.lab
 def test_hides_a_secret_in_a_refusal_of_the_api_server(trial: Trial) -> None:
     trial.write('cm("a", metadata={"name": "a", "labels": {"l": Output.secret("hunter2 !")}})\n')
-    for shown in (trial.preview(expect=1), trial.up(expect=1)):
-        assert "[secret]" in shown
-        assert not clear(shown)
+    for output in (trial.preview(expect=1), trial.up(expect=1)):
+        assert "[secret]" in output
+        assert not clear(output)
     assert not clear(trial.files())
 
 
@@ -107,8 +107,8 @@ def test_decrypts_configuration_secrets_and_never_shows_them(trial: Trial) -> No
         'print("plain:", obj)\npulumi.log.info("logged " + obj["password"])\n'
         'raise ValueError("x-" + obj["password"])\n'
     )
-    shown = trial.up(expect=1)
-    assert "'user': 'bob'" in shown
-    assert "logged [secret]" in shown
-    assert "x-[secret]" in shown
-    assert "hunter3" not in shown
+    output = trial.up(expect=1)
+    assert "'user': 'bob'" in output
+    assert "logged [secret]" in output
+    assert "x-[secret]" in output
+    assert "hunter3" not in output

@@ -90,8 +90,8 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 def pod_object(name: str, resources: list[dict[str, Any]], **spec: Any) -> dict[str, Any]:
     """Return a pod with a container for each of the resources."""
     containers = [
-        {"name": f"main-{number}", "image": "image", "resources": one}
-        for number, one in enumerate(resources)
+        {"name": f"main-{number}", "image": "image", "resources": requirements}
+        for number, requirements in enumerate(resources)
     ]
     metadata = {"name": name, "namespace": "default"}
     return {
@@ -139,7 +139,7 @@ def _resources(draw: random.Random, offered: Sequence[str], most: int = 6) -> di
         sizes |= {CORES: draw.choice([10, 40, 100])} if draw.random() < 0.5 else {}
         sizes |= {GPU: draw.choice([1, 2])} if draw.random() < 0.5 else {}
         return {"limits": sizes, **cpu}
-    known = [one for one in offered if one != MEMORY] or [GPU]
+    known = [name for name in offered if name != MEMORY] or [GPU]
     limits = {
         draw.choice(known if draw.random() < 0.9 else RESOURCES): min(
             most, draw.choice([1, 1, 1, 1, 2, 3])

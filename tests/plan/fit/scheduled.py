@@ -102,31 +102,33 @@ class Case:
 
     def _offered(self) -> list[str]:
         """Return the resources that some node gives, by its device plugin or by claims."""
-        offered = {one for pool in self.plan.pools if pool.node for one in pool.node.offered}
-        by_claims = {one.removesuffix(BY_CLAIMS) for one in offered}
+        offered = {
+            resource for pool in self.plan.pools if pool.node for resource in pool.node.offered
+        }
+        by_claims = {resource.removesuffix(BY_CLAIMS) for resource in offered}
         return sorted(by_claims | ({MEMORY} if by_claims != offered else set()))
 
     def _run(self, manifests: list[list[dict[str, Any]]]) -> None:
         """Create pods; each has the template of its claim before it, if it has one of its own."""
-        whole = self._against_plan([each for manifest in manifests for each in manifest])
+        whole = self._against_plan([document for manifest in manifests for document in manifest])
         # What fit does with all of them is the scheduler's as long as both have chosen alike.
         alike = not self.scarce
         left = []
-        for number, (*templates, one) in enumerate(manifests):
-            said = self._beside_what_is_held([*templates, one])
+        for number, (*templates, pod) in enumerate(manifests):
+            prediction = self._beside_what_is_held([*templates, pod])
             for template in templates:
                 self._create_template(template)
-            self._create(one)
-            node = self._verdict(one["metadata"]["name"], expected=bool(said))
-            if (node is not None) != bool(said):
-                raise Wrong(self._words(one, said, node))
-            self.counts["fits" if said else "does not fit"] += 1
+            self._create(pod)
+            node = self._verdict(pod["metadata"]["name"], expected=bool(prediction))
+            if (node is not None) != bool(prediction):
+                raise Wrong(self._words(pod, prediction, node))
+            self.counts["fits" if prediction else "does not fit"] += 1
             if node is None:
-                left.append(one["metadata"]["name"])
+                left.append(pod["metadata"]["name"])
             if alike:
                 predicted = whole.pods[number]
                 if bool(predicted.fitting) != (node is not None):
-                    raise Wrong(f"all from the plan: {self._words(one, whole, node)}")
+                    raise Wrong(f"all from the plan: {self._words(pod, whole, node)}")
                 self.counts["also all from the plan"] += 1
                 single = all(pool.count == 1 for pool in self.plan.pools)
                 chosen = predicted.places[0].pool if predicted.places else None
@@ -140,9 +142,9 @@ class Case:
         read = read_manifests([Document("pods", pod) for pod in pods], self.cluster)
         nodes = [
             # The labels of the test's nodes are known, and no agent writes their slices again.
-            replace(one, labels=Labels(_labels(one.pool or "", number)), spread=False, count=1)
-            for one in nodes_of_plan(self.cluster, self.plan)
-            for number in range(one.count)
+            replace(node, labels=Labels(_labels(node.pool or "", number)), spread=False, count=1)
+            for node in nodes_of_plan(self.cluster, self.plan)
+            for number in range(node.count)
         ]
         with patch.object(NodeDevices, "_packed", lambda devices, _before: devices.gpus):
             return fit(self.cluster, "random", nodes, read.pods)
@@ -152,26 +154,28 @@ class Case:
             self._listed(f"{CLAIMS}/resourceslices"), self._listed(f"{CLAIMS}/resourceclaims")
         )
         nodes = self._listed("/api/v1/nodes")
-        found = nodes_of_cluster(self.cluster, self.plan, nodes, self._listed("/api/v1/pods"), gpus)
+        nodes_now = nodes_of_cluster(
+            self.cluster, self.plan, nodes, self._listed("/api/v1/pods"), gpus
+        )
         read = read_manifests([Document("pod", manifest) for manifest in manifests], self.cluster)
-        return fit(self.cluster, "random", found, read.pods)
+        return fit(self.cluster, "random", nodes_now, read.pods)
 
-    def _create(self, one: dict[str, Any]) -> None:
-        for entry in _dry_run(self.server, one).get("resourceClaims", ()):
+    def _create(self, pod: dict[str, Any]) -> None:
+        for entry in _dry_run(self.server, pod).get("resourceClaims", ()):
             name = entry["resourceClaimTemplateName"]
             request = parse_template_name(name)
             if request is not None:
                 kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
                 template = template_of(request, {})
                 self._create_template({**kind, "metadata": {"name": name}, "spec": template})
-        made = self.server.send("POST", "/api/v1/namespaces/default/pods", one)
-        assert made.status == 201, made.body
+        response = self.server.send("POST", "/api/v1/namespaces/default/pods", pod)
+        assert response.status == 201, response.body
 
     def _create_template(self, template: dict[str, Any]) -> None:
         path = f"{CLAIMS}/namespaces/default/resourceclaimtemplates"
         ours = template["metadata"]["name"].startswith("divvy-")
-        made = self.server.send("POST", path, template, account=MAKER if ours else "")
-        assert made.status in (201, 409), made.body
+        response = self.server.send("POST", path, template, account=MAKER if ours else "")
+        assert response.status in (201, 409), response.body
 
     def _verdict(self, name: str, *, expected: bool) -> str | None:
         """Return the node that the scheduler chooses, None where it finds none."""
@@ -182,9 +186,9 @@ class Case:
             if pod["spec"].get("nodeName"):
                 return str(pod["spec"]["nodeName"])
             status = pod.get("status", {})
-            made = len(status.get("resourceClaimStatuses", ()))
+            claim_count = len(status.get("resourceClaimStatuses", ()))
             conditions = status.get("conditions", ())
-            if made == len(pod["spec"].get("resourceClaims", ())) and any(
+            if claim_count == len(pod["spec"].get("resourceClaims", ())) and any(
                 condition["type"] == "PodScheduled"
                 and condition.get("reason") == "Unschedulable"
                 and "claim to be created" not in condition["message"]
@@ -197,11 +201,11 @@ class Case:
             time.sleep(0.03)
         raise Wrong(f"{name}: the scheduler has not looked at it")
 
-    def _words(self, one: dict[str, Any], said: Fit, node: str | None) -> str:
+    def _words(self, pod: dict[str, Any], prediction: Fit, node: str | None) -> str:
         outcome = f"goes to {node}" if node else "is unschedulable"
-        conditions = self._pod(one["metadata"]["name"]).get("status", {}).get("conditions")
-        told = [(pod.fitting, pod.reason, pod.places) for pod in said.pods]
-        return f"{one}\n{outcome}: {conditions}\nfit: {told}\n{self.value['pools']}"
+        conditions = self._pod(pod["metadata"]["name"]).get("status", {}).get("conditions")
+        verdicts = [(pod.fitting, pod.reason, pod.places) for pod in prediction.pods]
+        return f"{pod}\n{outcome}: {conditions}\nfit: {verdicts}\n{self.value['pools']}"
 
     def _make_nodes(self) -> None:
         cpu, pods = ("4", "6") if self.scarce else ("500", "110")
@@ -228,15 +232,15 @@ class Case:
         }
         ready = {"type": "Ready", "status": "True"}
         self._slices(name, node)
-        made = self.server.send("POST", "/api/v1/nodes", body).body
+        node_object = self.server.send("POST", "/api/v1/nodes", body).body
         status = {"allocatable": quantities, "capacity": quantities, "conditions": [ready]}
         path = f"/api/v1/nodes/{name}"
-        answer = self.server.send("PUT", f"{path}/status", {**made, "status": status})
+        answer = self.server.send("PUT", f"{path}/status", {**node_object, "status": status})
         assert answer.status == 200, answer.body
         # Nobody watches these nodes: the taint of one that has not reported yet stays.
-        made = answer.body
-        made["spec"]["taints"] = taints
-        answer = self.server.send("PUT", path, made)
+        node_object = answer.body
+        node_object["spec"]["taints"] = taints
+        answer = self.server.send("PUT", path, node_object)
         assert answer.status == 200, answer.body
 
     def _slices(self, name: str, node: NodePlan) -> None:
@@ -260,8 +264,8 @@ class Case:
                 "metadata": {"name": key},
                 "spec": {**spec, "pool": {**spec["pool"], "generation": 1}},
             }
-            made = self.server.send("POST", f"{CLAIMS}/resourceslices", body)
-            assert made.status == 201, made.body
+            response = self.server.send("POST", f"{CLAIMS}/resourceslices", body)
+            assert response.status == 201, response.body
 
     def _remove(self) -> None:
         send = self.server.send
@@ -283,8 +287,8 @@ def _labels(pool: str, number: int) -> dict[str, str]:
     return {"pool": pool, "number": str(number), **({"zone": "x"} if pool == "a" else {})}
 
 
-def _dry_run(server: ApiServer, one: dict[str, Any]) -> dict[str, Any]:
-    answer = server.dry_run(one)
+def _dry_run(server: ApiServer, pod: dict[str, Any]) -> dict[str, Any]:
+    answer = server.dry_run(pod)
     assert answer.status == 201, answer.body
     return dict(answer.body["spec"])
 

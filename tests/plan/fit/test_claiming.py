@@ -15,9 +15,9 @@ def test_packs_shares_on_the_fullest_gpu_beginning_with_the_last() -> None:
         gpus = claimed_gpus(slices("n", {"shares": {}}, gpus=3), claims)
         node = NodeDevices(gpus, spread=False)
         for _ in range(2):
-            found = node.claim([request])
-            assert found is not None
-            assert [one.gpu.index for one in found] == [chosen]
+            placed = node.claim([request])
+            assert placed is not None
+            assert [placed_request.gpu.index for placed_request in placed] == [chosen]
 
 
 def test_packs_shares_on_the_last_of_equally_full_gpus() -> None:
@@ -26,16 +26,20 @@ def test_packs_shares_on_the_last_of_equally_full_gpus() -> None:
     gpus = claimed_gpus(slices("n", {"shares": {}}), held)
     share = next(device for device in gpus[0].devices if device.kind == "share")
     placed = [Allocation(gpus[0], share, 40960 * cores // 100, cores) for cores in (15, 25)]
-    found = NodeDevices(gpus, spread=False, allocations=placed).claim(
+    placements = NodeDevices(gpus, spread=False, allocations=placed).claim(
         [Request(1, "share", memory_mib=2000, cores=20)]
     )
-    assert found is not None
-    assert [taken.gpu.index for taken in found] == [1]
+    assert placements is not None
+    assert [placement.gpu.index for placement in placements] == [1]
 
 
 def test_spreads_shares_to_the_gpus_with_the_fewest_claims() -> None:
     gpus = claimed_gpus(slices("n", {"shares": {}}, gpus=2), ())
     node = NodeDevices(gpus)
     request = Request(1, "share", memory_mib=2000, cores=20)
-    found = [node.claim([request]) for _ in range(3)]
-    assert [one[0].gpu.index for one in found if one is not None] == [0, 1, 0]
+    placements = [node.claim([request]) for _ in range(3)]
+    assert [placement[0].gpu.index for placement in placements if placement is not None] == [
+        0,
+        1,
+        0,
+    ]

@@ -48,7 +48,9 @@ def deployment(copies: int, limits: Any, name: str = "web") -> dict[str, Any]:
 
 
 def fitted(known: Cluster, *manifests: Any) -> Fit:
-    documents = [Document(f"pods.yaml: document {n}", one) for n, one in enumerate(manifests, 1)]
+    documents = [
+        Document(f"pods.yaml: document {n}", manifest) for n, manifest in enumerate(manifests, 1)
+    ]
     nodes = nodes_of_plan(known, plan(known, "test"))
     return fit(known, "test", nodes, read_manifests(documents, known).pods)
 
@@ -59,9 +61,9 @@ def reason(known: Cluster, *manifests: Any) -> str:
 
 def test_fits_a_pod_where_its_resource_is_offered() -> None:
     known = cluster(research=("mix", 1, 1), training=("whole", 4, 2))
-    found = fitted(known, pod(limits={"nvidia.com/gpu": 2}))
-    assert found
-    (place,) = found.pods[0].places
+    fit = fitted(known, pod(limits={"nvidia.com/gpu": 2}))
+    assert fit
+    (place,) = fit.pods[0].places
     assert (place.pool, place.count, place.devices) == ("training", 1, ("nvidia.com/gpu ×2",))
 
 
@@ -77,26 +79,26 @@ def test_distinguishes_too_large_a_request_from_too_little_left() -> None:
     eight = pod(limits={"nvidia.com/gpu": 8})
     assert reason(known, eight) == "pool training offers 4 nvidia.com/gpu, it needs 8"
     three, four = pod("three", limits={"nvidia.com/gpu": 1}), pod(limits={"nvidia.com/gpu": 4})
-    found = fitted(known, three, pod("other", limits={"nvidia.com/gpu": 1}), four)
+    fit = fitted(known, three, pod("other", limits={"nvidia.com/gpu": 1}), four)
     # The least loaded node is taken first, so that both have one pod, as the scheduler does.
-    assert found.pods[-1].reason == (
+    assert fit.pods[-1].reason == (
         "pool training offers 4 nvidia.com/gpu, 3 are free, it needs 4; held by default/three"
     )
 
 
 def test_counts_how_many_pods_of_a_workload_fit() -> None:
-    found = fitted(cluster(research=("mix", 1, 2)), deployment(5, {"nvidia.com/mig-2g.10gb": 1}))
-    (one,) = found.pods
-    assert (one.fitting, one.left, one.pod.full_name) == (4, 1, "team/web")
-    assert not found
+    fit = fitted(cluster(research=("mix", 1, 2)), deployment(5, {"nvidia.com/mig-2g.10gb": 1}))
+    (pod_fit,) = fit.pods
+    assert (pod_fit.fitting, pod_fit.left, pod_fit.pod.full_name) == (4, 1, "team/web")
+    assert not fit
 
 
 def test_fits_a_higher_priority_first() -> None:
     low, high = deployment(4, {"nvidia.com/gpu": 1}), pod("high", limits={"nvidia.com/gpu": 1})
     high["spec"]["priorityClassName"] = "urgent"
     urgent = {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 10}
-    found = fitted(cluster(training=("whole", 4, 1)), low, high, urgent)
-    assert [(one.pod.name, one.left) for one in found.pods] == [("high", 0), ("web", 1)]
+    fit = fitted(cluster(training=("whole", 4, 1)), low, high, urgent)
+    assert [(pod_fit.pod.name, pod_fit.left) for pod_fit in fit.pods] == [("high", 0), ("web", 1)]
 
 
 def test_respects_taints_labels_and_node_names() -> None:
@@ -117,8 +119,8 @@ def test_respects_taints_labels_and_node_names() -> None:
 def test_reports_node_facts_missing_from_the_stack_file_as_conditions() -> None:
     known = cluster(training=("whole", 4, 1))
     limits = {"nvidia.com/gpu": 1}
-    (one,) = fitted(known, pod(limits=limits, nodeSelector={"disk": "ssd"})).pods
-    assert one.places[0].unless == ("have the label disk=ssd",)
+    (pod_fit,) = fitted(known, pod(limits=limits, nodeSelector={"disk": "ssd"})).pods
+    assert pod_fit.places[0].unless == ("have the label disk=ssd",)
     product = "nvidia.com/gpu.product"
     other = pod(limits=limits, nodeSelector={product: "Tesla-T4"})
     assert "but the pod requires Tesla-T4" in reason(known, other)
@@ -149,8 +151,8 @@ def test_gives_a_container_one_replica_when_more_are_refused() -> None:
 def test_counts_init_containers_and_sidecars_as_the_scheduler_does(
     inits: list[tuple[int, bool]], needed: int
 ) -> None:
-    one = pod(limits={"nvidia.com/gpu": 2})
-    one["spec"]["initContainers"] = [
+    asking = pod(limits={"nvidia.com/gpu": 2})
+    asking["spec"]["initContainers"] = [
         {
             "name": f"init-{number}",
             "resources": {"limits": {"nvidia.com/gpu": count}},
@@ -159,19 +161,19 @@ def test_counts_init_containers_and_sidecars_as_the_scheduler_does(
         for number, (count, stays) in enumerate(inits)
     ]
     for gpus in (needed - 1, needed):
-        assert bool(fitted(cluster(training=("whole", gpus, 1)), one)) == (gpus == needed)
+        assert bool(fitted(cluster(training=("whole", gpus, 1)), asking)) == (gpus == needed)
 
 
 def test_fits_shares_until_every_gpu_is_full() -> None:
     known = cluster(shared=("by-size", 2, 1))
     sized = {"nvidia.com/gpumem": 30000, "nvidia.com/gpucores": 60}
-    found = fitted(known, deployment(3, sized))
-    (one,) = found.pods
-    assert [place.devices for place in one.places] == [
+    fit = fitted(known, deployment(3, sized))
+    (pod_fit,) = fit.pods
+    assert [place.devices for place in pod_fit.places] == [
         ("GPU 0: 30,208 MiB, 60 %",),
         ("GPU 1: 30,208 MiB, 60 %",),
     ]
-    assert one.reason == (
+    assert pod_fit.reason == (
         "pool shared has no room left for 1 share of 30,000 MiB and 60 % of a GPU's time; "
         "held by team/web"
     )
@@ -182,17 +184,17 @@ def test_fits_shares_until_every_gpu_is_full() -> None:
 
 def test_reuses_a_containers_claim_for_a_like_init_container() -> None:
     known = cluster(shared=("by-size", 1, 1))
-    one = pod(limits={"nvidia.com/gpumem": 30000})
+    asking = pod(limits={"nvidia.com/gpumem": 30000})
     resources = {"limits": {"nvidia.com/gpumem": 30000}}
-    one["spec"]["initContainers"] = [{"name": "init", "resources": resources}] * 2
-    assert fitted(known, one)
-    one["spec"]["initContainers"] = [
+    asking["spec"]["initContainers"] = [{"name": "init", "resources": resources}] * 2
+    assert fitted(known, asking)
+    asking["spec"]["initContainers"] = [
         {"name": "sidecar", "restartPolicy": "Always", "resources": resources}
     ]
-    assert not fitted(known, one)
+    assert not fitted(known, asking)
     resources["limits"]["nvidia.com/gpumem"] = 20000
-    one["spec"]["initContainers"] = [{"name": "init", "resources": resources}]
-    assert not fitted(known, one)
+    asking["spec"]["initContainers"] = [{"name": "init", "resources": resources}]
+    assert not fitted(known, asking)
 
 
 def test_withholds_the_whole_gpu_while_mig_devices_are_claimed() -> None:
@@ -209,8 +211,8 @@ def test_serves_claims_in_container_order(first: str, fits: bool) -> None:
     known = cluster(demand=("on-demand", 1, 1))
     both = pod()
     both["spec"]["containers"] = [
-        {"name": one, "resources": {"limits": {f"nvidia.com/mig-{one}": 1}}}
-        for one in sorted(("1g.5gb", "3g.20gb"), key=lambda one: one != first)
+        {"name": profile, "resources": {"limits": {f"nvidia.com/mig-{profile}": 1}}}
+        for profile in sorted(("1g.5gb", "3g.20gb"), key=lambda profile: profile != first)
     ]
     assert bool(fitted(known, both, pod("next", limits={"nvidia.com/mig-2g.10gb": 1}))) == fits
 
@@ -235,9 +237,9 @@ def test_keeps_tenants_shares_to_namespaces_with_their_label() -> None:
     ],
 )
 def test_reports_sizes_that_the_cluster_would_refuse(sizes: Any, words: str) -> None:
-    told = reason(cluster(shared=("by-size", 1, 1)), pod(limits=sizes))
-    assert told.startswith("it would be refused: ")
-    assert words in told
+    refusal = reason(cluster(shared=("by-size", 1, 1)), pod(limits=sizes))
+    assert refusal.startswith("it would be refused: ")
+    assert words in refusal
     # Where nothing is served by claims they are resources that nobody offers.
     without = parse_cluster({"profiles": {"whole": {}}, "pools": {"all": {"profile": "whole"}}})
     assert reason(without, pod(limits=sizes)) == "there are no nodes"
@@ -292,9 +294,9 @@ def test_matches_types_as_whole_words_of_a_models_name() -> None:
 def test_reports_types_that_the_cluster_would_refuse(use: str, no: str, words: str) -> None:
     annotations = {"nvidia.com/use-gputype": use, "nvidia.com/nouse-gputype": no}
     known = cluster(shared=("by-size", 1, 1))
-    told = reason(known, pod(limits={"nvidia.com/gpu": 1}, annotations=annotations))
-    assert told.startswith("it would be refused: ")
-    assert words in told
+    refusal = reason(known, pod(limits={"nvidia.com/gpu": 1}, annotations=annotations))
+    assert refusal.startswith("it would be refused: ")
+    assert words in refusal
     assert fitted(known, pod(limits={"nvidia.com/gpu": 0}, annotations=annotations))
 
 
@@ -312,10 +314,12 @@ def test_counts_a_claim_whose_template_is_in_the_file() -> None:
     assert reason(known, claiming) == missing
 
 
-def by_hand(**asked: Any) -> list[dict[str, Any]]:
-    """Return a template of a claim, and a pod with it; ``asked`` is the request, or constraints."""
-    constraints = asked.pop("constraints", ())
-    request = asked.pop("request", None) or {"exactly": {"deviceClassName": "divvy-share", **asked}}
+def by_hand(**exactly: Any) -> list[dict[str, Any]]:
+    """Return a template of a claim, and a pod with it, of this request, or these constraints."""
+    constraints = exactly.pop("constraints", ())
+    request = exactly.pop("request", None) or {
+        "exactly": {"deviceClassName": "divvy-share", **exactly}
+    }
     devices = {"requests": [{"name": "gpu", **request}], "constraints": constraints}
     template = {
         "kind": "ResourceClaimTemplate",
@@ -359,9 +363,9 @@ def test_refuses_a_handwritten_claim_that_no_gpu_satisfies(
 ) -> None:
     known = cluster(shared=("by-size", 2, 1))
     assert fitted(known, *by_hand(capacity=sizes(memory="1Gi", cores="1", shares="1")))
-    found = fitted(known, *by_hand(capacity=sizes(**capacity)))
-    assert (found.pods[0].left, found.pods[0].unknown) == (1, 0)
-    assert found.pods[0].reason == words
+    result = fitted(known, *by_hand(capacity=sizes(**capacity)))
+    assert (result.pods[0].left, result.pods[0].unknown) == (1, 0)
+    assert result.pods[0].reason == words
 
 
 _CONDITIONS = {"selectors": [{"cel": {"expression": "device.driver == 'x'"}}]}
@@ -372,7 +376,7 @@ _BOTH = [
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("exactly", "words"),
     [
         (_CONDITIONS, "conditions (CEL)"),
         ({"constraints": [{"matchAttribute": "divvy.gpu/type"}]}, "constraints"),
@@ -384,20 +388,20 @@ _BOTH = [
     ],
 )
 def test_reports_a_claim_as_unknown_when_it_asks_what_fit_does_not_read(
-    asked: dict[str, Any], words: str
+    exactly: dict[str, Any], words: str
 ) -> None:
-    found = fitted(cluster(shared=("by-size", 1, 1)), *by_hand(**asked))
-    (one,) = found.pods
-    assert (one.wanted, one.fitting, one.unknown, one.left) == (1, 0, 1, 0)
-    assert one.reason == f"not looked at in claim mine: {words}"
-    assert not found
+    result = fitted(cluster(shared=("by-size", 1, 1)), *by_hand(**exactly))
+    (pod_fit,) = result.pods
+    assert (pod_fit.wanted, pod_fit.fitting, pod_fit.unknown, pod_fit.left) == (1, 0, 1, 0)
+    assert pod_fit.reason == f"not looked at in claim mine: {words}"
+    assert not result
 
 
 def test_refuses_a_claim_that_no_condition_could_make_fit() -> None:
     known = cluster(shared=("by-size", 1, 1))
     large = by_hand(capacity=sizes(memory="41Gi"), **_CONDITIONS)
-    (one,) = fitted(known, *large).pods
-    assert (one.unknown, one.left) == (0, 1)
+    (pod_fit,) = fitted(known, *large).pods
+    assert (pod_fit.unknown, pod_fit.left) == (0, 1)
     # One that may have another's device, or another alternative, is not known either way.
     admin = by_hand(capacity=sizes(memory="41Gi"), adminAccess=True)
     assert fitted(known, *admin).pods[0].unknown == 1
@@ -405,7 +409,7 @@ def test_refuses_a_claim_that_no_condition_could_make_fit() -> None:
 
 def test_reports_a_claim_shared_by_pods_as_unknown() -> None:
     known = cluster(shared=("by-size", 1, 1))
-    template, one = by_hand(capacity=sizes(memory="30Gi", cores="1"))
+    template, by_claim = by_hand(capacity=sizes(memory="30Gi", cores="1"))
     claim = {
         "kind": "ResourceClaim",
         "metadata": {"name": "mine", "namespace": "team"},
@@ -414,14 +418,14 @@ def test_reports_a_claim_shared_by_pods_as_unknown() -> None:
     web = deployment(2, {})
     named = [{"name": "gpu", "resourceClaimName": "mine"}]
     web["spec"]["template"]["spec"]["resourceClaims"] = named
-    (found,) = fitted(known, claim, web).pods
-    assert (found.wanted, found.unknown) == (2, 2)
-    assert found.reason == "not looked at in claim mine: which pods share it"
+    (pod_fit,) = fitted(known, claim, web).pods
+    assert (pod_fit.wanted, pod_fit.unknown) == (2, 2)
+    assert pod_fit.reason == "not looked at in claim mine: which pods share it"
     web["spec"]["replicas"] = 1
     assert fitted(known, claim, web)
-    other = {**one, "metadata": {**one["metadata"], "namespace": "team"}}
+    other = {**by_claim, "metadata": {**by_claim["metadata"], "namespace": "team"}}
     other["spec"] = {**other["spec"], "resourceClaims": named}
-    assert [each.unknown for each in fitted(known, claim, web, other).pods] == [1, 1]
+    assert [pod_fit.unknown for pod_fit in fitted(known, claim, web, other).pods] == [1, 1]
 
 
 def test_holds_back_a_pod_with_closed_scheduling_gates() -> None:
@@ -437,11 +441,11 @@ def test_fits_a_daemon_set_on_every_node_open_to_it() -> None:
         "metadata": {"name": "probe"},
         "spec": {"template": pod(limits={"nvidia.com/gpu": 1}, nodeSelector={"pool": "training"})},
     }
-    (one,) = fitted(known, daemon).pods
-    assert (one.wanted, one.fitting) == (3, 3)
-    taken = deployment(6, {"nvidia.com/gpu": 1})
-    found = fitted(known, taken, daemon)
-    assert (found.pods[1].left, found.pods[1].obstacles[0].count) == (3, 3)
+    (pod_fit,) = fitted(known, daemon).pods
+    assert (pod_fit.wanted, pod_fit.fitting) == (3, 3)
+    web = deployment(6, {"nvidia.com/gpu": 1})
+    result = fitted(known, web, daemon)
+    assert (result.pods[1].left, result.pods[1].obstacles[0].count) == (3, 3)
 
 
 def live_node(name: str, *, gpus: int, **spec: Any) -> dict[str, Any]:
@@ -451,8 +455,8 @@ def live_node(name: str, *, gpus: int, **spec: Any) -> dict[str, Any]:
 
 
 def beside(known: Cluster, nodes: list[Any], held: list[Any], asking: Any) -> Fit:
-    found = nodes_of_cluster(known, plan(known, "test"), nodes, held, ())
-    return fit(known, "test", found, read_manifests([Document("pod", asking)], known).pods)
+    live = nodes_of_cluster(known, plan(known, "test"), nodes, held, ())
+    return fit(known, "test", live, read_manifests([Document("pod", asking)], known).pods)
 
 
 def test_counts_held_gpus_and_unschedulable_nodes_as_taken() -> None:
@@ -463,12 +467,12 @@ def test_counts_held_gpus_and_unschedulable_nodes_as_taken() -> None:
     ended = {**held, "status": {"phase": "Succeeded"}}
     asking = pod(limits={"nvidia.com/gpu": 2})
     assert beside(known, nodes, [ended], asking)
-    found = beside(known, nodes, [held], asking)
-    assert found.pods[0].reason == (
+    result = beside(known, nodes, [held], asking)
+    assert result.pods[0].reason == (
         "node a (training) offers 2 nvidia.com/gpu, 1 is free, it needs 2; held by team/old"
     )
     words = "is cordoned"
-    assert words in {obstacle.reason for obstacle in found.pods[0].obstacles}
+    assert words in {obstacle.reason for obstacle in result.pods[0].obstacles}
     asking["spec"]["priority"] = 5
     assert "may end pods of a lower priority" in beside(known, nodes, [held], asking).pods[0].reason
 
@@ -480,22 +484,22 @@ def test_predicts_no_preemption_for_a_claim() -> None:
     held["metadata"]["namespace"] = "team"
     nodes = nodes_of_cluster(known, plan(known, "test"), [live_node("a", gpus=0)], [held], ())
     gpus = nodes_of_plan(known, plan(known, "test"))[0].gpus
-    taken = Holder("team", "old", ("old",), 40000, 100)
+    holder = Holder("team", "old", ("old",), 40000, 100)
     busy = [
-        replace(gpu, devices=tuple(replace(device, holders=(taken,)) for device in gpu.devices))
+        replace(gpu, devices=tuple(replace(device, holders=(holder,)) for device in gpu.devices))
         for gpu in gpus
     ]
     template, asking = by_hand(capacity=sizes(memory="20Gi"))
     asking["spec"]["priority"] = 5
-    documents = [Document("pod", one) for one in (template, asking)]
-    found = fit(
+    documents = [Document("pod", manifest) for manifest in (template, asking)]
+    result = fit(
         known,
         "test",
         [replace(nodes[0], gpus=tuple(busy))],
         read_manifests(documents, known).pods,
     )
-    assert "has no room left for 1 share" in found.pods[0].reason
-    assert "may end pods" not in found.pods[0].reason
+    assert "has no room left for 1 share" in result.pods[0].reason
+    assert "may end pods" not in result.pods[0].reason
 
 
 def test_counts_cpu_memory_and_pods_on_live_nodes() -> None:
@@ -503,13 +507,13 @@ def test_counts_cpu_memory_and_pods_on_live_nodes() -> None:
     many = {"cpu": "3500m", "memory": "20Gi"}
     assert fitted(known, pod(requests=many))
     nodes = [live_node("a", gpus=2)]
-    found = beside(known, nodes, [], pod(requests=many))
-    assert found.pods[0].reason == (
+    result = beside(known, nodes, [], pod(requests=many))
+    assert result.pods[0].reason == (
         "node a (training) offers 16,384 MiB memory, it needs 20,480 MiB"
     )
     full = [pod(f"p{number}", nodeName="a") | {"status": {}} for number in range(5)]
-    for one in full:
-        one["metadata"]["namespace"] = "team"
+    for bound_pod in full:
+        bound_pod["metadata"]["namespace"] = "team"
     assert "5 pods, 0 are free" in beside(known, nodes, full, pod()).pods[0].reason
 
 
@@ -528,17 +532,19 @@ def test_refuses_shares_that_need_a_quota_without_the_label(
         "quota": {"shares": "required"},
     }
     known = parse_cluster(value)
-    asked = pod(limits=limits)
-    asked["metadata"]["namespace"] = "team"
+    asking = pod(limits=limits)
+    asking["metadata"]["namespace"] = "team"
     namespace = {"kind": "Namespace", "metadata": {"name": "team", "labels": {}}}
-    said = reason(known, namespace, asked)
-    assert said.startswith("it would be refused: shares need a quota, and the namespace team has")
+    refusal = reason(known, namespace, asking)
+    assert refusal.startswith(
+        "it would be refused: shares need a quota, and the namespace team has"
+    )
     whole = pod(limits={"nvidia.com/gpu": 1})
-    assert reason(known, namespace, whole | {"metadata": asked["metadata"]}) == ""
+    assert reason(known, namespace, whole | {"metadata": asking["metadata"]}) == ""
     # A namespace that nobody describes may have its label.
-    (unknown,) = fitted(known, asked).pods
+    (unknown,) = fitted(known, asking).pods
     assert unknown.reason == ""
     assert "shares are refused unless its namespace has the label" in unknown.pod.notes[0]
     namespace["metadata"]["labels"] = {"divvy.gpu/share-quota": "true"}
-    (labelled,) = fitted(known, namespace, asked).pods
+    (labelled,) = fitted(known, namespace, asking).pods
     assert (labelled.reason, labelled.pod.notes) == ("", ())

@@ -31,7 +31,7 @@ def problems(text: str) -> list[str]:
 
 
 def test_reads_every_kind_that_creates_pods_with_its_count() -> None:
-    found = read(
+    manifests = read(
         f"""\
 kind: Pod
 metadata: {{name: one}}
@@ -57,14 +57,14 @@ spec: {{template: {{spec: {SPEC}}}}}
 ---
 """
     )
-    assert [(pod.full_name, pod.copies) for pod in found.pods] == [
+    assert [(pod.full_name, pod.copies) for pod in manifests.pods] == [
         ("default/one", 1),
         ("default/two", 2),
         ("default/three", 1),
         ("team/four", 3),
         ("default/five", 1),
     ]
-    (note,) = found.notes
+    (note,) = manifests.notes
     assert note == "not looked at: pods.yaml: document 5, a PyTorchJob, which makes pods"
 
 
@@ -159,13 +159,13 @@ def test_reports_all_problems_at_once() -> None:
 
 
 def test_names_the_kinds_it_reads_for_a_file_without_pods() -> None:
-    (one,) = problems("kind: Service")
-    assert one.startswith("pods.yaml: has no pods; fit reads Pod, PodTemplate, Deployment")
+    (problem,) = problems("kind: Service")
+    assert problem.startswith("pods.yaml: has no pods; fit reads Pod, PodTemplate, Deployment")
 
 
 def test_refuses_a_list_that_contains_itself() -> None:
-    (one,) = problems("&l {kind: List, items: [*l]}")
-    assert one.endswith("is a List in 10 others: does it hold itself?")
+    (problem,) = problems("&l {kind: List, items: [*l]}")
+    assert problem.endswith("is a List in 10 others: does it hold itself?")
 
 
 def test_refuses_aliases_of_aliases_at_once() -> None:
@@ -174,9 +174,9 @@ def test_refuses_aliases_of_aliases_at_once() -> None:
         f"a{n}: &a{n} {{kind: List, items: [{', '.join([f'*a{n - 1}'] * 10)}]}}"
         for n in range(1, 9)
     ]
-    (one,) = problems("\n".join([*lines, "items: [*a8]"]))
+    (problem,) = problems("\n".join([*lines, "items: [*a8]"]))
     expected = "are more than 100,000 objects: are YAML aliases repeated?"
-    assert one == f"pods.yaml: document 1: {expected}"
+    assert problem == f"pods.yaml: document 1: {expected}"
 
 
 def test_reports_problems_for_values_of_any_shape() -> None:

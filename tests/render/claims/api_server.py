@@ -54,13 +54,13 @@ class Answer:
     def claims_of(self, place: str = "containers") -> list[list[str]]:
         """Return the names of the claims of each container."""
         return [
-            [claim["name"] for claim in one.get("resources", {}).get("claims", ())]
-            for one in self.body["spec"][place]
+            [claim["name"] for claim in container.get("resources", {}).get("claims", ())]
+            for container in self.body["spec"][place]
         ]
 
     def resources(self, place: str = "containers") -> list[dict[str, Any]]:
         """Return the resources of each container."""
-        return [one.get("resources", {}) for one in self.body["spec"][place]]
+        return [container.get("resources", {}) for container in self.body["spec"][place]]
 
 
 class ApiServer:
@@ -99,13 +99,13 @@ class ApiServer:
         warnings = tuple(text.removesuffix('"').partition(": ")[2] for text in listed)
         return Answer(answer.status_code, answer.json(), warnings)
 
-    def dry_run(self, found: Mapping[str, Any]) -> Answer:
+    def dry_run(self, body: Mapping[str, Any]) -> Answer:
         """Ask what would become of a pod."""
-        return self.send("POST", _PODS.format(found["metadata"]["namespace"]), found, dryRun="All")
+        return self.send("POST", _PODS.format(body["metadata"]["namespace"]), body, dryRun="All")
 
-    def apply(self, *found: Mapping[str, Any]) -> None:
+    def apply(self, *objects: Mapping[str, Any]) -> None:
         """Make objects, or change them."""
-        listed = {"apiVersion": "v1", "kind": "List", "items": found}
+        listed = {"apiVersion": "v1", "kind": "List", "items": objects}
         self.cluster.kubectl(
             "apply", "--server-side", "--force-conflicts", "--filename=-", stdin=json.dumps(listed)
         )
@@ -136,7 +136,7 @@ class ApiServer:
 
 def policies_of(value: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what of a cluster's objects an API server without nodes can have."""
-    return [one for one in objects_of(value, IMAGE) if one["kind"].endswith(_APPLIED)]
+    return [obj for obj in objects_of(value, IMAGE) if obj["kind"].endswith(_APPLIED)]
 
 
 def pod(*limits: Limits, namespace: str = "default", **more: Any) -> dict[str, Any]:

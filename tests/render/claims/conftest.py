@@ -45,8 +45,8 @@ _EARLIER = {
 @pytest.fixture(scope="package")
 def server() -> Iterator[ApiServer]:
     """Give the server of CLUSTER."""
-    with serving(CLUSTER) as found:
-        yield found
+    with serving(CLUSTER) as api_server:
+        yield api_server
 
 
 @contextlib.contextmanager
@@ -57,8 +57,10 @@ def serving(cluster: Mapping[str, Any], **names: str) -> Iterator[ApiServer]:
         for tenant in ("prod", "dev", "qa"):
             server.namespace(tenant, **{"divvy.gpu/tenant": tenant})
         server.apply(_EARLIER)
-        with applied(bare, cluster, memory=names.get("memory", MEMORY), namespace="prod") as found:
-            yield found
+        with applied(
+            bare, cluster, memory=names.get("memory", MEMORY), namespace="prod"
+        ) as api_server:
+            yield api_server
 
 
 @contextlib.contextmanager
@@ -70,9 +72,13 @@ def applied(
     namespace: str = "default",
 ) -> Iterator[ApiServer]:
     """Make the policies of a cluster; yield the server when they have taken effect."""
-    found = ApiServer(bare)
-    found.apply(*policies_of(cluster))
-    found.until(lambda: "container" in found.dry_run(pod({memory: 0}, namespace=namespace)).refusal)
-    found.until(lambda: found.dry_run(pod({memory: 1}, namespace=namespace)).refusal == "")
-    yield found
-    found.close()
+    api_server = ApiServer(bare)
+    api_server.apply(*policies_of(cluster))
+    api_server.until(
+        lambda: "container" in api_server.dry_run(pod({memory: 0}, namespace=namespace)).refusal
+    )
+    api_server.until(
+        lambda: api_server.dry_run(pod({memory: 1}, namespace=namespace)).refusal == ""
+    )
+    yield api_server
+    api_server.close()

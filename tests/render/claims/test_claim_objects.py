@@ -19,24 +19,26 @@ SHARES: dict[str, Any] = {"shares": {}}
 
 
 def cluster(*claims: Any, **more: Any) -> dict[str, Any]:
-    profiles = {f"p{number}": {"claims": one} for number, one in enumerate(claims)}
+    profiles = {
+        f"p{number}": {"claims": claims_setting} for number, claims_setting in enumerate(claims)
+    }
     profiles["plugin"] = {}
     return {"profiles": profiles, "pools": {"all": {"profile": "plugin"}}, **more}
 
 
 def kinds(value: dict[str, Any]) -> set[tuple[str, str]]:
-    return {(one["kind"], one["metadata"]["name"]) for one in objects_of(value, IMAGE)}
+    return {(obj["kind"], obj["metadata"]["name"]) for obj in objects_of(value, IMAGE)}
 
 
 def classes(value: dict[str, Any]) -> dict[str, tuple[str | None, str]]:
     """Return the extended resource and the selector of each class."""
-    found = {}
-    for one in objects_of(value, IMAGE):
-        if one["kind"] == "DeviceClass":
-            (selector,) = one["spec"]["selectors"]
-            resource = one["spec"].get("extendedResourceName")
-            found[one["metadata"]["name"]] = (resource, selector["cel"]["expression"])
-    return found
+    classes_by_name = {}
+    for obj in objects_of(value, IMAGE):
+        if obj["kind"] == "DeviceClass":
+            (selector,) = obj["spec"]["selectors"]
+            resource = obj["spec"].get("extendedResourceName")
+            classes_by_name[obj["metadata"]["name"]] = (resource, selector["cel"]["expression"])
+    return classes_by_name
 
 
 def test_renders_nothing_of_claims_without_them() -> None:
@@ -67,14 +69,14 @@ def test_names_no_class_like_an_amount() -> None:
 
 
 def test_renders_the_classes_of_every_offer() -> None:
-    found = classes(
+    rendered = classes(
         cluster(
             {**SHARES, "tenants": ["prod"]},
             {**SHARES, "tenants": ["dev"], "mig": ["1g.5gb", "1g.5gb+me"]},
             names={"gpu": "example.com/gpu"},
         )
     )
-    assert {name: resource for name, (resource, _) in found.items()} == {
+    assert {name: resource for name, (resource, _) in rendered.items()} == {
         "divvy-gpu": "example.com/gpu",
         "divvy-share": "nvidia.com/gpu.shared",
         "divvy-share-dev": None,
@@ -83,32 +85,32 @@ def test_renders_the_classes_of_every_offer() -> None:
         "divvy-mig-1g.5gb": "nvidia.com/mig-1g.5gb",
         "divvy-mig-1g.5gb.me": "nvidia.com/mig-1g.5gb.me",
     }
-    for _, selector in found.values():
+    for _, selector in rendered.values():
         assert selector.startswith('device.driver == "divvy.gpu" && device.attributes["divvy.gpu"]')
-    assert '.?profile.orValue("") == "1g.5gb+me"' in found["divvy-mig-1g.5gb.me"][1]
+    assert '.?profile.orValue("") == "1g.5gb+me"' in rendered["divvy-mig-1g.5gb.me"][1]
 
 
 def test_orders_refusals_before_what_permits_requests() -> None:
-    made = [(one["kind"], one["metadata"]["name"]) for one in objects_of(cluster(SHARES), IMAGE)]
+    names = [(obj["kind"], obj["metadata"]["name"]) for obj in objects_of(cluster(SHARES), IMAGE)]
     order = [
-        made.index(("DeviceClass", "divvy-share")),
-        made.index(("ValidatingAdmissionPolicyBinding", "divvy-gpu-requests")),
-        made.index(("Deployment", "divvy-claim-templates")),
-        made.index(("MutatingAdmissionPolicy", "divvy-sized-limits")),
+        names.index(("DeviceClass", "divvy-share")),
+        names.index(("ValidatingAdmissionPolicyBinding", "divvy-gpu-requests")),
+        names.index(("Deployment", "divvy-claim-templates")),
+        names.index(("MutatingAdmissionPolicy", "divvy-sized-limits")),
     ]
     assert order == sorted(order)
 
 
 def test_gives_the_agent_a_drivers_sockets_and_rights_only_with_claims() -> None:
     def agent(value: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-        found = {(one["kind"], one["metadata"]["name"]): one for one in objects_of(value, IMAGE)}
-        pod = found["DaemonSet", "divvy-agent"]["spec"]["template"]["spec"]
+        objects = {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects_of(value, IMAGE)}
+        pod = objects["DaemonSet", "divvy-agent"]["spec"]["template"]["spec"]
         paths = {volume["name"]: volume["hostPath"] for volume in pod["volumes"]}
         mounts = {
             volume_mount["mountPath"] for volume_mount in pod["containers"][0]["volumeMounts"]
         }
         assert {path["path"] for name, path in paths.items() if "plugin" in name} <= mounts
-        rules = found["ClusterRole", "divvy-system-divvy-agent"]["rules"]
+        rules = objects["ClusterRole", "divvy-system-divvy-agent"]["rules"]
         return {name: path["path"] for name, path in paths.items()}, [
             (rule["resources"], rule["verbs"])
             for rule in rules
@@ -129,8 +131,8 @@ def test_gives_the_agent_a_drivers_sockets_and_rights_only_with_claims() -> None
 
 
 def test_grants_the_template_maker_these_rights_and_no_more() -> None:
-    found = objects_of(cluster(SHARES), IMAGE)
-    assert rights_of(found, "divvy-claim-templates") == {
+    objects = objects_of(cluster(SHARES), IMAGE)
+    assert rights_of(objects, "divvy-claim-templates") == {
         *(("pods", verb, "everywhere") for verb in ("list", "watch")),
         *(("resourceslices", verb, "everywhere") for verb in ("list", "watch")),
         *(
@@ -142,12 +144,12 @@ def test_grants_the_template_maker_these_rights_and_no_more() -> None:
 
 @pytest.mark.parametrize(("claims", "sees"), [(SHARES, True), ({}, False)])
 def test_shows_the_agent_the_hosts_processes_only_for_shares(claims: Any, sees: bool) -> None:
-    (agent,) = (one for one in objects_of(cluster(claims), IMAGE) if one["kind"] == "DaemonSet")
+    (agent,) = (obj for obj in objects_of(cluster(claims), IMAGE) if obj["kind"] == "DaemonSet")
     assert ("hostPID" in agent["spec"]["template"]["spec"]) is sees
 
 
 def test_gives_the_template_maker_no_privilege() -> None:
-    (maker,) = (one for one in objects_of(cluster(SHARES), IMAGE) if one["kind"] == "Deployment")
+    (maker,) = (obj for obj in objects_of(cluster(SHARES), IMAGE) if obj["kind"] == "Deployment")
     spec = maker["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert "volumes" not in spec
@@ -191,9 +193,9 @@ def test_knows_the_largest_size_if_every_pool_names_its_hardware(
         }
         for name, hardware in pools.items()
     }
-    found = claimable(parse_cluster(value))
-    assert found.largest_mib == largest
-    assert ("nvidia-a100-sxm4-40gb" in found.types) is known
+    claimable_gpus = claimable(parse_cluster(value))
+    assert claimable_gpus.largest_mib == largest
+    assert ("nvidia-a100-sxm4-40gb" in claimable_gpus.types) is known
 
 
 def test_reserves_shares_for_tenants_when_all_are() -> None:

@@ -53,17 +53,17 @@ def refusals(server: ApiServer, claims: dict[str, Any], model: str = _MODEL) -> 
     ]
     seen = tuple(
         Gpu(
-            index=one.index,
-            uuid=one.uuid,
-            product=one.product,
+            index=gpu.index,
+            uuid=gpu.uuid,
+            product=gpu.product,
             memory_mib=known.memory_mib,
-            minor=one.index,
-            pci_bus_id=f"00000000:{one.index:02X}:00.0",
+            minor=gpu.index,
+            pci_bus_id=f"00000000:{gpu.index:02X}:00.0",
             compute_capability=(8, 0),
             numa=0,
             pcie_root="pci0000:00",
         )
-        for one in offered
+        for gpu in offered
     )
     attributes = gpu_attributes(Snapshot("550.163.01", (12, 4), seen))
     refused = []
@@ -96,24 +96,24 @@ def test_refuses_a_step_that_does_not_fit_a_gpu_twice(
     server: ApiServer, memory: dict[str, Any], least: str
 ) -> None:
     claims = {"shares": {"memory": memory}}
-    found = problems(claims)
-    assert (found == {}) == (least == "")
+    by_path = problems(claims)
+    assert (by_path == {}) == (least == "")
     if least:
-        assert list(found) == ["profiles.p.claims.shares.memory.step"]
-        assert least in found["profiles.p.claims.shares.memory.step"]
+        assert list(by_path) == ["profiles.p.claims.shares.memory.step"]
+        assert least in by_path["profiles.p.claims.shares.memory.step"]
     # A GPU that no stack file describes is left without shares rather than a node without GPUs.
     assert refusals(server, claims) == []
 
 
 def test_publishes_valid_slices_for_every_accepted_profile(server: ApiServer) -> None:
     draw = random.Random(36)
-    taken = 0
+    accepted = 0
     for model in [*gpu_models()] * 4:
         claims = random_claims(draw, model)
         if not problems(claims, model):
-            taken += 1
+            accepted += 1
             assert refusals(server, claims, model) == [], (model, claims)
-    assert taken > 30
+    assert accepted > 30
 
 
 def random_claims(draw: random.Random, model: str) -> dict[str, Any]:

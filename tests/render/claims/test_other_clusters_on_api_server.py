@@ -20,8 +20,8 @@ APART = {
 
 @pytest.fixture(scope="module")
 def other() -> Iterator[ApiServer]:
-    with serving(APART, memory=OWN_MEMORY) as found:
-        yield found
+    with serving(APART, memory=OWN_MEMORY) as api_server:
+        yield api_server
 
 
 def test_reads_requests_under_the_stack_files_names(other: ApiServer) -> None:
@@ -32,8 +32,8 @@ def test_reads_requests_under_the_stack_files_names(other: ApiServer) -> None:
 
 def test_ignores_the_usual_names_under_own_ones(other: ApiServer) -> None:
     assert other.dry_run(pod({GPU: 1, MEMORY: 300})).refusal == ""
-    said = other.dry_run(pod({GPU: 1, OWN_MEMORY: 300}, namespace="dev")).refusal
-    assert said == (
+    refusal = other.dry_run(pod({GPU: 1, OWN_MEMORY: 300}, namespace="dev")).refusal
+    assert refusal == (
         f"container main-0 has {GPU} together with {OWN_MEMORY}; request GPUs in only one way"
     )
 
@@ -49,5 +49,5 @@ def test_requires_a_tenants_namespace_when_all_shares_are_for_tenants(other: Api
 def test_refuses_only_impossible_sizes_without_hardware(other: ApiServer) -> None:
     known = other.dry_run(pod({OWN_MEMORY: 2_000_000}, namespace="dev", annotations={USE: "B900"}))
     assert known.refusal == ""
-    said = other.dry_run(pod({OWN_MEMORY: 5_000_000}, namespace="dev")).refusal
-    assert said == f"container main-0: {OWN_MEMORY} is 5000000 (MiB); 1 to 4194304 are possible"
+    refusal = other.dry_run(pod({OWN_MEMORY: 5_000_000}, namespace="dev")).refusal
+    assert refusal == f"container main-0: {OWN_MEMORY} is 5000000 (MiB); 1 to 4194304 are possible"

@@ -27,7 +27,7 @@ _TYPES = "; GPU types such as A100 or H100-PCIe, separated by commas, are expect
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "message"),
     [
         ({MEMORY: "4Gi"}, f"{MEMORY} is 4Gi, but counts MiB; write 4096"),
         ({MEMORY: "1536Mi"}, f"{MEMORY} is 1536Mi, but counts MiB; write 1536"),
@@ -63,14 +63,14 @@ _TYPES = "; GPU types such as A100 or H100-PCIe, separated by commas, are expect
         ({MEMORY: "100E"}, f"{MEMORY} is 100E; a whole number such as 3000 is expected"),
     ],
 )
-def test_refuses_values_out_of_range(server: ApiServer, limits: Limits, said: str) -> None:
-    assert server.dry_run(pod({"cpu": 1}, limits)).refusal == f"container main-1: {said}"
+def test_refuses_values_out_of_range(server: ApiServer, limits: Limits, message: str) -> None:
+    assert server.dry_run(pod({"cpu": 1}, limits)).refusal == f"container main-1: {message}"
     answer = server.dry_run(pod({"cpu": 1}, initContainers=[init(limits)]))
-    assert answer.refusal == f"container init-0: {said}"
+    assert answer.refusal == f"container init-0: {message}"
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "message"),
     [
         ({MEMORY: 1, PERCENTAGE: 3}, f"has both {MEMORY} and {PERCENTAGE}; leave one of them out"),
         *(
@@ -87,9 +87,9 @@ def test_refuses_values_out_of_range(server: ApiServer, limits: Limits, said: st
     ],
 )
 def test_refuses_two_ways_to_ask_in_one_container(
-    server: ApiServer, limits: Limits, said: str
+    server: ApiServer, limits: Limits, message: str
 ) -> None:
-    assert server.dry_run(pod(limits)).refusal == f"container main-0 {said}"
+    assert server.dry_run(pod(limits)).refusal == f"container main-0 {message}"
 
 
 def test_admits_two_ways_to_ask_in_two_containers(server: ApiServer) -> None:
@@ -98,19 +98,19 @@ def test_admits_two_ways_to_ask_in_two_containers(server: ApiServer) -> None:
 
 @pytest.mark.parametrize("value", ["1500m", "0.5", "-1"])
 def test_turns_nothing_into_a_claim_that_kubernetes_refuses(server: ApiServer, value: str) -> None:
-    said = server.dry_run(pod({MEMORY: value})).refusal
-    assert f"spec.containers[0].resources.limits[{MEMORY}]: Invalid value" in said
-    assert "must be" in said
+    refusal = server.dry_run(pod({MEMORY: value})).refusal
+    assert f"spec.containers[0].resources.limits[{MEMORY}]: Invalid value" in refusal
+    assert "must be" in refusal
 
 
 def test_keeps_requests_that_differ_from_limits(server: ApiServer) -> None:
-    found = pod({MEMORY: 3000})
-    found["spec"]["containers"][0]["resources"]["requests"] = {MEMORY: 2000}
-    assert f"must be equal to {MEMORY} limit of 3k" in server.dry_run(found).refusal
+    asking = pod({MEMORY: 3000})
+    asking["spec"]["containers"][0]["resources"]["requests"] = {MEMORY: 2000}
+    assert f"must be equal to {MEMORY} limit of 3k" in server.dry_run(asking).refusal
 
 
 @pytest.mark.parametrize(
-    ("annotations", "said"),
+    ("annotations", "message"),
     [
         ({USE: "A100!"}, f"the annotation {USE} has A100!{_TYPES}"),
         ({NO: "T4;V100"}, f"the annotation {NO} has T4;V100{_TYPES}"),
@@ -139,13 +139,15 @@ def test_keeps_requests_that_differ_from_limits(server: ApiServer) -> None:
         ),
     ],
 )
-def test_refuses_unknown_types(server: ApiServer, annotations: dict[str, str], said: str) -> None:
+def test_refuses_unknown_types(
+    server: ApiServer, annotations: dict[str, str], message: str
+) -> None:
     answer = server.dry_run(pod({MEMORY: 1}, annotations=annotations))
-    assert answer.refusal == said
+    assert answer.refusal == message
 
 
 @pytest.mark.parametrize(
-    ("count", "types", "said"),
+    ("count", "types", "message"),
     [
         (33, "A100", f"container main-0: {GPU} is 33; 1 to 32 are expected with GPU types"),
         (1, "A100!", f"the annotation {USE} has A100!{_TYPES}"),
@@ -153,10 +155,10 @@ def test_refuses_unknown_types(server: ApiServer, annotations: dict[str, str], s
     ],
 )
 def test_refuses_whole_gpus_of_unknown_types(
-    server: ApiServer, count: int, types: str, said: str
+    server: ApiServer, count: int, types: str, message: str
 ) -> None:
     answer = server.dry_run(pod({GPU: count}, annotations={USE: types}))
-    assert answer.refusal.startswith(said)
+    assert answer.refusal.startswith(message)
 
 
 @pytest.mark.parametrize("limits", [{GPU: 1}, {MEMORY: 8000}, {GPU: 2, MEMORY: 8000}])
@@ -187,8 +189,8 @@ def test_accepts_hamis_annotations_on_pods_without_gpus(server: ApiServer) -> No
 
 
 def test_refuses_a_long_annotation_before_evaluating_it(server: ApiServer) -> None:
-    said = server.dry_run(pod({MEMORY: 1}, annotations={USE: "A100," * 20_000})).refusal
-    assert said.endswith("GPU types; 16 at most are possible")
+    refusal = server.dry_run(pod({MEMORY: 1}, annotations={USE: "A100," * 20_000})).refusal
+    assert refusal.endswith("GPU types; 16 at most are possible")
 
 
 def test_refuses_an_unknown_tenant(server: ApiServer) -> None:
@@ -199,19 +201,19 @@ def test_refuses_an_unknown_tenant(server: ApiServer) -> None:
 
 
 def test_refuses_a_claim_named_like_divvys_own(server: ApiServer) -> None:
-    def said(name: str) -> str:
+    def refusal(name: str) -> str:
         claims = [{"name": name, "resourceClaimName": "mine"}]
-        asked = pod({MEMORY: 1}, {"cpu": 1}, initContainers=[init({MEMORY: 2})])
-        asked["spec"]["resourceClaims"] = claims
-        return server.dry_run(asked).refusal
+        asking = pod({MEMORY: 1}, {"cpu": 1}, initContainers=[init({MEMORY: 2})])
+        asking["spec"]["resourceClaims"] = claims
+        return server.dry_run(asking).refusal
 
     for name in ("divvy-c0", "divvy-i2"):
-        assert said(name) == (
+        assert refusal(name) == (
             f"the pod has a claim called {name}, which Divvy reserves for containers that request "
             "GPUs by size; call it by another name"
         )
     for name in ("divvy-c1", "divvy-c9", "divvy-x0", "mine"):
-        assert said(name) == ""
+        assert refusal(name) == ""
 
 
 def foreign(tenant: str, namespace: str) -> str:
@@ -222,7 +224,7 @@ def foreign(tenant: str, namespace: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("template", "namespace", "said"),
+    ("template", "namespace", "message"),
     [
         ("divvy-1x10m.tenant.prod", "dev", foreign("prod", "dev")),
         ("divvy-1x10m.use.a100.tenant.prod", "default", foreign("prod", "default")),
@@ -232,10 +234,10 @@ def foreign(tenant: str, namespace: str) -> str:
     ],
 )
 def test_refuses_a_pod_that_names_another_tenants_template(
-    server: ApiServer, template: str, namespace: str, said: str
+    server: ApiServer, template: str, namespace: str, message: str
 ) -> None:
     claims = [{"name": "x", "resourceClaimTemplateName": template}]
-    assert server.dry_run(pod({}, namespace=namespace, resourceClaims=claims)).refusal == said
+    assert server.dry_run(pod({}, namespace=namespace, resourceClaims=claims)).refusal == message
 
 
 def test_refuses_another_tenants_class_as_a_resource(server: ApiServer) -> None:
@@ -250,12 +252,15 @@ def test_refuses_another_tenants_class_as_a_resource(server: ApiServer) -> None:
 def claim(device_class: str, *, first_available: bool = False) -> dict[str, Any]:
     """Return the specification of a claim for one device of a class."""
     if not first_available:
-        asked: dict[str, Any] = {"name": "gpu", "exactly": {"deviceClassName": device_class}}
+        request: dict[str, Any] = {"name": "gpu", "exactly": {"deviceClassName": device_class}}
     else:
         chosen = ("divvy-share", device_class)
-        alternatives = [{"name": f"a{n}", "deviceClassName": one} for n, one in enumerate(chosen)]
-        asked = {"name": "gpu", "firstAvailable": alternatives}
-    return {"devices": {"requests": [asked]}}
+        alternatives = [
+            {"name": f"a{n}", "deviceClassName": device_class}
+            for n, device_class in enumerate(chosen)
+        ]
+        request = {"name": "gpu", "firstAvailable": alternatives}
+    return {"devices": {"requests": [request]}}
 
 
 def made_by_hand(
@@ -290,11 +295,11 @@ def test_refuses_a_handwritten_claim_of_another_tenants_class(
 
 def test_checks_an_older_version_of_the_api_alike(server: ApiServer) -> None:
     served = server.send("GET", "/apis/resource.k8s.io").body["versions"]
-    for version in {one["version"] for one in served} & {"v1beta2"}:
-        said = made_by_hand(
+    for version in {resource["version"] for resource in served} & {"v1beta2"}:
+        refusal = made_by_hand(
             server, "ResourceClaim", claim("divvy-share-prod"), "dev", version=version
         )
-        assert said == foreign("prod", "dev")
+        assert refusal == foreign("prod", "dev")
 
 
 def test_reserves_divvys_names_for_the_template_maker(server: ApiServer) -> None:
@@ -386,13 +391,13 @@ def test_refuses_to_tolerate_our_taints(
 ) -> None:
     spec = claim("divvy-share", first_available=first_available)
     (request,) = spec["devices"]["requests"]
-    asked = request["firstAvailable"][0] if first_available else request["exactly"]
-    asked["tolerations"] = [toleration]
+    exactly = request["firstAvailable"][0] if first_available else request["exactly"]
+    exactly["tolerations"] = [toleration]
     assert made_by_hand(server, "ResourceClaim", spec, "default") == (
         "tolerations of taints divvy.gpu/… are not accepted: such a device is failing, or about to "
         "change"
     )
-    asked["tolerations"] = [{"operator": "Exists", "key": "example.com/taint"}]
+    exactly["tolerations"] = [{"operator": "Exists", "key": "example.com/taint"}]
     assert made_by_hand(server, "ResourceClaim", spec, "default") == ""
 
 
@@ -409,12 +414,12 @@ def test_refuses_parameters(server: ApiServer) -> None:
 
 
 def test_refuses_the_template_maker_another_tenants_template(server: ApiServer) -> None:
-    said = made_by_hand(
+    refusal = made_by_hand(
         *(server, "ResourceClaimTemplate", claim("divvy-share-prod"), "dev"),
         name="divvy-1x10m.tenant.prod",
         account=MAKER,
     )
-    assert said == foreign("prod", "dev")
+    assert refusal == foreign("prod", "dev")
 
 
 def test_checks_a_generated_name_by_its_prefix(server: ApiServer) -> None:

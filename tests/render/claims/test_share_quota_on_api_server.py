@@ -26,8 +26,8 @@ REQUIRED = {**CLUSTER, "quota": {"shares": "required"}}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ApiServer]:
-    with bare_cluster("resourcequota-controller") as bare, applied(bare, CLUSTER) as found:
-        yield found
+    with bare_cluster("resourcequota-controller") as bare, applied(bare, CLUSTER) as api_server:
+        yield api_server
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def strict() -> Iterator[ApiServer]:
         server = ApiServer(bare)
         server.namespace("covered", **{LABEL: "true"})
         server.close()
-        with applied(bare, REQUIRED, namespace="covered") as found:
-            yield found
+        with applied(bare, REQUIRED, namespace="covered") as api_server:
+            yield api_server
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +51,8 @@ def tenants() -> Iterator[ApiServer]:
         server.namespace("prod", **tenant)
         server.namespace("covered", **{LABEL: "true", **tenant})
         server.close()
-        with applied(bare, value, namespace="covered") as found:
-            yield found
+        with applied(bare, value, namespace="covered") as api_server:
+            yield api_server
 
 
 def quota(server: ApiServer, namespace: str, hard: dict[str, str]) -> None:
@@ -162,10 +162,10 @@ def test_refuses_handwritten_and_named_shares_without_a_required_quota(strict: A
 def test_refuses_shares_by_class_name_without_a_required_quota(
     strict: ApiServer, where: str
 ) -> None:
-    asked = pod({})
+    asking = pod({})
     limits = {"deviceclass.resource.kubernetes.io/divvy-share": 1}
-    asked["spec"]["containers"][0]["resources"] = {where: limits}
-    assert strict.dry_run(asked).refusal == NEEDS_QUOTA
+    asking["spec"]["containers"][0]["resources"] = {where: limits}
+    assert strict.dry_run(asking).refusal == NEEDS_QUOTA
 
 
 def test_names_the_class_of_the_namespaces_tenant_in_a_required_quota(tenants: ApiServer) -> None:

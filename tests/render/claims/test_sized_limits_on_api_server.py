@@ -22,7 +22,7 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.mark.parametrize(
-    ("limits", "annotations", "asked"),
+    ("limits", "annotations", "sized"),
     [
         ({GPU: 2, MEMORY: 3000, CORES: 30}, {}, SizedRequest(2, 3000, "m", 30)),
         ({MEMORY: 3000}, {}, SizedRequest(1, 3000, "m")),
@@ -51,11 +51,11 @@ pytestmark = pytest.mark.lab
     ],
 )
 def test_turns_limits_into_a_template_named_after_the_request(
-    server: ApiServer, limits: Limits, annotations: dict[str, str], asked: SizedRequest
+    server: ApiServer, limits: Limits, annotations: dict[str, str], sized: SizedRequest
 ) -> None:
     answer = server.dry_run(pod({**limits, "cpu": "100m"}, annotations=annotations))
-    assert answer.templates == {"divvy-c0": template_name(asked)}
-    assert parse_template_name(template_name(asked)) == asked
+    assert answer.templates == {"divvy-c0": template_name(sized)}
+    assert parse_template_name(template_name(sized)) == sized
     assert answer.claims_of() == [["divvy-c0"]]
     # What the API server has made of limits as requests is gone, too.
     assert answer.resources()[0]["limits"] == {"cpu": "100m"}
@@ -121,10 +121,10 @@ def test_keeps_a_sidecars_claim_from_a_later_init_container(server: ApiServer) -
 
 def test_keeps_claims_that_a_pod_already_has(server: ApiServer) -> None:
     mine = {"name": "mine", "resourceClaimName": "made-before"}
-    found = pod({MEMORY: 10}, resourceClaims=[mine])
-    found["spec"]["containers"][0]["resources"]["claims"] = [{"name": "mine"}]
-    found["metadata"]["labels"] = {"app": "x"}
-    answer = server.dry_run(found)
+    asking = pod({MEMORY: 10}, resourceClaims=[mine])
+    asking["spec"]["containers"][0]["resources"]["claims"] = [{"name": "mine"}]
+    asking["metadata"]["labels"] = {"app": "x"}
+    answer = server.dry_run(asking)
     assert answer.body["spec"]["resourceClaims"][0] == mine
     assert answer.templates == {"divvy-c0": "divvy-1x10m"}
     assert answer.claims_of() == [["mine", "divvy-c0"]]
@@ -132,16 +132,16 @@ def test_keeps_claims_that_a_pod_already_has(server: ApiServer) -> None:
 
 
 def test_accepts_a_generated_pod_name(server: ApiServer) -> None:
-    found = pod({MEMORY: 10})
-    found["metadata"]["generateName"] = "job-"
-    del found["metadata"]["name"]
-    assert server.dry_run(found).templates == {"divvy-c0": "divvy-1x10m"}
+    asking = pod({MEMORY: 10})
+    asking["metadata"]["generateName"] = "job-"
+    del asking["metadata"]["name"]
+    assert server.dry_run(asking).templates == {"divvy-c0": "divvy-1x10m"}
 
 
 def test_removes_requests_equal_to_the_limits_with_them(server: ApiServer) -> None:
-    found = pod({GPU: 1, MEMORY: 3000})
-    found["spec"]["containers"][0]["resources"]["requests"] = {MEMORY: "3k", "cpu": "1"}
-    assert server.dry_run(found).resources()[0]["requests"] == {"cpu": "1"}
+    asking = pod({GPU: 1, MEMORY: 3000})
+    asking["spec"]["containers"][0]["resources"]["requests"] = {MEMORY: "3k", "cpu": "1"}
+    assert server.dry_run(asking).resources()[0]["requests"] == {"cpu": "1"}
 
 
 def test_takes_the_tenant_from_the_namespace(server: ApiServer) -> None:
@@ -177,5 +177,5 @@ def test_applies_types_to_the_containers_with_gpus(server: ApiServer) -> None:
 
 def test_requests_whole_gpus_of_a_type_without_a_tenant(server: ApiServer) -> None:
     for namespace in ("prod", "qa"):  # the cluster does not know the tenant qa
-        asked = pod({GPU: 1}, namespace=namespace, annotations={USE: "A100"})
-        assert server.dry_run(asked).templates == {"divvy-c0": "divvy-1x1g.use.a100"}
+        asking = pod({GPU: 1}, namespace=namespace, annotations={USE: "A100"})
+        assert server.dry_run(asking).templates == {"divvy-c0": "divvy-1x1g.use.a100"}

@@ -50,14 +50,14 @@ def test_refuses_an_agent_a_slice_of_all_nodes(server: ApiServer) -> None:
 
 @pytest.mark.parametrize("pool", ["n2/divvy", "n1", "divvy", "n1/divvy/x"])
 def test_refuses_slices_of_another_pool(server: ApiServer, pool: str) -> None:
-    found = a_slice("n1-divvy.gpu-x", pool_name=pool)
+    foreign = a_slice("n1-divvy.gpu-x", pool_name=pool)
     server.until(lambda: create(server, a_slice("n1-divvy.gpu-x"), node="n1").refusal == "")
-    assert create(server, found, node="n1").refusal == POOL_ONLY
+    assert create(server, foreign, node="n1").refusal == POOL_ONLY
 
 
 def test_refuses_an_agent_another_driver(server: ApiServer) -> None:
-    found = a_slice("n1-divvy.gpu-x", driver="gpu.nvidia.com")
-    assert create(server, found, node="n1").refusal == DRIVER_ONLY
+    foreign = a_slice("n1-divvy.gpu-x", driver="gpu.nvidia.com")
+    assert create(server, foreign, node="n1").refusal == DRIVER_ONLY
 
 
 def test_admits_changes_and_deletions_of_own_slices(server: ApiServer) -> None:

@@ -62,7 +62,9 @@ REFUSED: list[tuple[str, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "body"), REFUSED, ids=lambda each: str(each)[:60])
+@pytest.mark.parametrize(
+    ("method", "path", "body"), REFUSED, ids=lambda argument: str(argument)[:60]
+)
 def test_refuses_a_stolen_agent_token(server: ApiServer, method: str, path: str, body: Any) -> None:
     params = {} if method == "GET" else {"dryRun": "All"}
     assert server.send(method, path, body, account=AGENT, node="n1", **params).status == 403

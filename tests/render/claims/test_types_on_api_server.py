@@ -11,7 +11,7 @@ from tests.render.claims.api_server import GPU, MEMORY, NO, USE, ApiServer, Limi
 from tests.render.claims.conftest import CLUSTER
 
 pytestmark = pytest.mark.lab
-TAKEN = {
+TYPES_OF = {
     "A100": ("a100",),
     " a100 ": ("a100",),
     "\tA100\n": ("a100",),
@@ -36,21 +36,25 @@ WAYS: tuple[Limits, ...] = ({GPU: 1}, {MEMORY: 5})
 @pytest.mark.parametrize("annotation", [USE, NO])
 @pytest.mark.parametrize("limits", WAYS)
 def test_reads_types_in_every_spelling(server: ApiServer, limits: Limits, annotation: str) -> None:
-    for spelling, types in TAKEN.items():
-        asked = pod(limits, annotations={annotation: spelling})
-        answer = server.dry_run(asked)
+    for spelling, types in TYPES_OF.items():
+        asking = pod(limits, annotations={annotation: spelling})
+        answer = server.dry_run(asking)
         assert answer.refusal == "", spelling
-        found = [parse_template_name(name) for name in answer.templates.values()]
-        named = [one.use_types if annotation == USE else one.no_types for one in found if one]
+        requests = [parse_template_name(name) for name in answer.templates.values()]
+        named = [
+            request.use_types if annotation == USE else request.no_types
+            for request in requests
+            if request
+        ]
         # A whole GPU of any type stays a resource.
         assert named == ([] if limits == {GPU: 1} and not types else [types]), spelling
-        said = read_sizes(asked["spec"], asked["metadata"], parse_cluster(CLUSTER), {})
-        assert said.refused == ""
-        one = [
+        sizes = read_sizes(asking["spec"], asking["metadata"], parse_cluster(CLUSTER), {})
+        assert sizes.refused == ""
+        predicted = [
             request.use_types if annotation == USE else request.no_types
-            for request in said.requests
+            for request in sizes.requests
         ]
-        assert one == named
+        assert predicted == named
 
 
 @pytest.mark.parametrize("annotation", [USE, NO])
@@ -59,12 +63,12 @@ def test_refuses_an_invalid_type_name_in_one_sentence(
     server: ApiServer, limits: Limits, annotation: str
 ) -> None:
     for spelling in ODD:
-        asked = pod(limits, annotations={annotation: spelling})
-        said = server.dry_run(asked).refusal
-        assert said.startswith(("the annotation", "the annotations name")), spelling
-        assert len(said) < 250, spelling
-        assert "\n" not in said, spelling
-        fitted = read_sizes(asked["spec"], asked["metadata"], parse_cluster(CLUSTER), {})
+        asking = pod(limits, annotations={annotation: spelling})
+        refusal = server.dry_run(asking).refusal
+        assert refusal.startswith(("the annotation", "the annotations name")), spelling
+        assert len(refusal) < 250, spelling
+        assert "\n" not in refusal, spelling
+        fitted = read_sizes(asking["spec"], asking["metadata"], parse_cluster(CLUSTER), {})
         assert fitted.refused.startswith("it would be refused: "), spelling
 
 
@@ -72,9 +76,9 @@ def test_refuses_an_invalid_type_name_in_one_sentence(
 def test_shortens_a_long_name_in_the_message(server: ApiServer, named: tuple[str, ...]) -> None:
     for limits in WAYS:
         annotations = dict.fromkeys(named, "x" * 60_000)
-        said = server.dry_run(pod(limits, annotations=annotations)).refusal
-        assert said.startswith("the annotation")
-        assert len(said) < 400
+        refusal = server.dry_run(pod(limits, annotations=annotations)).refusal
+        assert refusal.startswith("the annotation")
+        assert len(refusal) < 400
 
 
 @pytest.mark.parametrize("limits", [{"nvidia.com/mig-1g.5gb": 1}, {"nvidia.com/gpu.shared": 1}])

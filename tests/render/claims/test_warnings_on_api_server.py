@@ -30,15 +30,15 @@ def test_warns_no_pods_without_gpus(server: ApiServer) -> None:
 
 @pytest.mark.parametrize("limits", [{GPU: 1}, {MEMORY: 3000}, {GPU: 2, MEMORY: 3000}])
 def test_removes_hamis_priority_and_warns(server: ApiServer, limits: Limits) -> None:
-    asked = pod(limits, {"cpu": 1}, initContainers=[init({PRIORITY: 0})])
-    resources = asked["spec"]["containers"][0]["resources"]
+    asking = pod(limits, {"cpu": 1}, initContainers=[init({PRIORITY: 0})])
+    resources = asking["spec"]["containers"][0]["resources"]
     resources["limits"][PRIORITY] = 1
     resources["requests"] = {PRIORITY: 1}
-    answer = server.dry_run(asked)
+    answer = server.dry_run(asking)
     assert answer.refusal == ""
     listed = [*answer.resources(), *answer.resources("initContainers")]
     for part in ("limits", "requests"):
-        assert all(PRIORITY not in one.get(part, {}) for one in listed)
+        assert all(PRIORITY not in resources.get(part, {}) for resources in listed)
     assert answer.warnings == (
         f"Divvy ignores the limit {PRIORITY}; a share with more cores gets more time",
     )
