@@ -35,9 +35,9 @@ REQUESTS = [
     ("gpu-a100", {"nvidia.com/mig-3g.20gb": 1}),
     ("gpu-a100", {"nvidia.com/mig-2g.10gb": 1}),
     *[("gpu-a100", {"nvidia.com/mig-1g.5gb": 1})] * 2,
-    *[("gpu-t4", {"nvidia.com/gpu.shared": 1})] * 4,
+    *[("gpu-t4", {"nvidia.com/gpu.shared": 1})] * 3,
     ("gpu-by-size", {"nvidia.com/gpu": 1}),
-    *[("gpu-by-size", {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 6000})] * 2,
+    *[("gpu-by-size", {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 6000})] * 3,
     *[("gpu-on-demand", {"nvidia.com/mig-1g.5gb": 1})] * 2,
     ("gpu-on-demand", {"nvidia.com/mig-2g.10gb": 1}),
 ]
