@@ -301,6 +301,7 @@ def test_counts_what_nvml_reports_beyond_the_slots(tenants):
 cuda.allocate(300 * MIB)
 print('ready', flush=True); sys.stdin.readline()
 print(cuda.memory()[0] // MIB, tried(lambda: cuda.allocate(500 * MIB)), flush=True)
+sys.stdin.readline()  # whoever ends has nothing any more
 """
     process = tenant.start(script)
     assert line(process) == "ready"
