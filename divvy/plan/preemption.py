@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations, islice, takewhile
@@ -109,6 +109,25 @@ class _RunningPod:
     budgets: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class _Repulsion:
+    """Which pods a running one wants none of on nodes whose label has a value.
+
+    ``namespaces`` are those of the pods, None for any.
+    """
+
+    key: str
+    value: str
+    selector: Mapping[str, Any] | None
+    namespaces: frozenset[str] | None
+
+    def is_about(self, pod: Mapping[str, Any]) -> bool:
+        """Return whether a pod is one of them."""
+        meta = pod["metadata"]
+        is_there = self.namespaces is None or meta["namespace"] in self.namespaces
+        return is_there and selects(self.selector, meta.get("labels") or {})
+
+
 @dataclass
 class _Node:
     """A node with all its pods; ``gone`` are those that end, ``guests`` those it is kept for.
@@ -129,6 +148,7 @@ class _Search:
         self._kinds = claim_kinds(cluster)
         # What no node takes does not fit after more decisions either, and pods come in hundreds.
         self._no_node: set[str] = set()
+        self._decided_claims: set[tuple[str, str]] = set()
         self._budgets = [_allowed(budget) for budget in observed.budgets]
         # A claim outlives its pods for a moment, while it is taken back.
         live = {_name(pod) for pod in observed.pods}
@@ -138,6 +158,16 @@ class _Search:
         for pod in observed.pods:
             if _runs(pod):
                 on_node.setdefault(pod["spec"]["nodeName"], []).append(pod)
+        labels = {
+            node["metadata"]["name"]: node["metadata"].get("labels") or {}
+            for node in observed.nodes
+        }
+        self._repulsions = [
+            repulsion
+            for name, pods in on_node.items()
+            for pod in pods
+            for repulsion in _repulsions(pod, labels.get(name, {}))
+        ]
         gpus = claimed_gpus(observed.slices, observed.claims)
         fits = nodes_of_cluster(cluster, plan(cluster, ""), observed.nodes, observed.pods, gpus)
         self._nodes = [self._node(fit, on_node.get(str(fit.labels.name), ())) for fit in fits]
@@ -160,6 +190,10 @@ class _Search:
         unclear = self._unclear(raw, pod)
         if unclear:
             return Decision(name, priority, reason=unclear)
+        claims = _claims_by_name(raw)
+        if claims & self._decided_claims:
+            # What it claims is what that pod gets.
+            return Decision(name, priority, reason="a pod before it waits for the same claim")
         alike = repr((replace(pod, namespace="", name=""), raw["spec"].get("preemptionPolicy")))
         if alike in self._no_node:
             return Decision(name, priority, reason=_NO_NODE)
@@ -168,10 +202,12 @@ class _Search:
             for node in self._nodes
             if not pod.selection.suits(node.fit.labels).problem
             and not repelled(pod.selection, node.fit.taints)
+            and not self._is_kept_away(raw, node)
         ]
         fitting = next((node for node in nodes if self._fits(node, pod, ())), None)
         if fitting is not None:
             fitting.guests.append(pod)
+            self._decided_claims |= claims
             return Decision(
                 name, priority, str(fitting.fit.labels.name), reason="it fits without victims"
             )
@@ -194,6 +230,7 @@ class _Search:
             for budget in victim.budgets:
                 self._budgets[budget] -= 1
         node.guests.append(pod)
+        self._decided_claims |= claims
         names = tuple(sorted(victim.name for victim in victims))
         return Decision(name, priority, str(node.fit.labels.name), names)
 
@@ -297,6 +334,17 @@ class _Search:
         unread = [note for note in pod.notes if note.startswith("not looked at")]
         return "; ".join(filter(None, (pod.held_back, *pod.unread, *pod.narrowed, *unread)))
 
+    def _is_kept_away(self, raw: Mapping[str, Any], node: _Node) -> bool:
+        """Return whether a pod that runs wants none like this one where the node is.
+
+        One that is evicted for it counts, too: whom it would repel after that is not looked at.
+        """
+        labels = node.fit.labels.known
+        return any(
+            labels.get(repulsion.key) == repulsion.value and repulsion.is_about(raw)
+            for repulsion in self._repulsions
+        )
+
     def _around(self, raw: Mapping[str, Any]) -> Around:
         """Return the claims of a pod; one that was made of a template stands for the template."""
         namespace = raw["metadata"]["namespace"]
@@ -321,6 +369,31 @@ def _cost(victims: Sequence[_RunningPod]) -> tuple[int, int]:
     """Return what victims cost: the highest of their priorities, then how many and how high."""
     priorities = [victim.priority for victim in victims]
     return max(priorities), sum(priority + _POD for priority in priorities)
+
+
+def _repulsions(pod: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[_Repulsion]:
+    """Yield what a pod's anti-affinity requires of others, on a node with these labels."""
+    affinity = (pod["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
+    for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
+        key = term["topologyKey"]
+        if key not in labels:
+            continue
+        namespaces = frozenset(term.get("namespaces") or (pod["metadata"]["namespace"],))
+        # Which namespaces a selector selects is not looked at: it may be any.
+        in_any = term.get("namespaceSelector") is not None
+        yield _Repulsion(
+            key, labels[key], term.get("labelSelector"), None if in_any else namespaces
+        )
+
+
+def _claims_by_name(pod: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Return the claims of a pod that other pods can name, too."""
+    namespace = pod["metadata"]["namespace"]
+    return {
+        (namespace, entry["resourceClaimName"])
+        for entry in pod["spec"].get("resourceClaims") or ()
+        if entry.get("resourceClaimName")
+    }
 
 
 def _runs(pod: Mapping[str, Any]) -> bool:

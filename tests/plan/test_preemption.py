@@ -132,7 +132,7 @@ class State:
 
 def _node(name: str) -> dict[str, Any]:
     sizes = {"cpu": "100", "memory": "500Gi", "pods": "110"}
-    metadata = {"name": name, "labels": {"gpus": "yes"}}
+    metadata = {"name": name, "labels": {"gpus": "yes", "kubernetes.io/hostname": name}}
     return {"metadata": metadata, "spec": {}, "status": {"allocatable": sizes}}
 
 
@@ -455,3 +455,51 @@ def test_preempts_the_youngest_of_equal_pods() -> None:
         state.run(f"pod-{number}", WHOLE)
     state.wait(WHOLE)
     assert [victim.name for victim in state.decision().victims] == ["pod-3"]
+
+
+def test_frees_one_gpu_for_two_waiting_pods_of_one_claim() -> None:
+    state = State(gpus=2)
+    for name in ("one", "other"):
+        state.run(name, WHOLE)
+    claim = claim_of("shared", WHOLE)
+    del claim["metadata"]["ownerReferences"]
+    state.claims.append(claim)
+    for name in ("first", "second"):
+        pod = waiting_pod(name, 100)
+        pod["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimName": "shared"}]
+        del pod["status"]["resourceClaimStatuses"]
+        state.pods.append(pod)
+    decisions = decide(state.cluster, Observed(state.nodes, state.pods, state.claims, state.slices))
+    assert sum(len(decision.victims) for decision in decisions) <= 1
+
+
+def test_preempts_nobody_where_a_resident_pod_repels_the_waiting_one() -> None:
+    state = State()
+    state.run("held", WHOLE)
+    resident = _pod("resident", 1000)
+    term = {"labelSelector": {"matchLabels": {"app": ""}}, "topologyKey": "kubernetes.io/hostname"}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    resident["spec"] |= {
+        "nodeName": "node-0",
+        "resourceClaims": [],
+        "affinity": {"podAntiAffinity": required},
+    }
+    resident["status"] = {"phase": "Running"}
+    state.pods.append(resident)
+    state.wait(WHOLE)
+    assert not state.decision().victims
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]},
+        {"initContainers": [{"name": "x", "restartPolicy": "Always", "ports": [{"hostPort": 80}]}]},
+    ],
+    ids=["an ephemeral volume's claim", "a sidecar's host port"],
+)
+def test_preempts_nobody_for_conditions_in_other_fields(spec: dict[str, Any]) -> None:
+    state = State()
+    state.run("held", WHOLE)
+    state.wait(WHOLE, **spec)
+    assert not state.decision().victims

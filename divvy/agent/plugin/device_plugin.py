@@ -18,6 +18,8 @@ from divvy.agent.plugin.inventory import Device, Resource
 
 API_VERSION = "v1beta1"
 _MAX_NAME = 40
+# Stands before the number of a move: no name of a resource has it.
+_MOVED = "~"
 
 
 class Allocator(Protocol):
@@ -87,11 +89,16 @@ class ResourceServer(stubs.DevicePluginServicer):
         changed.set()
 
     async def start(self) -> None:
-        """Listen on the socket; what lies there from an earlier life is removed."""
-        self.socket.unlink(missing_ok=True)
+        """Listen on the socket; what is there from an earlier life is removed. Raises OSError."""
+        first = self._folder / socket_name(self._resource.name)
+        for earlier in (first, *self._folder.glob(f"{first.stem}{_MOVED}*{first.suffix}")):
+            earlier.unlink(missing_ok=True)
         server = grpc.aio.server()
         stubs.add_DevicePluginServicer_to_server(self, server)
-        server.add_insecure_port(f"unix:{self.socket}")
+        try:
+            server.add_insecure_port(f"unix:{self.socket}")
+        except RuntimeError as error:
+            raise OSError(f"{self.socket}: {error}") from error
         await server.start()
         self._server = server
 
@@ -99,7 +106,9 @@ class ResourceServer(stubs.DevicePluginServicer):
     def socket(self) -> Path:
         """Return where it listens, or is to."""
         path = self._folder / socket_name(self._resource.name)
-        return path if not self._moves else path.with_suffix(f".{self._moves}.sock")
+        if not self._moves:
+            return path
+        return path.with_name(f"{path.stem}{_MOVED}{self._moves}{path.suffix}")
 
     async def move(self) -> None:
         """End every stream, and listen on another socket."""

@@ -44,6 +44,7 @@ class DevicePlugins:
         self._allocator = allocator
         self._servers: dict[str, ResourceServer] = {}
         self._unregistered: set[str] = set()
+        self._registering: str | None = None
         # Where this kubelet was asked to connect, by resource.
         self._tried: dict[str, Path] = {}
         self._identity: tuple[int, int] | None = None
@@ -58,7 +59,8 @@ class DevicePlugins:
     @property
     def registered(self) -> bool:
         """Return whether the kubelet knows every resource we serve."""
-        return self._identity is not None and not self._unregistered
+        is_known = self._identity is not None and self._registering is None
+        return is_known and not self._unregistered
 
     @property
     def current(self) -> bool:
@@ -157,8 +159,16 @@ class DevicePlugins:
                     await server.start()
                     self._unregistered.add(name)
         for name in sorted(self._unregistered):
-            if await self._register(name):
-                self._unregistered.discard(name)
+            # While the kubelet answers, it may end the stream, and other options may be advertised:
+            # then the name is to be registered once more.
+            self._unregistered.discard(name)
+            self._registering, is_registered = name, False
+            try:
+                is_registered = await self._register(name)
+            finally:
+                self._registering = None
+                if not is_registered:
+                    self._unregistered.add(name)
         self._identity = identity
         self._reported = ""
         # A socket of others may get somebody who listens at any time.

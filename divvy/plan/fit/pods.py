@@ -215,12 +215,18 @@ def _not_looked_at(spec: Mapping[str, Any]) -> list[str]:
     affinity = spec.get("affinity") or {}
     ignored = [f"affinity.{key}" for key in ("podAffinity", "podAntiAffinity") if affinity.get(key)]
     ignored += ["topologySpreadConstraints"] if spec.get("topologySpreadConstraints") else []
-    containers: Sequence[Mapping[str, Any]] = spec.get("containers") or ()
+    containers: list[Mapping[str, Any]] = list(spec.get("containers") or ())
+    containers += [
+        container
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
+    ]
     if any(
         port.get("hostPort") for container in containers for port in container.get("ports") or ()
     ):
         ignored.append("host ports")
-    if any("persistentVolumeClaim" in volume for volume in spec.get("volumes") or ()):
+    volumes = spec.get("volumes") or ()
+    if any({"persistentVolumeClaim", "ephemeral"} & volume.keys() for volume in volumes):
         ignored.append("volumes")
     scheduler = spec.get("schedulerName") or "default-scheduler"
     notes = [f"not looked at: {', '.join(ignored)}"] if ignored else []

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -268,5 +269,71 @@ def test_registers_again_for_other_options(sockets: Path, keeps_connections: boo
             await asyncio.sleep(2.5)
             assert len(kubelet.registrations) == registered
             assert kubelet.allocatable(SHARED) == 8
+
+    play(scene)
+
+
+def test_gives_every_name_a_socket_of_its_own(sockets: Path) -> None:
+    """The second socket of example.com/dev is called as the first of example.com/dev.1."""
+    one, other = (
+        replace(whole(n), name=f"example.com/dev{end}") for n, end in ((3, ""), (1, ".1"))
+    )
+
+    async def scene() -> None:
+        async with serving(sockets, one, other) as (kubelet, plugin):
+            await kubelet.until(lambda: plugin.current)
+            watch = kubelet.endpoints[one.name].watch
+            assert watch is not None
+            watch.cancel()  # the kubelet ends the stream
+            await kubelet.until(lambda: len(kubelet.registrations) > 2)
+            await kubelet.restart()
+            await kubelet.until(lambda: plugin.current and kubelet.allocatable(one.name) == 3)
+
+    play(scene)
+
+
+def test_registers_options_that_change_while_the_kubelet_answers(sockets: Path) -> None:
+    plain = replicas(2, 4)
+    with_limiter = replace(limited(2, 4, 1000), name=plain.name)
+
+    async def scene() -> None:
+        answered, goes_on = asyncio.Event(), asyncio.Event()
+
+        class Late(FakeKubelet):
+            async def Register(self, request: Any, context: Any) -> Any:  # noqa: N802
+                answer = await super().Register(request, context)
+                answered.set()
+                await goes_on.wait()
+                return answer
+
+        kubelet = Late(sockets)
+        await kubelet.start()
+        plugin = DevicePlugins(kubelet.plugins, Allocator(), lambda: None)
+        await plugin.advertise([plain])
+        watch = asyncio.create_task(plugin.watch())
+        try:
+            await answered.wait()
+            await plugin.advertise([with_limiter])
+            goes_on.set()
+            await kubelet.until(lambda: kubelet.endpoints[plain.name].pre_start, 5)
+        finally:
+            watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watch
+            await plugin.stop()
+            await kubelet.stop()
+
+    play(scene)
+
+
+@pytest.mark.parametrize("resources", [1, 2])
+def test_reports_a_missing_plugin_folder(sockets: Path, resources: int) -> None:
+    """As for every other file of the node: an OSError, which is reported and tried again."""
+
+    async def scene() -> None:
+        plugin = DevicePlugins(sockets / "nowhere", Allocator(), lambda: None)
+        with pytest.raises(OSError, match=r"nowhere/divvy-nvidia.com_gpu.*\.sock"):
+            await plugin.advertise([whole(2), replicas(2, 4)][:resources])
+        await plugin.stop()
 
     play(scene)
