@@ -267,10 +267,13 @@ def _drained(machine: Machine) -> Iterator[None]:
     """Move a node's pods elsewhere as kubectl drain does, and let pods in again afterwards."""
     name = machine.node.name
     was_cordoned = _kubectl("get", "node", name, "--output=jsonpath={.spec.unschedulable}")
-    _kubectl("drain", name, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=5m")
-    yield
-    if not was_cordoned:
-        _kubectl("uncordon", name)
+    try:
+        _kubectl("drain", name, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=5m")
+        yield
+    finally:
+        # Also if the drain failed: the next upgrade would take the cordon for an administrator's.
+        if not was_cordoned:
+            _kubectl("uncordon", name)
 
 
 def _kubectl(*arguments: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 
+from divvy.plan.claimable import BY_CLAIMS
 from divvy.plan.difference import Difference
 from divvy.plan.disruption import Level, worst
 
@@ -28,6 +30,11 @@ class Verdict:
 def verdict(difference: Difference) -> Verdict:
     """Judge a diff as a whole."""
     level = worst(tuple(change.disruption for change in difference.changes)).level
+    # A pod that requests a resource by its name gets it from the device plugin or by a claim.
+    before, after = (
+        [total.resource.removesuffix(BY_CLAIMS) for total in difference.totals if number(total)]
+        for number in (attrgetter("before"), attrgetter("after"))
+    )
     changes = [change for change in difference.changes if change.disruption.level == level]
     return Verdict(
         level,
@@ -35,7 +42,5 @@ def verdict(difference: Difference) -> Verdict:
         nodes=sum(change.nodes for change in changes),
         pools=tuple(dict.fromkeys(change.pool for change in changes)),
         policy=difference.policy,
-        withdrawn=tuple(
-            total.resource for total in difference.totals if total.before and not total.after
-        ),
+        withdrawn=tuple(dict.fromkeys(name for name in before if name not in after)),
     )

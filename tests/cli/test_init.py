@@ -139,7 +139,7 @@ def test_shows_where_to_write_the_agents_image() -> None:
     output = init("prod").stdout
     (number,) = re.findall(r"line (\d+) of stacks/Pulumi.prod.yaml", output)
     lines = Path("stacks/Pulumi.prod.yaml").read_text().splitlines()
-    assert lines[int(number) - 1] == "    # plugin:"
+    assert lines[int(number) - 1] == "    #plugin:"
     for way in ("registry", "reference"):
         wanted = [line.replace("    # ", "    ") for line in lines if f"image: {{{way}" in line]
         assert len(wanted) == 1

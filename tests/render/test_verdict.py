@@ -36,6 +36,15 @@ def dangerous(policy: str = "evict", harmless: int = 150) -> Difference:
     return diff(sides[0], replace(sides[1], policy=policy))
 
 
+def test_reports_no_resource_as_gone_that_claims_still_serve() -> None:
+    profiles = {"whole": {}, "by-size": {"claims": {"shares": {}}}}
+    before, after = (planned(profiles, training=pool(name, 2)) for name in ("whole", "by-size"))
+    effects = effect_words(diff(before, after))
+    assert not [effect for effect in effects if "any more" in effect]
+    (back,) = (effect for effect in effect_words(diff(after, before)) if "any more" in effect)
+    assert back.startswith("no node offers nvidia.com/gpu.shared any more")
+
+
 @pytest.mark.parametrize(
     ("policy", "consequence"),
     [

@@ -111,7 +111,9 @@ class NvmlProcess:
         library = nvml_library(self._root)
         if library is None:
             raise DriverProblem(
-                f"no NVIDIA driver below {self._root} (libnvidia-ml.so.1 not found)"
+                "no NVIDIA driver below the folder of the node that `driver.root` in the stack "
+                "file names (libnvidia-ml.so.1 not found): / for a driver on the host, "
+                "/run/nvidia/driver for one in a container"
             )
         try:
             self._child = await asyncio.create_subprocess_exec(
