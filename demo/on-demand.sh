@@ -10,7 +10,10 @@ ready() { said=$($KUBECTL wait pod "$@" --for=condition=Ready --timeout=90s 2>&1
 remove() { $KUBECTL delete "$@" --timeout=60s >/dev/null; }
 agents() { $KUBECTL get pods --namespace=divvy-system --selector=app.kubernetes.io/component=agent --output=name | sort; }
 
-trap '$KUBECTL delete --ignore-not-found --wait=false pod/share-3000 pod/share-6000 pod/whole replicaset/seven >/dev/null' EXIT
+own="pod/share-3000 pod/share-6000 pod/whole replicaset/seven"
+# What a run before this one has left, if it was killed.
+$KUBECTL delete --ignore-not-found --timeout=60s $own >/dev/null
+trap '$KUBECTL delete --ignore-not-found --wait=false $own >/dev/null' EXIT
 agents_before=$(agents)
 
 echo "-- two pods ask for 3,000 and 6,000 MiB of one A100"

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 
 from divvy.cli.errors import CHANGES, fail
 from divvy.cli.live import show_live
-from divvy.cli.options import OutFile, stack_names
+from divvy.cli.options import OutFile, named_stack, stack_names
 from divvy.cli.output import Format, write
 from divvy.plan import Difference, Plan, plan
 from divvy.plan import diff as compare
@@ -43,7 +43,7 @@ def diff(
         typer.Option(
             "-s",
             "--stack",
-            help="Stack for --live, or for two revisions.",
+            help="Stack for --live (or that of PULUMI_STACK), or for two revisions.",
             autocompletion=stack_names,
         ),
     ] = None,
@@ -102,6 +102,8 @@ def _render_review(review: Review, output: Format) -> str | RenderableType:
 
 
 def _with_live(stack: str | None, given: list[str], output: Format, out: Path | None) -> bool:
+    if not given:
+        stack = named_stack(stack, None)
     if len(given) + bool(stack) != 1:
         fail("--live compares one stack file with the cluster: name it, or use -s <stack>")
     source = read_side(given[0] if given else str(stack), None)
