@@ -94,11 +94,10 @@ def kind_to_hold(
     target: ClusterUnderTest, node: NodePromise, promises: Sequence[DevicePromise]
 ) -> DevicePromise:
     """Return the kind of device that another profile would take away, else the first."""
-    other = _other_profile(target, node)
-    other_devices = {} if other is None else other.per_node
-    return next(
-        (promise for promise in promises if promise.resource not in other_devices), promises[0]
-    )
+    changed = _other_profile(target, node)
+    remaining = () if changed is None else changed.per_node
+    lost = (promise for promise in promises if promise.resource not in remaining)
+    return next(lost, promises[0])
 
 
 def expected_of_change(target: ClusterUnderTest, node: NodePromise, undisturbed: str) -> str:

@@ -101,11 +101,11 @@ def visible_memory(pod: Outcome, *, is_mig: bool) -> dict[str, int | None]:
         "cuMemGetInfo": ("memory", r"device: (\d+) MiB total"),
     }
     memory_by_tool: dict[str, int | None] = {}
-    for what, (name, pattern) in patterns.items():
+    for call, (name, pattern) in patterns.items():
         match = re.search(pattern, part(pod, name).log, re.MULTILINE)
         # gpu-burn's megabytes are millions of bytes.
-        unit = 10**6 if what == "cuDeviceTotalMem" else 1 << 20
-        memory_by_tool[what] = None if match is None else round(int(match[1]) * unit / (1 << 20))
+        unit = 10**6 if call == "cuDeviceTotalMem" else 1 << 20
+        memory_by_tool[call] = None if match is None else round(int(match[1]) * unit / (1 << 20))
     memory_by_tool["nvidia-smi"] = smi_total(part(pod, "nvidia-smi").log, is_mig=is_mig)
     return memory_by_tool
 

@@ -6,19 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from divvy.agent.claims.record import ClaimRecord, HeldDevice
+from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.gpu.device_id import is_share, physical
 from divvy.agent.gpu.hardware import Gpu, MigInstance
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.metrics_page import Page
 from divvy.agent.plugin.inventory import Resource
 from divvy.model import model_of_product
-from divvy.model.claim_devices import COMPUTE, CORES
+from divvy.model.claim_devices import CORES
 from divvy.model.sharing import Sharing
 
 Kind = Literal["whole", "mig", "share"]
 CLAIMS = "claims"
 """What stands for the resource of a device that a claim was allocated."""
+_CLAIM_KINDS: Mapping[str, Kind] = {"gpu": "whole", "share": "share", "mig": "mig"}
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,11 @@ def allocated(
 ) -> dict[Recipient, Allocated]:
     """Return what every pod has been allocated by the device plugin and by claims.
 
-    Without what is not known: the size of a share that is not offered any more.
+    Without what is not known: the size of a share that is not offered any more, and what GPUs that
+    are gone had.
     """
     sums: dict[Recipient, Allocated] = {}
-    for recipient, part in (*_by_plugin(resources, holders, gpus), *_by_claims(record)):
+    for recipient, part in (*_by_plugin(resources, holders, gpus), *_by_claims(record, gpus)):
         sums[recipient] = sums[recipient] + part if recipient in sums else part
     return sums
 
@@ -114,16 +116,24 @@ def _by_plugin(
 
 
 def _all_of(gpu: Gpu, instance: MigInstance | None) -> Allocated:
-    """Return a whole GPU, or a MIG device: its compute slices of those that the GPU has."""
+    """Return a whole GPU, or a MIG device of it."""
     if instance is None:
         return Allocated(1, gpu.memory_mib, CORES)
+    cores = _mig_cores(gpu, instance.profile_id, instance.memory_mib)
+    return Allocated(1, instance.memory_mib, cores)
+
+
+def _mig_cores(gpu: Gpu, profile_id: int, memory_mib: int) -> float:
+    """Return the compute slices of a MIG device, of those that its GPU has, in per cent.
+
+    Of a GPU that no data describes, its part of the memory.
+    """
     model = model_of_product(gpu.product, gpu.memory_mib)
-    mig = None if model is None else model.mig
-    for profile in () if mig is None else mig.profiles:
-        if mig is not None and profile.profile_id == instance.profile_id:
-            cores = CORES * profile.compute_slices / mig.compute_slices
-            return Allocated(1, instance.memory_mib, cores)
-    return Allocated(1, instance.memory_mib, CORES * instance.memory_mib / gpu.memory_mib)
+    if model is not None and model.mig is not None:
+        for profile in model.mig.profiles:
+            if profile.profile_id == profile_id:
+                return CORES * profile.compute_slices / model.mig.compute_slices
+    return CORES * memory_mib / gpu.memory_mib
 
 
 def _part(whole: Allocated, sharing: Sharing) -> Allocated:
@@ -134,22 +144,17 @@ def _part(whole: Allocated, sharing: Sharing) -> Allocated:
     return Allocated(1, memory, whole.cores / sharing.replicas)
 
 
-def _by_claims(record: ClaimRecord) -> Iterator[tuple[Recipient, Allocated]]:
+def _by_claims(record: ClaimRecord, gpus: Sequence[Gpu]) -> Iterator[tuple[Recipient, Allocated]]:
+    by_uuid = {gpu.uuid: gpu for gpu in gpus}
     for claim in record.claims.values():
         pod = min((name for name, _ in claim.pods), default="")
         for held in claim.devices:
-            kind: Kind = "share" if held.device.share is not None else "whole"
-            if held.device.kind == "mig":
-                kind = "mig"
+            gpu = by_uuid.get(held.uuid)
+            if gpu is None:
+                continue
+            cores: float = held.cores
+            if held.device.profile is not None:
+                cores = _mig_cores(gpu, held.device.profile.profile_id, held.memory_mib)
+            kind = _CLAIM_KINDS[held.device.kind]
             recipient = Recipient(kind, CLAIMS, held.uuid, claim.namespace, pod)
-            yield recipient, Allocated(1, held.memory_mib, _claimed_cores(record, held))
-
-
-def _claimed_cores(record: ClaimRecord, held: HeldDevice) -> float:
-    if held.device.kind != "mig":
-        return held.cores
-    gpu = record.offered.get(held.uuid)
-    slices = ((gpu.gpu.counters if gpu else None) or {}).get(COMPUTE, 0)
-    if not slices:
-        return 0.0
-    return CORES * (held.device.consumes or {}).get(COMPUTE, 0) / slices
+            yield recipient, Allocated(1, held.memory_mib, cores)

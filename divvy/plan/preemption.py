@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations, islice, takewhile
 from typing import Any
 
 from divvy.model import Cluster
+from divvy.plan.anti_affinity import repulsions
 from divvy.plan.fit.fitting import claim_kinds
 from divvy.plan.fit.nodes import FitNode, nodes_of_cluster
 from divvy.plan.fit.pods import Around, AskingPod, asking_pod
@@ -109,25 +110,6 @@ class _RunningPod:
     budgets: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _Repulsion:
-    """Which pods a running one wants none of on nodes whose label has a value.
-
-    ``namespaces`` are those of the pods, None for any.
-    """
-
-    key: str
-    value: str
-    selector: Mapping[str, Any] | None
-    namespaces: frozenset[str] | None
-
-    def is_about(self, pod: Mapping[str, Any]) -> bool:
-        """Return whether a pod is one of them."""
-        meta = pod["metadata"]
-        is_there = self.namespaces is None or meta["namespace"] in self.namespaces
-        return is_there and selects(self.selector, meta.get("labels") or {})
-
-
 @dataclass
 class _Node:
     """A node with all its pods; ``gone`` are those that end, ``guests`` those it is kept for.
@@ -166,7 +148,7 @@ class _Search:
             repulsion
             for name, pods in on_node.items()
             for pod in pods
-            for repulsion in _repulsions(pod, labels.get(name, {}))
+            for repulsion in repulsions(pod, labels.get(name, {}))
         ]
         gpus = claimed_gpus(observed.slices, observed.claims)
         fits = nodes_of_cluster(cluster, plan(cluster, ""), observed.nodes, observed.pods, gpus)
@@ -341,7 +323,7 @@ class _Search:
         """
         labels = node.fit.labels.known
         return any(
-            labels.get(repulsion.key) == repulsion.value and repulsion.is_about(raw)
+            labels.get(repulsion.key) == repulsion.value and repulsion.covers(raw)
             for repulsion in self._repulsions
         )
 
@@ -369,21 +351,6 @@ def _cost(victims: Sequence[_RunningPod]) -> tuple[int, int]:
     """Return what victims cost: the highest of their priorities, then how many and how high."""
     priorities = [victim.priority for victim in victims]
     return max(priorities), sum(priority + _POD for priority in priorities)
-
-
-def _repulsions(pod: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[_Repulsion]:
-    """Yield what a pod's anti-affinity requires of others, on a node with these labels."""
-    affinity = (pod["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
-    for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
-        key = term["topologyKey"]
-        if key not in labels:
-            continue
-        namespaces = frozenset(term.get("namespaces") or (pod["metadata"]["namespace"],))
-        # Which namespaces a selector selects is not looked at: it may be any.
-        in_any = term.get("namespaceSelector") is not None
-        yield _Repulsion(
-            key, labels[key], term.get("labelSelector"), None if in_any else namespaces
-        )
 
 
 def _claims_by_name(pod: Mapping[str, Any]) -> set[tuple[str, str]]:

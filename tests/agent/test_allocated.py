@@ -83,7 +83,7 @@ def test_charges_claims_of_every_kind() -> None:
             claim("c", held(cards[2], "-mig-3g20gb-0", 20096)),
         ),
     )
-    charged = allocated((), (), record, ())
+    charged = allocated((), (), record, (gpu(0), gpu(1), gpu(2, mig=True)))
     assert charged[Recipient("share", CLAIMS, "GPU-0", "default", "a")] == Allocated(2, 4000, 40)
     assert charged[Recipient("whole", CLAIMS, "GPU-1", "default", "b")] == Allocated(1, 40960, 100)
     part = charged[Recipient("mig", CLAIMS, "GPU-2", "default", "c")]

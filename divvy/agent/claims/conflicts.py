@@ -23,16 +23,16 @@ def in_the_way(
         on_gpu = [other for other in others if uuid in other.gpus]
         counters = offered[uuid].gpu.counters if uuid in offered else None
         claim_devices = _of_gpu(claim, uuid)
-        everything = [
+        all_devices = [
             *claim_devices,
             *(device for other in on_gpu for device in _of_gpu(other, uuid)),
         ]
         excluded = [
             other
             for other in on_gpu
-            if _excluded(claim_devices, _of_gpu(other, uuid), everything, counters)
+            if _excluded(claim_devices, _of_gpu(other, uuid), all_devices, counters)
         ]
-        if not excluded and counters is not None and _exceed(everything, counters):
+        if not excluded and counters is not None and _exceed(all_devices, counters):
             # Each fits beside this one alone, and not all together.
             names = {device.device.name for device in claim_devices}
             excluded = [
@@ -47,25 +47,25 @@ def in_the_way(
 def _excluded(
     claim_devices: Sequence[HeldDevice],
     other: Sequence[HeldDevice],
-    everything: Sequence[HeldDevice],
+    all_devices: Sequence[HeldDevice],
     counters: Mapping[str, int] | None,
 ) -> bool:
     """Return whether two claims cannot both have what they hold of one GPU."""
     for device in claim_devices:
         for another in other:
             if device.device.name == another.device.name:
-                if device.device.share is None or _overfull(device, everything):
+                if device.device.share is None or _overfull(device, all_devices):
                     return True
             elif _exceed((device, another), counters):
                 return True
     return False
 
 
-def _overfull(share: HeldDevice, everything: Sequence[HeldDevice]) -> bool:
+def _overfull(share: HeldDevice, all_devices: Sequence[HeldDevice]) -> bool:
     """Return whether a device has more shares than it has room for."""
     size = share.device.share
     assert size is not None
-    same = [held for held in everything if held.device.name == share.device.name]
+    same = [held for held in all_devices if held.device.name == share.device.name]
     return (
         sum(held.memory_mib for held in same) > size.memory_mib
         or sum(held.cores for held in same) > CORES
