@@ -74,6 +74,7 @@ def test_plans_the_stack_of_the_environment_where_nothing_is_named(project, monk
     monkeypatch.setenv("PULUMI_STACK", "a")
     assert run("plan").stdout == by_name.stdout
     assert run("plan", "-s", "wrong").exit_code == 1
+    assert "--live supports -o text" in run("diff", "--live", "-o", "html").stderr
     assert run("validate").stdout == f"{project}/stacks/Pulumi.a.yaml: valid (1 pool, 2 profiles)\n"
     monkeypatch.setenv("PULUMI_STACK", "wrong")
     assert run("plan", "--file", "stacks/Pulumi.a.yaml").stdout == by_name.stdout
