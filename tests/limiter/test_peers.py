@@ -68,6 +68,7 @@ def open_files(process: subprocess.Popen[str]) -> int:
 def test_frees_slots_of_ended_shares_for_new_ones(program: Path, pages: Path) -> None:
     """A process of weeks sees hundreds of neighbours come and go."""
     with looking(program, pages) as process:
+        assert known(process) == set()  # a program that still loads its libraries has them open
         before = open_files(process)
         for generation in range(3):
             names = {f"{generation}-{number}" for number in range(MAX_GATED_REPLICAS)}
