@@ -131,8 +131,11 @@ IGNORED_ANNOTATIONS = (
 IGNORED_LIMITS = f"{DOMAIN}/ignored-limits"
 # On namespaces whose ResourceQuota limits shares, where every namespace needs one.
 SHARE_QUOTA_LABEL = f"{DOMAIN}/share-quota"
+# Before a class's name: the extended resource that every class has.
+CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
 # After a class's name: what a ResourceQuota calls its devices.
 CLASS_QUOTA = ".deviceclass.resource.k8s.io/devices"
+CLAIM_COUNT_QUOTA = "count/resourceclaims.resource.k8s.io"
 TEMPLATE_PREFIX = "divvy-"
 # On pods whose limits have become claims: so the template maker need not watch all others.
 BY_SIZE_LABEL = f"{DOMAIN}/by-size"

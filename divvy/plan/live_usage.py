@@ -12,6 +12,7 @@ from divvy.model.gpu_models import gpu_models, is_memory_of
 from divvy.model.problems import printable
 from divvy.model.resource_names import SHARED_SUFFIX, VENDOR
 from divvy.plan.agent_readings import HeldDevice, agent_readings, device_words
+from divvy.plan.claimable import BY_CLAIMS
 from divvy.plan.live import offered_resources
 from divvy.plan.live_claims import ClaimedGpu, LiveDevice
 from divvy.plan.live_claims import Holder as ClaimHolder
@@ -133,9 +134,7 @@ class _View:
             utilisation=self.readings.utilisation.get(uuid),
             holdings=tuple(sorted(holdings, key=lambda holding: (holding.device, holding.holder))),
             # While a change waits nothing new is given, and the status has the layout to come.
-            free=self._free(uuid)
-            if not self.answer.problem and claimed is None and reported.state in ("", State.READY)
-            else {},
+            free=self._free(uuid, claimed) if reported.state in ("", State.READY) else {},
         )
 
     def _total(self, product: str) -> int | None:
@@ -206,8 +205,16 @@ class _View:
             claim=printable(holder.claim),
         )
 
-    def _free(self, uuid: str) -> Mapping[str, int]:
-        """Count what nobody holds on a GPU, by kind of device, where the agent tells it."""
+    def _free(self, uuid: str, claimed: ClaimedGpu | None) -> Mapping[str, int]:
+        """Count what nobody holds on a GPU, by kind of device, where the agent tells it.
+
+        Who claims what is in the API. What is left beside a claim depends on what comes next.
+        """
+        if claimed is not None:
+            whole = any(device.whole and not device.taints for device in claimed.devices)
+            return {f"whole{BY_CLAIMS}": 1} if whole and not claimed.holders else {}
+        if self.answer.problem:
+            return {}
         gpu = next(
             (gpu_entry for gpu_entry in gpu_entries(self.node.status) if gpu_entry["uuid"] == uuid),
             {},

@@ -18,6 +18,7 @@ from typing import Any
 
 from divvy.model import Cluster
 from divvy.plan.anti_affinity import repulsions
+from divvy.plan.claim_quota import ClaimQuotas
 from divvy.plan.fit.fitting import claim_kinds
 from divvy.plan.fit.nodes import FitNode, nodes_of_cluster
 from divvy.plan.fit.pods import Around, AskingPod, asking_pod
@@ -49,6 +50,7 @@ class Observed:
     claims: Sequence[Mapping[str, Any]]
     slices: Sequence[Mapping[str, Any]]
     budgets: Sequence[Mapping[str, Any]] = ()
+    quotas: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, order=True)
@@ -81,7 +83,7 @@ def decide(cluster: Cluster, observed: Observed, seconds: float = math.inf) -> t
     what was observed is too old: the pods that are left wait for another look.
     """
     ends = time.monotonic() + seconds
-    search = _Search(cluster, observed)
+    search = _Search(cluster, observed, ends)
     waiting = [pod for pod in observed.pods if is_refused(pod)]
     waiting.sort(key=lambda pod: (-_priority(pod), _created(pod), _name(pod)))
     in_time = takewhile(lambda _: time.monotonic() < ends, waiting)
@@ -125,9 +127,10 @@ class _Node:
 
 
 class _Search:
-    def __init__(self, cluster: Cluster, observed: Observed) -> None:
-        self._cluster, self._observed = cluster, observed
+    def __init__(self, cluster: Cluster, observed: Observed, ends: float) -> None:
+        self._cluster, self._observed, self._ends = cluster, observed, ends
         self._kinds = claim_kinds(cluster)
+        self._quotas = ClaimQuotas(observed.quotas, self._kinds)
         # What no node takes does not fit after more decisions either, and pods come in hundreds.
         self._no_node: set[str] = set()
         self._decided_claims: set[tuple[str, str]] = set()
@@ -188,19 +191,20 @@ class _Search:
         ]
         fitting = next((node for node in nodes if self._fits(node, pod, ())), None)
         if fitting is not None:
-            fitting.guests.append(pod)
-            self._decided_claims |= claims
+            self._admit(fitting, pod, claims)
             return Decision(
                 name, priority, str(fitting.fit.labels.name), reason="it fits without victims"
             )
         if raw["spec"].get("preemptionPolicy") == "Never":
             return Decision(name, priority, reason="its preemptionPolicy is Never")
         sets = min(_MAX_SETS, max(_MIN_SETS, _MAX_SETS_IN_ALL // max(1, len(nodes))))
-        options = [
-            (victims, node)
-            for node in nodes
-            if (victims := self._victims(node, pod, priority, sets)) is not None
-        ]
+        options: list[tuple[Sequence[_RunningPod], _Node]] = []
+        for node in nodes:
+            if options and time.monotonic() > self._ends:
+                break  # Costlier victims in time are better than the best ones too late.
+            victims = self._victims(node, pod, priority, sets)
+            if victims is not None:
+                options.append((victims, node))
         if not options:
             self._no_node.add(alike)
             return Decision(name, priority, reason=_NO_NODE)
@@ -211,10 +215,14 @@ class _Search:
             node.gone.add(victim.name)
             for budget in victim.budgets:
                 self._budgets[budget] -= 1
-        node.guests.append(pod)
-        self._decided_claims |= claims
+        self._admit(node, pod, claims)
         names = tuple(sorted(victim.name for victim in victims))
         return Decision(name, priority, str(node.fit.labels.name), names)
+
+    def _admit(self, node: _Node, pod: AskingPod, claims: set[tuple[str, str]]) -> None:
+        node.guests.append(pod)
+        self._decided_claims |= claims
+        self._quotas.charge(pod.namespace, pod.requests)
 
     def _victims(
         self, node: _Node, pod: AskingPod, priority: int, max_sets: int
@@ -313,8 +321,11 @@ class _Search:
         nominated = (raw.get("status") or {}).get("nominatedNodeName")
         if nominated:
             return f"the scheduler makes room for it on {nominated}"
+        refusal = self._quotas.refusal(pod.namespace, pod.requests)
         unread = [note for note in pod.notes if note.startswith("not looked at")]
-        return "; ".join(filter(None, (pod.held_back, *pod.unread, *pod.narrowed, *unread)))
+        return "; ".join(
+            filter(None, (refusal, pod.held_back, *pod.unread, *pod.narrowed, *unread))
+        )
 
     def _is_kept_away(self, raw: Mapping[str, Any], node: _Node) -> bool:
         """Return whether a pod that runs wants none like this one where the node is.

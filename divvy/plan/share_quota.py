@@ -6,12 +6,16 @@ from typing import Any
 
 from divvy.model import Cluster
 from divvy.model.claim_names import GPU_CLASS, share_class
-from divvy.model.contract import CLASS_QUOTA, SHARE_QUOTA_LABEL, TENANT_LABEL
+from divvy.model.contract import (
+    CLAIM_COUNT_QUOTA,
+    CLASS_QUOTA,
+    CLASS_RESOURCE,
+    SHARE_QUOTA_LABEL,
+    TENANT_LABEL,
+)
 from divvy.model.resource_names import VENDOR, gpu_resource
 
 _MAX_NAMESPACES = 5
-_BY_CLASS = "requests.deviceclass.resource.kubernetes.io/"
-_ALL_CLAIMS = "count/resourceclaims.resource.k8s.io"
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def _limits_gpus(name: str, cluster: Cluster) -> bool:
 def _covering(owner: str | None) -> set[str]:
     """Return the names under which a quota counts the shares of a tenant, or of none."""
     own = share_class(owner)
-    covering = {f"{own}{CLASS_QUOTA}", f"{_BY_CLASS}{own}", _ALL_CLAIMS}
+    covering = {f"{own}{CLASS_QUOTA}", f"requests.{CLASS_RESOURCE}{own}", CLAIM_COUNT_QUOTA}
     return covering | ({f"requests.{gpu_resource(shared=True)}"} if owner is None else set())
 
 

@@ -40,6 +40,7 @@ class Api:
                 f"{_RESOURCES}/resourceslices", f"spec.driver={CLAIMS_DRIVER}"
             ),
             budgets=await self._listed("/apis/policy/v1/poddisruptionbudgets"),
+            quotas=await self._listed("/api/v1/resourcequotas"),
         )
 
     async def cluster(self) -> Cluster:

@@ -89,6 +89,8 @@ def _why_unknown() -> str:
             "; this clone is shallow and may lack the revision: git fetch --unshallow, or in CI"
             " fetch the whole history (GitHub: fetch-depth: 0, GitLab: GIT_DEPTH: 0)"
         )
+    if not _is_revision("HEAD"):
+        return "; this repository has no commit yet: commit the stack file first"
     return ""
 
 

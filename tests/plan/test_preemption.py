@@ -53,6 +53,7 @@ class State:
         self.pods: list[dict[str, Any]] = []
         self.claims: list[dict[str, Any]] = []
         self.budgets: list[dict[str, Any]] = []
+        self.quotas: list[dict[str, Any]] = []
 
     def run(self, name: str, request: Request, priority: int = 0, **more: Any) -> bool:
         """Run a pod with a claim on the first node with room; return whether there is any."""
@@ -82,8 +83,11 @@ class State:
     def pod(self, name: str) -> dict[str, Any]:
         return next(pod for pod in self.pods if pod["metadata"]["name"] == name)
 
+    def observed(self) -> Observed:
+        return Observed(self.nodes, self.pods, self.claims, self.slices, self.budgets, self.quotas)
+
     def decision(self) -> Decision:
-        listed = Observed(self.nodes, self.pods, self.claims, self.slices, self.budgets)
+        listed = self.observed()
         (decision,) = (
             decision for decision in decide(self.cluster, listed) if decision.pod.name == WAITING
         )
@@ -402,9 +406,58 @@ def test_stops_deciding_on_stale_observations() -> None:
     state = State()
     state.run("held", WHOLE)
     state.wait(WHOLE)
-    listed = Observed(state.nodes, state.pods, state.claims, state.slices)
-    assert decide(state.cluster, listed, 60.0)
-    assert decide(state.cluster, listed, 0.0) == ()
+    assert decide(state.cluster, state.observed(), 60.0)
+    assert decide(state.cluster, state.observed(), 0.0) == ()
+
+
+def test_takes_the_first_victims_when_time_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each full node takes a while, and a fleet has thousands."""
+    state = State(nodes=2)
+    state.run("middle", WHOLE, 10)
+    state.run("low", WHOLE, 0)
+    state.wait(WHOLE)
+    assert state.decision().node == "node-1"
+    clock = Mock(side_effect=[0.0, 0.0, 2.0, 2.0])
+    monkeypatch.setattr(preemption.time, "monotonic", clock)
+    (decision,) = decide(state.cluster, state.observed(), 1.0)
+    assert [victim.name for victim in decision.victims] == ["middle"]
+
+
+def _ask_by_name(pod: dict[str, Any], resource: str) -> None:
+    """Let a pod request an extended resource in place of its claim."""
+    container = {"name": "main", "resources": {"limits": {resource: "1"}}}
+    pod["spec"] = {"priority": pod["spec"]["priority"], "containers": [container]}
+    pod["status"].pop("resourceClaimStatuses")
+
+
+def test_preempts_nobody_for_a_claim_that_a_quota_refuses() -> None:
+    """The scheduler creates it after the victims have gone, and the API server refuses it then."""
+    name = "divvy-gpu.deviceclass.resource.k8s.io/devices"
+    state = State()
+    state.run("held", WHOLE)
+    state.pods.append(waiting_pod(WAITING, 100))
+    _ask_by_name(state.pod(WAITING), "nvidia.com/gpu")
+    meta = {"namespace": "default", "name": "gpus"}
+    status = {"used": {name: "1"}}
+    state.quotas.append({"metadata": meta, "spec": {"hard": {name: "1"}}, "status": status})
+    assert state.decision().reason == f"the ResourceQuota gpus has no {name} left for its claim"
+    assert not state.decision().victims
+    status["used"][name] = "0"
+    assert state.decision().victims
+
+
+def test_preempts_for_no_more_pods_than_a_quota_admits() -> None:
+    name = "divvy-gpu.deviceclass.resource.k8s.io/devices"
+    state = State(gpus=2)
+    for number in range(2):
+        state.run(f"held-{number}", WHOLE)
+        state.pods.append(waiting_pod(f"waits-{number}", 100))
+        _ask_by_name(state.pod(f"waits-{number}"), "nvidia.com/gpu")
+    meta = {"namespace": "default", "name": "gpus"}
+    status = {"used": {name: "0"}}
+    state.quotas.append({"metadata": meta, "spec": {"hard": {name: "1"}}, "status": status})
+    decisions = decide(state.cluster, state.observed())
+    assert [len(decision.victims) for decision in decisions] == [1, 0]
 
 
 def test_keeps_a_gpu_unchanged_when_none_of_its_claims_goes() -> None:

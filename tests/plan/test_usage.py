@@ -153,6 +153,17 @@ def test_shows_holders_and_sizes_by_claims_without_the_agent() -> None:
     assert [holding.used_mib for holding in node.holdings] == [700]
 
 
+def test_shows_a_gpu_that_nobody_claims_as_free() -> None:
+    gpus = claimed_gpus(slices("n", {"shares": {}}, taints={1: "unhealthy"}, gpus=3), [])
+    (node,) = usage([raw_node("n")], [], gpus=gpus).nodes
+    assert [gpu.free for gpu in node.gpus] == [{"whole (claims)": 1}, {}, {"whole (claims)": 1}]
+    gpus = claimed_gpus(
+        slices("n", {"shares": {}}), [claim("c", "n", "gpu-n-0-share", "3000Mi", "30", "a")]
+    )
+    (node,) = usage([raw_node("n")], [raw_pod("a", "n")], gpus=gpus).nodes
+    assert [gpu.free for gpu in node.gpus] == [{}, {"whole (claims)": 1}]
+
+
 def test_shows_memory_of_a_claimed_mig_device_and_of_no_other_of_its_pod() -> None:
     offers = slices("n", {"mig": ["1g.5gb"]})
     first, second = "gpu-n-0-mig-1g5gb-0", "gpu-n-0-mig-1g5gb-1"

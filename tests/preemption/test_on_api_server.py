@@ -37,7 +37,9 @@ CLAIMS = "/apis/resource.k8s.io/v1"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """Give a server with one GPU, the stock scheduler, and the controller's account."""
-    with bare_cluster("resourceclaim-controller", "disruption-controller") as cluster:
+    with bare_cluster(
+        "resourceclaim-controller", "disruption-controller", "resourcequota-controller"
+    ) as cluster:
         found = ApiServer(cluster)
         found.namespace("divvy-system")
         found.namespace(NAMESPACE)
@@ -238,6 +240,31 @@ def test_evicts_nobody_against_a_disruption_budget(server: ApiServer, controller
     server.until(lambda: "team/urgent: nobody is preempted" in controller.read_text())
     assert scheduled(server) == {"held": True, "urgent": False}
     assert server.send("DELETE", f"{budgets}/held").status == 200
+    server.until(lambda: scheduled(server) == {"urgent": True})
+
+
+def test_preempts_nobody_for_a_claim_that_a_quota_refuses(
+    server: ApiServer, controller: Path
+) -> None:
+    """The scheduler creates the claim, and asks the quota, once the victim has gone."""
+    quotas = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
+    name = "divvy-gpu.deviceclass.resource.k8s.io/devices"
+    run(server, "held", "low", "divvy-gpu")
+    server.until(lambda: scheduled(server) == {"held": True})
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "gpus"},
+        "spec": {"hard": {name: "1"}},
+    }
+    assert server.send("POST", quotas, quota).status == 201
+    used = {"hard": {name: "1"}, "used": {name: "1"}}
+    server.until(lambda: server.send("GET", f"{quotas}/gpus").body.get("status") == used)
+    create(server, "urgent", "urgent", {"resources": {"limits": {"nvidia.com/gpu": "1"}}})
+    refusal = f"the ResourceQuota gpus has no {name} left for its claim"
+    server.until(lambda: f"team/urgent: nobody is preempted: {refusal}" in controller.read_text())
+    assert scheduled(server) == {"held": True, "urgent": False}
+    assert server.send("DELETE", f"{quotas}/gpus").status == 200
     server.until(lambda: scheduled(server) == {"urgent": True})
 
 

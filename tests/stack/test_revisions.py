@@ -59,6 +59,19 @@ def test_explains_a_revision_missing_from_a_shallow_clone(
         read_side(side, "lab")
 
 
+def test_explains_a_repository_without_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `git init` and `divvy init`."""
+    (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\n")
+    (tmp_path / "Pulumi.lab.yaml").write_text("config: {}\n")
+    git(tmp_path, "init", "--quiet")
+    monkeypatch.chdir(tmp_path)
+    for side in ("HEAD", "HEAD:Pulumi.lab.yaml"):
+        with pytest.raises(StackError, match="has no commit yet: commit the stack file first"):
+            read_side(side, "lab")
+
+
 def test_passes_on_gits_message_outside_a_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,17 @@ def test_refuses_a_mapping_as_a_key() -> None:
             ["line 5: config.pools: is at the wrong level", "write it below `divvy:cluster:`"],
         ),
         (
+            CLUSTER + "plugin: {}\n",
+            ["line 5: plugin: is at the wrong level", "write it below `config: divvy:cluster:`"],
+        ),
+        (
+            CLUSTER + "  divvy:pools: {}\n",
+            [
+                "line 5: config.divvy:pools: is at the wrong level",
+                "write it below `divvy:cluster:`, as `pools:`",
+            ],
+        ),
+        (
             CLUSTER + "divvy:lab: {nodes: []}\n",
             ["line 5: divvy:lab: is at the wrong level", "write it below `config:`"],
         ),

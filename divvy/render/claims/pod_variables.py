@@ -14,6 +14,7 @@ from divvy.model.claim_names import (
     TYPE_IN_ANNOTATION,
 )
 from divvy.model.contract import (
+    CLASS_RESOURCE,
     MAX_CLAIMED_DEVICES,
     NO_TYPES,
     PRIORITY,
@@ -33,7 +34,6 @@ DERIVED = ("largest", "types", "tenants", "tenantsOnly")
 CLAIM_PREFIXES = APP_CLAIM, INIT_CLAIM = ("divvy-c", "divvy-i")
 _MAX_CHARACTERS = 40
 _ALL_CONTAINERS = "object.spec.containers + object.spec.?initContainers.orValue([])"
-_DEVICE_CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
 # More MiB than this were meant as bytes: as a number of MiB they would be 64 TiB.
 _BYTES = 1 << 26
 _WHOLE = "quantity(l[k]).isInteger()"
@@ -192,7 +192,7 @@ def _container_problem() -> str:
     )
     others = (
         f"l.filter(k, !(k in variables.keys) && (k.startsWith('{VENDOR}/gpu') || "
-        f"k.startsWith('{VENDOR}/mig-') || k.startsWith('{_DEVICE_CLASS_RESOURCE}divvy-')))"
+        f"k.startsWith('{VENDOR}/mig-') || k.startsWith('{CLASS_RESOURCE}divvy-')))"
     )
     here = "'container ' + c.name + "
     mib = f"string({value('memory')} / 1048576)"

@@ -13,7 +13,7 @@ _CONTROLLER = Controller(
     component=Component.PREEMPTION,
     module="divvy.preemption",
     rules=(
-        {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["nodes", "pods", "resourcequotas"], "verbs": ["list"]},
         {
             "apiGroups": ["resource.k8s.io"],
             "resources": ["resourceclaims", "resourceslices"],

@@ -8,6 +8,7 @@ from divvy.model import Cluster
 from divvy.model.claim_names import SHARE_CLASS
 from divvy.model.contract import (
     CLAIMS_DRIVER,
+    CLASS_RESOURCE,
     MAX_NAMED_TEMPLATES,
     TEMPLATE_PREFIX,
     TENANT_LABEL,
@@ -21,7 +22,7 @@ from divvy.render.claims.template_names import template_names_policy
 
 PODS, CLAIMS = "divvy-gpu-requests", "divvy-claims"
 _TENANT_CLASS = f"{SHARE_CLASS}-"
-_RESOURCE = f"deviceclass.resource.kubernetes.io/{_TENANT_CLASS}"
+_RESOURCE = f"{CLASS_RESOURCE}{_TENANT_CLASS}"
 _TENANT = "variables.tenant"
 # The scheduler reads requests, and takes those of a class without limits, too.
 _BOTH_LISTS = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]"

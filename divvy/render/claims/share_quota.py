@@ -11,13 +11,12 @@ from typing import Any
 
 from divvy.model import Cluster
 from divvy.model.claim_names import SHARE_CLASS
-from divvy.model.contract import CLASS_QUOTA, SHARE_QUOTA_LABEL, TEMPLATE_PREFIX
+from divvy.model.contract import CLASS_QUOTA, CLASS_RESOURCE, SHARE_QUOTA_LABEL, TEMPLATE_PREFIX
 from divvy.model.resource_names import gpu_resource
 from divvy.render.claims.cel import line, text
 from divvy.render.claims.policy import on_create, validating_policy
 
 NAME = "divvy-share-quota"
-_RESOURCE = "deviceclass.resource.kubernetes.io/"
 # The scheduler reads requests, and takes those of a class without limits, too.
 _BOTH_LISTS = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]"
 
@@ -52,7 +51,7 @@ def _classes_of_pod() -> str:
     """Return the classes of shares that a pod asks for: by size, or as extended resources."""
     of_share = text(f"^{TEMPLATE_PREFIX}[0-9]+x[0-9]+[mp]")
     share_class, shared = text(SHARE_CLASS), text(gpu_resource(shared=True))
-    by_class = text(f"{_RESOURCE}{SHARE_CLASS}")
+    by_class = text(f"{CLASS_RESOURCE}{SHARE_CLASS}")
     return line(
         "object.spec.?resourceClaims.orValue([])"
         f".map(r, r.?resourceClaimTemplateName.orValue('')).filter(t, t.matches({of_share}))"
@@ -60,7 +59,7 @@ def _classes_of_pod() -> str:
         f": {share_class}) + "
         "(object.spec.containers + object.spec.?initContainers.orValue([])).map(c, "
         f"{_BOTH_LISTS}.map(l, l.filter(k, k == {shared} || k.startsWith({by_class}))).flatten()"
-        f").flatten().map(k, k == {shared} ? {share_class} : k.substring({len(_RESOURCE)}))"
+        f").flatten().map(k, k == {shared} ? {share_class} : k.substring({len(CLASS_RESOURCE)}))"
     )
 
 
