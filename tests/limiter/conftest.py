@@ -25,10 +25,10 @@ def limiter(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[DriverRoot]:
     """Give a node with two T4."""
-    made = DriverRoot(tmp_path / "driver", build())
-    made.install("T4", 2)
-    yield made
-    made.stop()
+    root = DriverRoot(tmp_path / "driver", build())
+    root.install("T4", 2)
+    yield root
+    root.stop()
 
 
 @pytest.fixture
@@ -43,19 +43,19 @@ def tenants(driver: DriverRoot, limiter: Path, tmp_path: Path) -> Iterator[Tenan
         oversubscribed: bool = False,
     ) -> Tenant:
         uuids = driver.smi("--query-gpu=uuid", "--format=csv,noheader").split()
-        made = Tenant(driver, tmp_path / f"tenant{next(names)}", limiter)
-        stopping.callback(made.stop)
-        page = "-" if compute is None else made.root.name
+        tenant = Tenant(driver, tmp_path / f"tenant{next(names)}", limiter)
+        stopping.callback(tenant.stop)
+        page = "-" if compute is None else tenant.root.name
         sharing = Sharing(
             action="prevent", compute=compute, weight=weight, oversubscribed=oversubscribed
         )
-        made.install(
+        tenant.install(
             [
-                DeviceShare(uuid, replace(sharing, memory_mib=each), page)
-                for uuid, each in zip(uuids, mib, strict=False)
+                DeviceShare(uuid, replace(sharing, memory_mib=size), page)
+                for uuid, size in zip(uuids, mib, strict=False)
             ]
         )
-        return made
+        return tenant
 
     with contextlib.ExitStack() as stopping:
         yield make

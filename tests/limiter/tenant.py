@@ -135,9 +135,9 @@ class Tenant:
 def line(process: subprocess.Popen[str]) -> str:
     """Read what a program says next."""
     assert process.stdout is not None
-    said = process.stdout.readline().strip()
-    assert said or process.poll() is None, process.communicate()
-    return said
+    text = process.stdout.readline().strip()
+    assert text or process.poll() is None, process.communicate()
+    return text
 
 
 def tell(process: subprocess.Popen[str], text: str = "") -> None:

@@ -63,7 +63,7 @@ def tenant(
     return lab.pod(name, "", container=container, nodeSelector=selector)
 
 
-def said(lab: RunningLab, name: str, namespace: str) -> str:
+def log(lab: RunningLab, name: str, namespace: str) -> str:
     return lab.try_kubectl("logs", name, f"-n={namespace}").stdout
 
 
@@ -79,10 +79,10 @@ def test_keeps_pods_to_their_shares_and_shows_them(limited: Deployment) -> None:
             pod["metadata"]["namespace"] = namespace
         lab.apply(*pods)
         names = [pod["metadata"]["name"] for pod in pods]
-        lab.until(lambda: all(said(lab, name, namespace) for name in names), 120)
+        lab.until(lambda: all(log(lab, name, namespace) for name in names), 120)
         for name in names:
-            told = json.loads(said(lab, name, namespace))
-            assert told == {
+            report = json.loads(log(lab, name, namespace))
+            assert report == {
                 "codes": [0, 0, 0, 2, 0],
                 "info": [100, 3000],
                 "smi": "3000, 2900",
@@ -96,10 +96,10 @@ def test_gives_two_replicas_both_sizes(limited: Deployment) -> None:
         both = tenant(lab, "both", "gpu-t4", limited.base_image, 2)
         both["metadata"]["namespace"] = namespace
         lab.apply(both)
-        lab.until(lambda: bool(said(lab, "both", namespace)), 120)
-        told = json.loads(said(lab, "both", namespace))
+        lab.until(lambda: bool(log(lab, "both", namespace)), 120)
+        report = json.loads(log(lab, "both", namespace))
     # The two replicas may be of one GPU or of both.
-    assert told["info"][1] in (3000, 6000)
+    assert report["info"][1] in (3000, 6000)
 
 
 # 3 × 7,000 MiB on a T4 of 15,360 MiB.
@@ -127,9 +127,9 @@ def test_gives_oversubscribed_pods_their_shares(deployed: Deployment) -> None:
         for pod in pods:
             pod["metadata"]["namespace"] = namespace
         lab.apply(*pods)
-        lab.until(lambda: all(said(lab, name, namespace) for name in names), 120)
+        lab.until(lambda: all(log(lab, name, namespace) for name in names), 120)
         # All have 7,000 MiB, none has more than its 7,680.
-        assert [said(lab, name, namespace).strip() for name in names] == ["[0, 0, 0, 2]"] * 6
+        assert [log(lab, name, namespace).strip() for name in names] == ["[0, 0, 0, 2]"] * 6
         lab.until(lambda: to_host(deployed, namespace) == 2)
 
 

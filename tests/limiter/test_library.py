@@ -39,7 +39,7 @@ def test_exports_only_what_it_changes(limiter, name, prefix):
         row[7] for row in map(str.split, table.splitlines()) if len(row) == 8 and row[6].isdigit()
     ]
     assert exported
-    assert all(each.startswith(prefix) for each in exported)
+    assert all(symbol.startswith(prefix) for symbol in exported)
 
 
 def test_limits_a_linked_program(tenants, tmp_path):

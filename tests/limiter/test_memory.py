@@ -239,11 +239,11 @@ def test_refuses_to_start_cuda_without_sound_limits(tenants, limits, problem):
     process = tenant.start("print(cuda.code('cuInit', 0), cuda.code('cuInit', 0))", context=False)
     out, errors = process.communicate()
     assert out == "304 304\n"
-    said = errors.splitlines()
-    assert len(said) == 1
-    assert said[0].startswith("divvy: ")
-    assert problem in said[0]
-    assert said[0].endswith("CUDA is not initialised")
+    lines = errors.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("divvy: ")
+    assert problem in lines[0]
+    assert lines[0].endswith("CUDA is not initialised")
 
 
 def test_ignores_the_environment_for_the_limit(tenants):

@@ -53,15 +53,15 @@ def test_counts_a_container_whose_processes_mps_limits(
     tenants: Tenants, client: dict[str, str]
 ) -> None:
     tenant = tenants(1024)
-    one, other = (tenant.start(PROGRAM, **client) for _ in range(2))
-    assert line(one) == line(other) == str(SMS_OF_A_T4 // 4)
-    assert taken(one, 700) == 0
+    first, second = (tenant.start(PROGRAM, **client) for _ in range(2))
+    assert line(first) == line(second) == str(SMS_OF_A_T4 // 4)
+    assert taken(first, 700) == 0
     # MPS refuses the process, and the limiter counts nothing for it.
-    assert taken(one, 200) == 2
+    assert taken(first, 200) == 2
     assert tenant.figures.refused[0] == 0
     # The limiter refuses the container: of this process MPS allows more.
-    assert taken(other, 400) == 2
+    assert taken(second, 400) == 2
     assert tenant.figures.refused[0] == 1
-    assert taken(other, 300) == 0
+    assert taken(second, 300) == 0
     outside = tenant.run("cuda.init(); print(tried(cuda.context))", context=False)
     assert outside == DEVICE_UNAVAILABLE

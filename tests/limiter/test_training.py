@@ -88,8 +88,8 @@ def test_finds_a_gpu_that_computes_wrong(
 
 
 def test_packs_only_tinygrads_cuda_parts_and_its_licence(library: Path) -> None:
-    found = {path.relative_to(library).as_posix() for path in library.rglob("*.*")}
-    assert "tinygrad/runtime/autogen/cuda.py" in found
-    assert not any("amd" in name for name in found if name.startswith("tinygrad/runtime/autogen/"))
+    paths = {path.relative_to(library).as_posix() for path in library.rglob("*.*")}
+    assert "tinygrad/runtime/autogen/cuda.py" in paths
+    assert not any("amd" in name for name in paths if name.startswith("tinygrad/runtime/autogen/"))
     assert [path.name for path in library.rglob("LICENSE")] == ["LICENSE"]
     assert sum(path.stat().st_size for path in library.rglob("*")) < 4 << 20

@@ -150,7 +150,9 @@ class Walk:
             if code > 0:
                 process.exported.append((code, mib))
         elif kind == "imported":
-            offers = [(each, *file) for each in share.processes for file in each.exported]
+            offers = [
+                (exporter, *file) for exporter in share.processes for file in exporter.exported
+            ]
             if not offers:
                 return
             maker, file, mib = self.random.choice(offers)
@@ -258,21 +260,21 @@ class Walk:
         share = self.random.choice(running)
         if share.lies:
             self._replace(share)
-        others = [each for each in self.shares if each is not share and each.stopped is None]
-        for each in (share, *others):
-            if not each.processes:
+        others = [other for other in self.shares if other is not share and other.stopped is None]
+        for tenant in (share, *others):
+            if not tenant.processes:
                 with contextlib.suppress(Refused):
-                    each.start()
-        if not all(each.processes for each in (share, *others)):
+                    tenant.start()
+        if not all(member.processes for member in (share, *others)):
             return None
         alone = share.processes[0].does("burn", BURN_MILLISECONDS // 2) * 2 / 1e6
         # A liar uses nothing, and claims all the time that it does.
         rivals = [other for other in others if other.lies or self.random.random() < 0.6]
         ended = None
         with _lying([rival for rival in rivals if rival.lies]):
-            for each in rivals:
-                if not each.lies:
-                    each.processes[0].order("burn", BURN_MILLISECONDS)
+            for tenant in rivals:
+                if not tenant.lies:
+                    tenant.processes[0].order("burn", BURN_MILLISECONDS)
             share.processes[0].order("burn", BURN_MILLISECONDS)
             burning = [rival for rival in rivals if not rival.lies]
             if burning and self.random.random() < 0.4:
@@ -280,9 +282,9 @@ class Walk:
                 ended = burning[0]
                 ended.kill(ended.processes[0])
             got = share.processes[0].answer() / 1e6
-        for each in rivals:
-            if not each.lies and each is not ended:
-                self._expect(each.processes[0].answer())
+        for tenant in rivals:
+            if not tenant.lies and tenant is not ended:
+                self._expect(tenant.processes[0].answer())
         return got * (1 + len(rivals)) / alone
 
     def _replace(self, share: Share) -> None:

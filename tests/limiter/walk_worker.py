@@ -129,14 +129,14 @@ class Worker:
 
     def context(self, mib: int) -> int:
         """Take memory in a context of its own."""
-        made, at = c.c_void_p(), c.c_uint64()
-        self._cuda.call("cuCtxCreate_v2", c.byref(made), c.c_uint(0), 0)
+        handle, at = c.c_void_p(), c.c_uint64()
+        self._cuda.call("cuCtxCreate_v2", c.byref(handle), c.c_uint(0), 0)
         code = self._cuda.code("cuMemAlloc_v2", c.byref(at), c.c_size_t(mib * MIB))
         self._cuda.call("cuCtxPopCurrent_v2", None)
         if code != 0:
-            self._cuda.call("cuCtxDestroy_v2", made)
+            self._cuda.call("cuCtxDestroy_v2", handle)
             return -code
-        return self._keep(lambda: self._cuda.call("cuCtxDestroy_v2", made))
+        return self._keep(lambda: self._cuda.call("cuCtxDestroy_v2", handle))
 
     def churn(self, milliseconds: int) -> int:
         """Allocate, free and launch; whoever stops or kills it does it somewhere in there."""

@@ -31,11 +31,11 @@ def install(binaries: Path, tmp_path: Path) -> Iterator[Install]:
         model: str = "A100-SXM4-40GB", count: int = 1, keep: bool = False, version: str = VERSION
     ) -> DriverRoot:
         persist = tmp_path / "kept/modes" if keep else None
-        made = DriverRoot(tmp_path / f"root{len(roots)}", binaries, persist)
-        roots.append(made)
-        stopping.callback(made.stop)
-        made.install(model, count, version)
-        return made
+        root = DriverRoot(tmp_path / f"root{len(roots)}", binaries, persist)
+        roots.append(root)
+        stopping.callback(root.stop)
+        root.install(model, count, version)
+        return root
 
     with stopping:
         yield make

@@ -25,14 +25,14 @@ def hierarchy() -> Path:
 @contextmanager
 def control_group() -> Iterator[Path]:
     """Give a group with one below it, both empty; what runs in them must have ended at the end."""
-    made = hierarchy() / f"divvy-test-{os.getpid()}"
-    below = made / "below"
-    made.mkdir()
+    group = hierarchy() / f"divvy-test-{os.getpid()}"
+    below = group / "below"
+    group.mkdir()
     below.mkdir()
     try:
-        yield made
+        yield group
     finally:
-        assert eventually(lambda: removed(below) and removed(made))
+        assert eventually(lambda: removed(below) and removed(group))
 
 
 def start_within(group: Path, *command: str, wait: bool = False) -> subprocess.Popen[str]:

@@ -66,20 +66,20 @@ class Cuda:
         return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
     def context(self, device: int = 0) -> c.c_void_p:
-        made = c.c_void_p()
-        self.call("cuCtxCreate_v2", c.byref(made), c.c_uint(0), device)
-        return made
+        handle = c.c_void_p()
+        self.call("cuCtxCreate_v2", c.byref(handle), c.c_uint(0), device)
+        return handle
 
     def stream(self, flags: int = 1) -> c.c_void_p:
         """Create a stream; flag 1: one that does not block the default stream."""
-        made = c.c_void_p()
-        self.call("cuStreamCreate", c.byref(made), c.c_uint(flags))
-        return made
+        handle = c.c_void_p()
+        self.call("cuStreamCreate", c.byref(handle), c.c_uint(flags))
+        return handle
 
     def event(self) -> c.c_void_p:
-        made = c.c_void_p()
-        self.call("cuEventCreate", c.byref(made), c.c_uint(0))
-        return made
+        handle = c.c_void_p()
+        self.call("cuEventCreate", c.byref(handle), c.c_uint(0))
+        return handle
 
     def memory(self) -> tuple[int, int]:
         free, total = c.c_size_t(), c.c_size_t()
@@ -106,20 +106,20 @@ class Cuda:
 
     def module(self, ptx: str) -> c.c_void_p:
         """Load PTX; the error's text is the JIT's log."""
-        made, log = c.c_void_p(), c.create_string_buffer(500)
+        handle, log = c.c_void_p(), c.create_string_buffer(500)
         options = (c.c_int * 2)(JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE)
         values = (c.c_void_p * 2)(c.cast(log, c.c_void_p), 500)
         code = self.code(
-            "cuModuleLoadDataEx", c.byref(made), ptx.encode() + b"\0", 2, options, values
+            "cuModuleLoadDataEx", c.byref(handle), ptx.encode() + b"\0", 2, options, values
         )
         if code != 0:
             raise CudaError("cuModuleLoadDataEx", code, log.value.decode())
-        return made
+        return handle
 
     def function(self, module: c.c_void_p, name: str) -> c.c_void_p:
-        made = c.c_void_p()
-        self.call("cuModuleGetFunction", c.byref(made), module, name.encode())
-        return made
+        handle = c.c_void_p()
+        self.call("cuModuleGetFunction", c.byref(handle), module, name.encode())
+        return handle
 
     def launch(
         self,
@@ -145,5 +145,5 @@ class Cuda:
             *(c.cast(c.byref(argument), c.c_void_p) for argument in arguments)
         )
         three = [*grid, 1, 1][:3] + [*block, 1, 1][:3]
-        sizes = [c.c_uint(each) for each in three]
+        sizes = [c.c_uint(size) for size in three]
         self.call("cuLaunchKernel", function, *sizes, c.c_uint(shared), None, pointers, None)

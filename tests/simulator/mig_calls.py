@@ -10,14 +10,14 @@ CI_NUMBER = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
 
 def profiles(gpu):
     """Return the profiles by identifier."""
-    found = {}
+    infos = {}
     for number in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
         try:
             info = nvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, number, version=2)
         except nvml.NVMLError_NotSupported:
             continue
-        found[info.id] = info
-    return found
+        infos[info.id] = info
+    return infos
 
 
 def placements(gpu, profile):
@@ -26,7 +26,7 @@ def placements(gpu, profile):
     nvml.nvmlDeviceGetGpuInstancePossiblePlacements(gpu, profile, None, ctypes.byref(count))
     array = (nvml.c_nvmlGpuInstancePlacement_t * count.value)()
     nvml.nvmlDeviceGetGpuInstancePossiblePlacements(gpu, profile, array, ctypes.byref(count))
-    return [(each.start, each.size) for each in array]
+    return [(placement.start, placement.size) for placement in array]
 
 
 def create_at(gpu, profile, start, size):
@@ -42,13 +42,13 @@ def fill(instance, slices):
 
 def mig_devices(gpu):
     """Return the MIG devices of a GPU."""
-    found = []
+    devices = []
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
         try:
-            found.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
+            devices.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
         except nvml.NVMLError_NotFound:
             break
-    return found
+    return devices
 
 
 def switched_on(install, model="A100-SXM4-40GB", count=1, **options):

@@ -78,8 +78,8 @@ class Oracle:
         media = "+me" in name and any("+me" in self.table[o][0] for o, _ in self.placed.values())
         # One that has all media engines leaves room for those without any.
         names = [name, *(self.table[other][0] for other, _ in self.placed.values())]
-        with_engines = sum(not each.endswith("-me") for each in names)
-        taken = with_engines > 1 and any("+me.all" in each for each in names)
+        with_engines = sum(not profile_name.endswith("-me") for profile_name in names)
+        taken = with_engines > 1 and any("+me.all" in profile_name for profile_name in names)
         taken = taken and not name.endswith("-me")
         return used + compute <= self.compute_slices and same < most and not (media or taken)
 

@@ -50,7 +50,7 @@ def kernel(number: int, text: str, inputs: list[str], output: str) -> str:
         lines.append(f"    ld.param.u64 %at, [p{'' if last else i}];")
         lines.append("    add.s64 %at, %at, %off;")
         if last:
-            operands = ", ".join([name, *(each for each, _ in names[:-1])])
+            operands = ", ".join([name, *(operand for operand, _ in names[:-1])])
             lines += [f"    {text} {operands};", f"    st.global.{stored} [%at], {name};"]
         else:
             lines.append(f"    ld.global.{stored} {name}, [%at];")
@@ -59,9 +59,9 @@ def kernel(number: int, text: str, inputs: list[str], output: str) -> str:
 
 def _module(head: str, of_halves: bool) -> str:
     texts = [
-        kernel(number, *each[:3])
-        for number, each in enumerate(CASES.values())
-        if ("f16" in each[0]) == of_halves
+        kernel(number, *case[:3])
+        for number, case in enumerate(CASES.values())
+        if ("f16" in case[0]) == of_halves
     ]
     return head + "\n".join(texts)
 

@@ -77,8 +77,8 @@ def highest(a: int) -> int:
 
 def left_shift(a: int, kind: str) -> int:
     """Return by how much a number can be shifted until that bit is the highest one."""
-    found = highest(a)
-    return found if found == 0xFFFFFFFF else int(kind[1:]) - 1 - found
+    position = highest(a)
+    return position if position == 0xFFFFFFFF else int(kind[1:]) - 1 - position
 
 
 def neighbour(value: float, kind: str, up: bool) -> float:
@@ -123,12 +123,12 @@ def directed_root(a: float, kind: str, mode: str) -> float:
 def permuted(a: int, b: int, pick: int) -> int:
     """Pick four of eight bytes, or the signs of them."""
     octets = struct.pack("II", a, b)
-    made = []
+    selection = []
     for n in range(4):
         choice = pick >> 4 * n & 15
         value = octets[choice & 7]
-        made.append((0xFF if value & 0x80 else 0) if choice & 8 else value)
-    return struct.unpack("I", bytes(made))[0]
+        selection.append((0xFF if value & 0x80 else 0) if choice & 8 else value)
+    return struct.unpack("I", bytes(selection))[0]
 
 
 def _arithmetic() -> None:
@@ -344,8 +344,8 @@ def _halves() -> None:
             "sub": (2, lambda a, b, t=t: half(single(a, t) - single(b, t), t)),
             "mul": (2, lambda a, b, t=t: half(single(a, t) * single(b, t), t)),
             "fma.rn": (3, lambda a, b, k, t=t: _fused(a, b, k, t)),
-            "min": (2, lambda a, b, t=t: min(a, b, key=lambda each: _order(each, t))),
-            "max": (2, lambda a, b, t=t: max(a, b, key=lambda each: _order(each, t))),
+            "min": (2, lambda a, b, t=t: min(a, b, key=lambda operand: _order(operand, t))),
+            "max": (2, lambda a, b, t=t: max(a, b, key=lambda operand: _order(operand, t))),
             "neg": (1, lambda a: a ^ 0x8000),
             "abs": (1, lambda a: a & 0x7FFF),
         }

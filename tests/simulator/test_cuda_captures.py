@@ -257,9 +257,9 @@ def test_captures_into_an_existing_graph(gpu):
     assert (ended.value, count(gpu, graph)) == (graph.value, 2)
     last = (c.c_void_p * 2)()
     gpu.call("cuGraphGetNodes", graph, last, c.byref(c.c_size_t(2)))
-    found, edges = (c.c_void_p * 1)(), c.c_size_t(1)
-    gpu.call("cuGraphNodeGetDependencies", c.c_void_p(last[1]), found, c.byref(edges))
-    assert (found[0], edges.value) == (node.value, 1)
+    dependencies, edges = (c.c_void_p * 1)(), c.c_size_t(1)
+    gpu.call("cuGraphNodeGetDependencies", c.c_void_p(last[1]), dependencies, c.byref(edges))
+    assert (dependencies[0], edges.value) == (node.value, 1)
     launch(gpu, graph)
     assert gpu.download(memory, 4) == b"\6\0\0\0"
     # A capture that fails leaves the graph to its owner.

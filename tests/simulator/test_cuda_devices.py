@@ -63,8 +63,8 @@ def test_follows_the_visible_devices_variable(install, monkeypatch, value, expec
     assert cuda.code("cuInit", 0) == (0 if expected else codes.NO_DEVICE)
     if expected:
         uuids = [FIRST, SECOND, THIRD]
-        found = [f"GPU-{cuda.uuid(index)}" for index in range(cuda.count())]
-        assert found == [uuids[index] for index in expected]
+        names = [f"GPU-{cuda.uuid(index)}" for index in range(cuda.count())]
+        assert names == [uuids[index] for index in expected]
 
 
 def test_shows_no_gpu_when_the_environment_names_none(install, monkeypatch):

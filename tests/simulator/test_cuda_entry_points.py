@@ -9,24 +9,24 @@ from tests.simulator.cuda import Cuda
 
 
 def test_finds_entry_points_by_name(gpu):
-    found, status = c.c_void_p(), c.c_int()
+    pointer, status = c.c_void_p(), c.c_int()
     get = (
         "cuGetProcAddress_v2",
         b"cuMemAlloc",
-        c.byref(found),
+        c.byref(pointer),
         12000,
         c.c_uint64(0),
         c.byref(status),
     )
     gpu.call(*get)
-    assert (found.value, status.value) == (address(gpu, "cuMemAlloc_v2"), 0)
-    gpu.call("cuGetProcAddress", b"cuCtxCreate", c.byref(found), 13000, c.c_uint64(0))
-    assert found.value == address(gpu, "cuCtxCreate_v4")
-    gpu.call("cuGetProcAddress", b"cuCtxCreate", c.byref(found), 12000, c.c_uint64(0))
-    assert found.value == address(gpu, "cuCtxCreate_v2")
-    assert gpu.code("cuGetProcAddress", b"cuNothing", c.byref(found), 12000, c.c_uint64(0)) == 500
-    assert found.value is None
-    assert gpu.code("cuGetExportTable", c.byref(found), b"0" * 16) == codes.NOT_FOUND
+    assert (pointer.value, status.value) == (address(gpu, "cuMemAlloc_v2"), 0)
+    gpu.call("cuGetProcAddress", b"cuCtxCreate", c.byref(pointer), 13000, c.c_uint64(0))
+    assert pointer.value == address(gpu, "cuCtxCreate_v4")
+    gpu.call("cuGetProcAddress", b"cuCtxCreate", c.byref(pointer), 12000, c.c_uint64(0))
+    assert pointer.value == address(gpu, "cuCtxCreate_v2")
+    assert gpu.code("cuGetProcAddress", b"cuNothing", c.byref(pointer), 12000, c.c_uint64(0)) == 500
+    assert pointer.value is None
+    assert gpu.code("cuGetExportTable", c.byref(pointer), b"0" * 16) == codes.NOT_FOUND
     text = c.c_char_p()
     gpu.call("cuGetErrorName", 700, c.byref(text))
     assert text.value == b"CUDA_ERROR_ILLEGAL_ADDRESS"
@@ -64,6 +64,6 @@ def test_exports_calls_that_are_not_supported(gpu, name):
     ],
 )
 def test_finds_the_form_of_a_call_by_version(gpu, name, version, form):
-    found = c.c_void_p()
-    gpu.call("cuGetProcAddress", name.encode(), c.byref(found), version, c.c_uint64(0))
-    assert found.value == address(gpu, name + form)
+    pointer = c.c_void_p()
+    gpu.call("cuGetProcAddress", name.encode(), c.byref(pointer), version, c.c_uint64(0))
+    assert pointer.value == address(gpu, name + form)

@@ -64,12 +64,12 @@ def test_divides_the_time_when_two_processes_share_the_gpu(install):
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    for each in both:
-        assert each.stdout is not None
-        assert each.stdout.readline() == "ready\n"
-    for each in both:
-        assert each.stdin is not None
-        each.stdin.write("go\n")
-        each.stdin.flush()
-    times = [float(each.communicate()[0]) for each in both]
+    for process in both:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in both:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    times = [float(worker.communicate()[0]) for worker in both]
     assert all(0.35 < time < 0.55 for time in times), times

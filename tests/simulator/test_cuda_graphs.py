@@ -103,7 +103,7 @@ def test_launches_a_graph_that_was_captured(gpu):
     gpu.call("cuStreamIsCapturing", other, c.byref(status))
     assert status.value == 1
     pointers, kept = doubling(memory, 64)
-    sizes = [c.c_uint(each) for each in (1, 1, 1, 64, 1, 1, 0)]
+    sizes = [c.c_uint(size) for size in (1, 1, 1, 64, 1, 1, 0)]
     gpu.call("cuLaunchKernel", function, *sizes, other, pointers, None)
     gpu.call("cuEventRecord", event, other)
     gpu.call("cuStreamWaitEvent", stream, event, c.c_uint(0))
@@ -126,7 +126,7 @@ def test_accepts_launches_with_attributes(gpu):
     how = Configuration(grid=(1, 1, 1), block=(64, 1, 1), count=1)
     how.attributes = c.addressof(together)
     gpu.call("cuLaunchKernelEx", c.byref(how), function, pointers, None)
-    sizes = [c.c_uint(each) for each in (1, 1, 1, 64, 1, 1, 0)]
+    sizes = [c.c_uint(size) for size in (1, 1, 1, 64, 1, 1, 0)]
     gpu.call("cuLaunchCooperativeKernel", function, *sizes, None, pointers)
     assert floats(gpu, memory, 3) == [0.0, 4.0, 8.0]
     how.grid[0] = 100_000
@@ -138,16 +138,16 @@ def test_accepts_launches_with_attributes(gpu):
 
 
 def test_exports_names_for_a_stream_per_thread(gpu):
-    found, status = c.c_void_p(), c.c_int()
+    pointer, status = c.c_void_p(), c.c_int()
     for flags, suffix in ((1, ""), (2, "_ptsz")):
-        get = ("cuGetProcAddress_v2", b"cuLaunchKernel", c.byref(found), 12000)
+        get = ("cuGetProcAddress_v2", b"cuLaunchKernel", c.byref(pointer), 12000)
         gpu.call(*get, c.c_uint64(flags), c.byref(status))
         address = c.cast(getattr(gpu.library, f"cuLaunchKernel{suffix}"), c.c_void_p).value
-        assert found.value == address
+        assert pointer.value == address
     gpu.call(
-        "cuGetProcAddress_v2", b"cuMemcpy", c.byref(found), 12000, c.c_uint64(2), c.byref(status)
+        "cuGetProcAddress_v2", b"cuMemcpy", c.byref(pointer), 12000, c.c_uint64(2), c.byref(status)
     )
-    assert found.value == c.cast(gpu.library.cuMemcpy_ptds, c.c_void_p).value
+    assert pointer.value == c.cast(gpu.library.cuMemcpy_ptds, c.c_void_p).value
 
 
 def test_keeps_objects_of_the_program_alive_in_graphs(gpu):

@@ -68,7 +68,7 @@ def test_reads_extra_parameters(gpu):
     buffer = c.create_string_buffer(bytes(c.c_uint64(a)) * 3 + bytes(c.c_int(32)))
     size = c.c_size_t(28)
     extra = (c.c_void_p * 5)(1, c.addressof(buffer), 2, c.addressof(size), None)
-    sizes = [c.c_uint(each) for each in (1, 1, 1, 32, 1, 1, 0)]
+    sizes = [c.c_uint(dimension) for dimension in (1, 1, 1, 32, 1, 1, 0)]
     gpu.call("cuLaunchKernel", function, *sizes, None, None, extra)
     assert array.array("f", gpu.download(a, 128))[31] == 62
 

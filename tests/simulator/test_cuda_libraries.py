@@ -22,17 +22,17 @@ TWO = (
 
 def load(gpu: Cuda, text: str = TWO) -> c.c_void_p:
     """Load a library."""
-    made = c.c_void_p()
+    library = c.c_void_p()
     none = (None, None, 0)
-    gpu.call("cuLibraryLoadData", c.byref(made), text.encode() + b"\0", *none, *none)
-    return made
+    gpu.call("cuLibraryLoadData", c.byref(library), text.encode() + b"\0", *none, *none)
+    return library
 
 
 def kernel(gpu: Cuda, library: c.c_void_p, name: bytes) -> c.c_void_p:
     """Find a kernel of a library."""
-    made = c.c_void_p()
-    gpu.call("cuLibraryGetKernel", c.byref(made), library, name)
-    return made
+    handle = c.c_void_p()
+    gpu.call("cuLibraryGetKernel", c.byref(handle), library, name)
+    return handle
 
 
 def number(gpu: Cuda, name: str, *arguments: object) -> int:
@@ -84,9 +84,9 @@ def test_describes_a_library_and_its_kernels(gpu):
     library = load(gpu)
     count, shares = (kernel(gpu, library, name) for name in (b"count", b"shares"))
     assert number(gpu, "cuLibraryGetKernelCount", library) == 2
-    found = (c.c_void_p * 2)()
-    gpu.call("cuLibraryEnumerateKernels", found, 2, library)
-    assert set(found) == {count.value, shares.value}
+    kernels = (c.c_void_p * 2)()
+    gpu.call("cuLibraryEnumerateKernels", kernels, 2, library)
+    assert set(kernels) == {count.value, shares.value}
     owner, name = c.c_void_p(), c.c_char_p()
     gpu.call("cuKernelGetLibrary", c.byref(owner), count)
     assert owner.value == library.value
@@ -124,15 +124,15 @@ def test_applies_a_kernels_dynamic_shared_memory_in_all_contexts(gpu):
 def test_loads_a_library_from_a_file_and_refuses_other_files(gpu, tmp_path):
     file = tmp_path / "two.ptx"
     file.write_text(TWO)
-    made, none = c.c_void_p(), (None, None, 0)
-    gpu.call("cuLibraryLoadFromFile", c.byref(made), str(file).encode(), *none, *none)
-    assert number(gpu, "cuLibraryGetKernelCount", made) == 2
+    library, none = c.c_void_p(), (None, None, 0)
+    gpu.call("cuLibraryLoadFromFile", c.byref(library), str(file).encode(), *none, *none)
+    assert number(gpu, "cuLibraryGetKernelCount", library) == 2
     with fails(301):
-        gpu.call("cuLibraryLoadFromFile", c.byref(made), b"/nowhere", *none, *none)
+        gpu.call("cuLibraryLoadFromFile", c.byref(library), b"/nowhere", *none, *none)
     with fails(codes.INVALID_PTX):
         load(gpu, "int main;")
     with pytest.raises(CudaError) as missing:
-        kernel(gpu, made, b"other")
+        kernel(gpu, library, b"other")
     assert missing.value.code == codes.NOT_FOUND
     for name in ("cuLibraryUnload", "cuKernelSetCacheConfig"):
         assert gpu.code(name, c.c_void_p(1), 0, 0) == codes.INVALID_HANDLE

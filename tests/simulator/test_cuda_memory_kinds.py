@@ -141,12 +141,12 @@ def test_serves_pools_of_the_programs_own(gpu):
 
 
 def test_frees_pool_memory_that_ends_with_a_context(gpu):
-    pool, made = c.c_void_p(), gpu.context()
+    pool, context = c.c_void_p(), gpu.context()
     gpu.call("cuDeviceGetDefaultMemPool", c.byref(pool), 0)
     allocate_async(gpu, MIB)
     gpu.call("cuMemFreeAsync", c.c_uint64(allocate_async(gpu, MIB)), None)
     assert (attribute(gpu, pool, RESERVED), attribute(gpu, pool, USED)) == (2 * MIB, MIB)
-    gpu.call("cuCtxDestroy_v2", made)
+    gpu.call("cuCtxDestroy_v2", context)
     assert (attribute(gpu, pool, RESERVED), attribute(gpu, pool, USED)) == (0, 0)
 
 

@@ -42,8 +42,8 @@ def test_says_where_ptx_does_not_load(gpu, ptx, code, words):
 
 def test_refuses_machine_code_by_name(gpu):
     for image in (b"\x7fELF" + b"\0" * 60, b"\xb1\x43\x62\x46" + b"\0" * 60):
-        made = c.c_void_p()
-        assert gpu.code("cuModuleLoadData", c.byref(made), image) == codes.NO_BINARY_FOR_GPU
+        module = c.c_void_p()
+        assert gpu.code("cuModuleLoadData", c.byref(module), image) == codes.NO_BINARY_FOR_GPU
 
 
 def test_reads_and_writes_module_variables(gpu):

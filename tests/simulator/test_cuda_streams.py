@@ -336,30 +336,32 @@ class Chaos(threading.Thread):
         for _ in range(250):
             self.random.choice(deeds)(*self.random.sample(range(3), 2))
 
-    def wait(self, one: int, other: int) -> None:
-        self.attempt("cuLaunchHostFunc", self.streams[one], self.function, None)
-        self.attempt("cuEventRecord", self.events[one], self.streams[one])
-        self.attempt("cuStreamWaitEvent", self.streams[other], self.events[one], c.c_uint(0))
+    def wait(self, number: int, other: int) -> None:
+        self.attempt("cuLaunchHostFunc", self.streams[number], self.function, None)
+        self.attempt("cuEventRecord", self.events[number], self.streams[number])
+        self.attempt("cuStreamWaitEvent", self.streams[other], self.events[number], c.c_uint(0))
         self.attempt("cuStreamSynchronize", self.streams[other])
 
-    def replace(self, one: int, other: int) -> None:
-        self.gpu.call("cuStreamDestroy_v2", self.streams[one])
+    def replace(self, number: int, other: int) -> None:
+        self.gpu.call("cuStreamDestroy_v2", self.streams[number])
         self.gpu.call("cuEventDestroy_v2", self.events[other])
-        self.streams[one], self.events[other] = self.gpu.stream(), self.gpu.event()
+        self.streams[number], self.events[other] = self.gpu.stream(), self.gpu.event()
 
-    def allocate(self, one: int, _other: int) -> None:
+    def allocate(self, number: int, _other: int) -> None:
         pointer = c.c_uint64()
-        if self.attempt("cuMemAllocAsync", c.byref(pointer), c.c_size_t(4096), self.streams[one]):
-            write(self.gpu, self.streams[one], pointer.value, 1)
-            self.attempt("cuMemFreeAsync", pointer, self.streams[one])
+        if self.attempt(
+            "cuMemAllocAsync", c.byref(pointer), c.c_size_t(4096), self.streams[number]
+        ):
+            write(self.gpu, self.streams[number], pointer.value, 1)
+            self.attempt("cuMemFreeAsync", pointer, self.streams[number])
 
-    def capture(self, one: int, other: int) -> None:
-        graph, executable, stream = c.c_void_p(), c.c_void_p(), self.streams[one]
+    def capture(self, number: int, other: int) -> None:
+        graph, executable, stream = c.c_void_p(), c.c_void_p(), self.streams[number]
         self.gpu.call("cuStreamBeginCapture_v2", stream, self.random.randrange(3))
-        self.wait(one, other)  # it spoils the capture
+        self.wait(number, other)  # it spoils the capture
         self.attempt("cuStreamEndCapture", stream, c.byref(graph))
         self.gpu.call("cuStreamBeginCapture_v2", stream, 2)
-        self.allocate(one, other)
+        self.allocate(number, other)
         if not self.attempt("cuStreamEndCapture", stream, c.byref(graph)):
             return
         make = ("cuGraphInstantiateWithFlags", c.byref(executable), graph, c.c_uint64(0))
@@ -368,9 +370,9 @@ class Chaos(threading.Thread):
         self.gpu.call("cuGraphExecDestroy", executable)
         self.gpu.call("cuGraphDestroy", graph)
 
-    def values(self, one: int, other: int) -> None:
+    def values(self, number: int, other: int) -> None:
         word = c.c_uint64(self.word)
-        wait = ("cuStreamWaitValue32", self.streams[one], word, c.c_uint(7), c.c_uint(EQUAL))
+        wait = ("cuStreamWaitValue32", self.streams[number], word, c.c_uint(7), c.c_uint(EQUAL))
         self.attempt(*wait)
         self.attempt("cuStreamWriteValue32", self.streams[other], word, c.c_uint(7), c.c_uint(0))
 

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.usefixtures("administrator")
 
 @pytest.fixture
 def group() -> Iterator[Path]:
-    with control_group() as made:
-        yield made
+    with control_group() as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -58,12 +58,12 @@ def limit(driver: DriverRoot, group: Path, hard: str, soft: str = "0", gpu: str 
 def test_limits_all_processes_of_a_group_together(driver: DriverRoot, group: Path) -> None:
     limit(driver, group, "1000")
     assert first_line(hold(driver, group, 1001)) == OUT_OF_MEMORY
-    one = hold(driver, group, 600)
-    assert first_line(one) == GRANTED
+    holder = hold(driver, group, 600)
+    assert first_line(holder) == GRANTED
     assert first_line(hold(driver, group, 600)) == OUT_OF_MEMORY
     assert first_line(hold(driver, group, 400)) == GRANTED
-    one.kill()
-    one.wait()
+    holder.kill()
+    holder.wait()
     assert eventually(lambda: first_line(hold(driver, group, 600)) == GRANTED)
     # Others have what there is.
     assert first_line(driver.hold(20000)) == GRANTED
@@ -83,18 +83,18 @@ def test_applies_the_limit_of_a_distant_ancestor(driver: DriverRoot, group: Path
     """Who may make groups makes them below its own, as many as it likes."""
     limit(driver, group, "1000")
     deep = group / "below"
-    made = []
+    folders = []
     try:
         for _ in range(40):
             deep /= "d"
             deep.mkdir()
-            made.append(deep)
+            folders.append(deep)
         process = hold(driver, deep, 1001)
         assert first_line(process) == OUT_OF_MEMORY
         process.kill()
         process.wait()
     finally:
-        for folder in reversed(made):
+        for folder in reversed(folders):
             assert eventually(partial(removed, folder))
 
 
@@ -152,9 +152,9 @@ def test_nvml_sets_and_gets_in_bytes(driver: DriverRoot, group: Path) -> None:
     asked = nvml.c_nvmlSetMemoryLimits_v1_t(nameSpace=path, softLimit=0, hardLimit=512 * MIB)
     nvml.nvmlDeviceSetMemoryLimits_v1(gpu, asked)
     assert first_line(hold(driver, group, 513)) == OUT_OF_MEMORY
-    told = nvml.c_nvmlGetMemoryLimits_v1_t(nameSpace=path)
-    nvml.nvmlDeviceGetMemoryLimits_v1(gpu, told)
-    assert (told.softLimit, told.hardLimit, told.currentUsed) == (0, 512 * MIB, 0)
+    limits = nvml.c_nvmlGetMemoryLimits_v1_t(nameSpace=path)
+    nvml.nvmlDeviceGetMemoryLimits_v1(gpu, limits)
+    assert (limits.softLimit, limits.hardLimit, limits.currentUsed) == (0, 512 * MIB, 0)
 
 
 def test_refuses_invalid_limits(driver: DriverRoot, group: Path) -> None:

@@ -35,12 +35,12 @@ def test_offers_the_published_profiles_and_placements(install, model, table):
     install(model).nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
     assert nvml.nvmlDeviceGetMigMode(gpu) == [0, 0]
-    found = profiles(gpu)
+    infos = profiles(gpu)
     for identifier, (name, compute, memory, starts, most) in table.items():
-        info = found[identifier]
+        info = infos[identifier]
         assert info.name in (f"MIG {name}", f"MIG {name}".encode())
         assert (info.sliceCount, info.instanceCount) == (compute, most)
-        # Placements are told although MIG is off.
+        # NVML lists placements although MIG is off.
         assert placements(gpu, identifier) == [(start, memory) for start in starts]
 
 
@@ -170,14 +170,14 @@ def test_fills_a_gpu_instance_with_compute_instances(install, profile, slices):
         info = nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(gi, CI_NUMBER[size], SHARED)
         assert (info.sliceCount, info.instanceCount) == (size, most)
         assert nvml.nvmlGpuInstanceGetComputeInstanceRemainingCapacity(gi, CI_NUMBER[size]) == most
-        made = [fill(gi, size) for _ in range(most)]
+        instances = [fill(gi, size) for _ in range(most)]
         with pytest.raises(nvml.NVMLError_InsufficientResources):
             fill(gi, size)
         assert len({nvml.nvmlDeviceGetUUID(mig) for mig in mig_devices(gpu)}) == most
         if size < slices:
             assert f"MIG {size}c." in nvml.nvmlDeviceGetName(mig_devices(gpu)[0])
-        for each in made:
-            nvml.nvmlComputeInstanceDestroy(each)
+        for instance in instances:
+            nvml.nvmlComputeInstanceDestroy(instance)
     for size in set(CI_NUMBER) - set(COMPUTE[slices]):
         with pytest.raises(nvml.NVMLError_NotSupported):
             nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(gi, CI_NUMBER[size], SHARED)

@@ -124,15 +124,15 @@ def ask(process: subprocess.Popen[str], word: str) -> str:
 def test_admits_only_clients_to_an_exclusive_gpu(start: Start) -> None:
     mps = start("-multiuser-server")
     mps.driver.smi("-c", "EXCLUSIVE_PROCESS")
-    one, other = mps.hold(10), mps.hold(10)
-    assert first_line(one) == first_line(other) == "0\n"
+    first, second = mps.hold(10), mps.hold(10)
+    assert first_line(first) == first_line(second) == "0\n"
     assert first_line(mps.driver.hold(1)) == DEVICE_UNAVAILABLE
     listed = mps.say(f"get_client_list {mps.server}").split()
-    assert sorted(listed) == sorted(map(str, (one.pid, other.pid)))
+    assert sorted(listed) == sorted(map(str, (first.pid, second.pid)))
     assert mps.say(f"get_server_status {mps.server}") == "ACTIVE"
     shown = mps.say("get_device_client_list").split()
     assert shown[0].startswith("GPU-")
-    assert set(shown[1:]) == {str(one.pid), str(other.pid)}
+    assert set(shown[1:]) == {str(first.pid), str(second.pid)}
 
 
 def test_keeps_the_server_off_an_exclusive_gpu_that_a_process_uses(start: Start) -> None:
@@ -175,9 +175,9 @@ def test_applies_the_pinned_limit_to_each_process_and_what_is_free(start: Start)
     limit = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1G"}
     assert first_line(mps.hold(1025, **limit)) == OUT_OF_MEMORY
     # As users report: a container of two processes gets twice its limit.
-    one, other = mps.hold(1024, **limit), mps.hold(1024, **limit)
-    assert first_line(one) == first_line(other) == "0\n"
-    assert ask(one, "init") == OUT_OF_MEMORY
+    first, second = mps.hold(1024, **limit), mps.hold(1024, **limit)
+    assert first_line(first) == first_line(second) == "0\n"
+    assert ask(first, "init") == OUT_OF_MEMORY
     asked = (
         "import ctypes; cuda.context(); unused, total = ctypes.c_size_t(), ctypes.c_size_t()\n"
         "cuda.call('cuMemGetInfo_v2', ctypes.byref(unused), ctypes.byref(total))\n"
@@ -250,11 +250,11 @@ def test_allows_any_user_to_read_and_only_root_to_command(start: Start) -> None:
 
 def test_fails_only_the_terminated_client(start: Start) -> None:
     mps = start("-multiuser-server")
-    one, other = mps.hold(1), mps.hold(1)
-    assert first_line(one) == first_line(other) == "0\n"
-    mps.say(f"terminate_client {mps.server} {one.pid}")
-    assert ask(one, "init") == TERMINATED
-    assert ask(other, "init") == "0\n"
+    first, second = mps.hold(1), mps.hold(1)
+    assert first_line(first) == first_line(second) == "0\n"
+    mps.say(f"terminate_client {mps.server} {first.pid}")
+    assert ask(first, "init") == TERMINATED
+    assert ask(second, "init") == "0\n"
     mps.say(f"terminate_client {mps.server} 1", rc=1)
 
 

@@ -151,8 +151,8 @@ def test_changes_mig_instances(install):
     driver = install()
     assert "No MIG-enabled devices found." in driver.smi("mig", "-cgi", "19", rc=6)
     assert driver.smi("-mig", "1") == "Enabled MIG Mode for GPU 00000000:07:00.0\nAll done.\n"
-    made = driver.smi("mig", "-cgi", "2g.10gb:4", "-C").splitlines()
-    assert made == [
+    lines = driver.smi("mig", "-cgi", "2g.10gb:4", "-C").splitlines()
+    assert lines == [
         "Successfully created GPU instance ID  3 on GPU  0 using profile MIG 2g.10gb (ID 14)",
         "Successfully created compute instance ID  0 on GPU  0 GPU instance ID  3 using profile "
         "MIG 2g.10gb (ID  1)",
@@ -190,8 +190,8 @@ def test_keeps_the_time_slice_until_the_driver_is_reloaded(install):
     driver = install("T4", 2)
     uuid = driver.smi("--query-gpu=uuid", "--format=csv,noheader").splitlines()[1]
     listed = ["GPU 00000000:07:00.0: timeslice Default", "GPU 00000000:0F:00.0: timeslice Long"]
-    said = driver.smi("compute-policy", "-i", uuid, "--set-timeslice", "3")
-    assert said == "Set timeslice to Long for GPU 00000000:0F:00.0.\nAll done.\n"
+    output = driver.smi("compute-policy", "-i", uuid, "--set-timeslice", "3")
+    assert output == "Set timeslice to Long for GPU 00000000:0F:00.0.\nAll done.\n"
     assert driver.smi("compute-policy", "-l").splitlines() == listed
     driver.smi("compute-policy", "--set-timeslice=1", "-i", "0")
     assert "0: timeslice Short\n" in driver.smi("compute-policy", "--list")

@@ -173,16 +173,16 @@ def test_asks_for_a_recovery_action_until_the_reset(install):
 def test_reports_the_numa_node_on_the_bus(install):
     driver = install("A100-SXM4-40GB", 4)
     folder = driver.root / "sys/bus/pci/devices"
-    told = {path.parent.name: path.read_text() for path in folder.glob("*/numa_node")}
-    assert told == {
+    numa_nodes = {path.parent.name: path.read_text() for path in folder.glob("*/numa_node")}
+    assert numa_nodes == {
         "0000:07:00.0": "0\n", "0000:0f:00.0": "0\n", "0000:47:00.0": "1\n", "0000:4e:00.0": "1\n",
     }  # fmt: skip
 
 
 def test_reports_what_a_gpu_is_on_the_bus(install):
     gpu = install("A100-SXM4-40GB").root / "sys/bus/pci/devices/0000:07:00.0"
-    told = {name: (gpu / name).read_text().strip() for name in ("vendor", "device", "class")}
-    assert told == {"vendor": "0x10de", "device": "0x20b0", "class": "0x030200"}
+    identity = {name: (gpu / name).read_text().strip() for name in ("vendor", "device", "class")}
+    assert identity == {"vendor": "0x10de", "device": "0x20b0", "class": "0x030200"}
     assert len((gpu / "config").read_bytes()) == 256
     assert len((gpu / "resource").read_text().split()) == 3
 

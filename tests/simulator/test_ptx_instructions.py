@@ -53,11 +53,11 @@ def half_of_a_kind(kind: str, generator: random.Random) -> int:
     return drawn | generator.choice([0, 0x8000])
 
 
-def close(one: float, other: float, exact: bool) -> bool:
+def close(first: float, second: float, exact: bool) -> bool:
     """Say whether two results are the same, exactly or nearly."""
-    if math.isnan(one) or math.isnan(other):
-        return math.isnan(one) and math.isnan(other)
-    return one == other if exact else math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-5)
+    if math.isnan(first) or math.isnan(second):
+        return math.isnan(first) and math.isnan(second)
+    return first == second if exact else math.isclose(first, second, rel_tol=1e-5, abs_tol=1e-5)
 
 
 def test_executes_every_instruction_as_python_does(kept_gpu):

@@ -82,10 +82,10 @@ def test_executes_votes_and_matches(kept_gpu):
     kept_gpu.launch(program(kept_gpu, "votes"), [1], [48], c.c_uint64(out))
     result = words(kept_gpu, out, 48 * 12)
     for t in range(48):
-        warp = [each for each in range(48) if each // 32 == t // 32]
-        here = sum(1 << each % 32 for each in warp)
-        ones = sum(1 << each % 32 for each in warp if each % 4 == 1)
-        alike = sum(1 << each % 32 for each in warp if each % 4 == t % 4)
+        warp = [lane for lane in range(48) if lane // 32 == t // 32]
+        here = sum(1 << lane % 32 for lane in warp)
+        ones = sum(1 << lane % 32 for lane in warp if lane % 4 == 1)
+        alike = sum(1 << lane % 32 for lane in warp if lane % 4 == t % 4)
         assert result[12 * t : 12 * t + 10] == [
             here,
             ones,
@@ -116,7 +116,7 @@ def test_executes_carries(kept_gpu):
     for at, (a, b) in enumerate(zip(numbers, others, strict=True)):
         expected = [a + b, a - b, (a & mask) * (b & mask)]
         assert result[48 * at : 48 * at + 48] == b"".join(
-            (each & (1 << 128) - 1).to_bytes(16, "little") for each in expected
+            (number & (1 << 128) - 1).to_bytes(16, "little") for number in expected
         )
 
 

@@ -68,10 +68,10 @@ def show(driver: DriverRoot) -> str:
 
 
 def connect(driver: DriverRoot) -> socket.socket:
-    made = socket.socket(socket.AF_UNIX)
-    made.settimeout(5)
-    made.connect(str(driver.root / "run/nvidia-persistenced/socket"))
-    return made
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(5)
+    connection.connect(str(driver.root / "run/nvidia-persistenced/socket"))
+    return connection
 
 
 def frame(kind: int, body: bytes, length: int | None = None, magic: int = MAGIC) -> bytes:
