@@ -23,10 +23,10 @@ def test_gives_nothing_out_twice() -> None:
 
 
 def device(kind: str, name: str, **attributes: str | int) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": {"string": kind}, "uuid": {"string": "GPU-A"}}
+    typed_attributes: dict[str, Any] = {"kind": {"string": kind}, "uuid": {"string": "GPU-A"}}
     for key, value in attributes.items():
-        found[key] = {"int" if isinstance(value, int) else "string": value}
-    return {"name": name, "attributes": found}
+        typed_attributes[key] = {"int" if isinstance(value, int) else "string": value}
+    return {"name": name, "attributes": typed_attributes}
 
 
 def oracle(profile: str) -> Oracle:

@@ -38,10 +38,10 @@ def node(
         },
         "spec": {"taints": [dict(taint) for taint in taints]} if taints else {},
         "status": {
-            "allocatable": {**quantities, **{key: str(one) for key, one in offered.items()}},
+            "allocatable": {**quantities, **{key: str(count) for key, count in offered.items()}},
             "capacity": {
                 **quantities,
-                **{key: str(one) for key, one in (capacity or offered).items()},
+                **{key: str(count) for key, count in (capacity or offered).items()},
             },
             "nodeInfo": {"containerRuntimeVersion": runtime, "kubeletVersion": kubelet},
         },

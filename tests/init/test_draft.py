@@ -24,38 +24,43 @@ CPU = node("cpu-1", {}, machine="cpu")
 
 def drafted(
     nodes: Sequence[Mapping[str, Any]],
-    *told: Answer,
+    *replies: Answer,
     imported: Mapping[str, Any] | None = None,
     claimed: Mapping[str, str] | None = None,
 ) -> Draft:
-    answers = Answers(told)
-    read = [gpu_node(one, has_gpus=answers.about(one["metadata"]["name"])) for one in nodes]
-    labels = {one["metadata"]["name"]: one["metadata"]["labels"] for one in nodes}
-    gpu_nodes = [one for one in read if one is not None]
+    answers = Answers(replies)
+    read = [
+        gpu_node(raw_node, has_gpus=answers.about(raw_node["metadata"]["name"]))
+        for raw_node in nodes
+    ]
+    labels = {raw_node["metadata"]["name"]: raw_node["metadata"]["labels"] for raw_node in nodes}
+    gpu_nodes = [candidate for candidate in read if candidate is not None]
     return draft(gpu_nodes, labels, answers, imported or {}, claimed or {})
 
 
-def written(found: Draft) -> Cluster:
+def written(proposal: Draft) -> Cluster:
     """Return what the file says that is written for a draft."""
-    text = stack_text(found, (), {}, {})
+    text = stack_text(proposal, (), {}, {})
     return parse_cluster(yaml.safe_load(text)["config"]["divvy:cluster"])
 
 
-def equal(found: Draft, nodes: Sequence[Mapping[str, Any]]) -> Cluster:
+def equal(proposal: Draft, nodes: Sequence[Mapping[str, Any]]) -> Cluster:
     """Require that the plan is what these nodes offer, and return the cluster."""
-    assert not found.questions
-    cluster = written(found)
-    left_out = {name for one in found.left_out for name in one.nodes}
-    live = [live_node_of(one) for one in nodes if one["metadata"]["name"] not in left_out]
+    assert not proposal.questions
+    cluster = written(proposal)
+    left_out = {name for omission in proposal.left_out for name in omission.nodes}
+    live = [
+        live_node_of(raw_node) for raw_node in nodes if raw_node["metadata"]["name"] not in left_out
+    ]
     difference = compare_live(cluster, "test", live)
     assert not difference, difference
-    assert difference.compared == len(found.nodes)
+    assert difference.compared == len(proposal.nodes)
     return cluster
 
 
-def profile(found: Draft) -> Any:
+def profile(proposal: Draft) -> Any:
     """Return the only profile."""
-    (value,) = found.cluster["profiles"].values()
+    (value,) = proposal.cluster["profiles"].values()
     return value
 
 
@@ -110,9 +115,9 @@ OFFERS = {
 def test_drafts_profiles_of_gpu_operators_nodes(case: str) -> None:
     offered, labels, expected = OFFERS[case]
     nodes = [node("gpu-1", offered, labels), node("gpu-2", offered, labels), CPU]
-    found = drafted(nodes)
-    assert profile(found) == expected
-    cluster = equal(found, nodes)
+    proposal = drafted(nodes)
+    assert profile(proposal) == expected
+    cluster = equal(proposal, nodes)
     pool = cluster.pools["gpu"]
     assert pool.select == {TYPE: "gpu"}
     assert (pool.hardware.model, pool.hardware.gpus, pool.hardware.count) == (
@@ -129,17 +134,17 @@ def test_asks_how_many_gpus_a_single_strategy_hides() -> None:
     nodes = [node("gpu-1", {GPU: 28}, SINGLE)]
     (question,) = drafted(nodes).questions
     assert (question.kind, question.guess, question.option) == ("gpus", 4, "--gpus 'gpu-1=4'")
-    found = drafted(nodes, Answer("gpus", "*", "4"))
-    assert profile(found) == {"mig": {"layout": {"1g.5gb": 7}, "strategy": "single"}}
-    equal(found, nodes)
+    proposal = drafted(nodes, Answer("gpus", "*", "4"))
+    assert profile(proposal) == {"mig": {"layout": {"1g.5gb": 7}, "strategy": "single"}}
+    equal(proposal, nodes)
 
 
 def test_drafts_a_shared_single_strategy() -> None:
     labels = gfd("NVIDIA-A100-SXM4-40GB-MIG-3g.20gb", 4, 20096, replicas=2, strategy="single")
     nodes = [node("gpu-1", {SHARED: 8}, labels)]
-    found = drafted(nodes, Answer("gpus", "gpu-*", "2"))
-    assert profile(found)["timeSlicing"] == {"replicas": 2, **NVIDIA}
-    equal(found, nodes)
+    proposal = drafted(nodes, Answer("gpus", "gpu-*", "2"))
+    assert profile(proposal)["timeSlicing"] == {"replicas": 2, **NVIDIA}
+    equal(proposal, nodes)
 
 
 def test_asks_about_a_plugin_without_feature_labels() -> None:
@@ -148,9 +153,9 @@ def test_asks_about_a_plugin_without_feature_labels() -> None:
     assert question.text == "GPU model of gpu-1, gpu-2 (they offer 16 × nvidia.com/gpu)"
     (question,) = drafted(nodes, model := Answer("model", "*", "T4")).questions
     assert question.guess == 16
-    found = drafted(nodes, model, Answer("gpus", "*", "4"))
-    assert profile(found)["timeSlicing"]["replicas"] == 4
-    equal(found, nodes)
+    proposal = drafted(nodes, model, Answer("gpus", "*", "4"))
+    assert profile(proposal)["timeSlicing"]["replicas"] == 4
+    equal(proposal, nodes)
     equal(drafted(nodes, model, Answer("gpus", "*", "16")), nodes)
 
 
@@ -160,9 +165,9 @@ def test_asks_about_mig_without_feature_labels() -> None:
     model = Answer("model", "*", "A100-40GB")
     (question,) = drafted(nodes, model).questions
     assert question.guess == 3
-    found = drafted(nodes, model, Answer("gpus", "*", "3"))
-    equal(found, nodes)
-    assert found.assumed == ("split",)
+    proposal = drafted(nodes, model, Answer("gpus", "*", "3"))
+    equal(proposal, nodes)
+    assert proposal.assumed == ("split",)
 
 
 def test_reads_divvys_own_labels_on_a_node_with_everything() -> None:
@@ -181,9 +186,9 @@ def test_reads_divvys_own_labels_on_a_node_with_everything() -> None:
         "nvidia.com/mig.strategy": "mixed",
     }
     nodes = [node("gpu-a100", offered, labels, annotations=status(4))]
-    found = drafted(nodes)
-    equal(found, nodes)
-    (rules,) = found.cluster["profiles"].values()
+    proposal = drafted(nodes)
+    equal(proposal, nodes)
+    (rules,) = proposal.cluster["profiles"].values()
     # The agent's own defaults: nothing to write out.
     assert {"devices": [2], "timeSlicing": {"replicas": 6}} in rules
 
@@ -223,9 +228,9 @@ def test_drafts_a_pool_of_each_node_without_a_distinguishing_label() -> None:
         node("A.1", {GPU: 4}, gfd(*A100), machine=None),
         node("a-1", {GPU: 1}, gfd("Tesla-T4", 1, 15360), machine=None),
     ]
-    found = drafted(nodes)
-    assert set(equal(found, nodes).pools) == {"a-1", "a-1-2"}  # their names clash
-    assert any("every node is a pool: label them" in remark for remark in remarks(found, ()))
+    proposal = drafted(nodes)
+    assert set(equal(proposal, nodes).pools) == {"a-1", "a-1-2"}  # their names clash
+    assert any("every node is a pool: label them" in remark for remark in remarks(proposal, ()))
 
 
 def test_names_no_profile_that_a_nodes_label_would_choose() -> None:
@@ -249,8 +254,8 @@ def test_uses_profiles_of_files_that_offer_the_same() -> None:
         node("a-1", {SHARED: 16}, gfd(*A100, replicas=4), machine="p4"),
         node("a-2", {GPU: 28}, SINGLE, machine="p4-mig"),
     ]
-    found = drafted(nodes, Answer("gpus", "a-2", "4"), imported=imported)
-    cluster = equal(found, nodes)
+    proposal = drafted(nodes, Answer("gpus", "a-2", "4"), imported=imported)
+    cluster = equal(proposal, nodes)
     assert cluster.pools["p4"].profile == "sliced"
     assert cluster.pools["p4-mig"].profile == "all-1g.5gb"
     assert "all-1g.34gb" not in cluster.profiles
@@ -258,9 +263,9 @@ def test_uses_profiles_of_files_that_offer_the_same() -> None:
 
 def test_recognises_what_hami_splits() -> None:
     nodes = [node("gpu-1", {GPU: 20}, annotations=hami("Tesla T4", 2, 10))]
-    found = drafted(nodes)
-    assert profile(found)["timeSlicing"]["replicas"] == 10
-    equal(found, nodes)
+    proposal = drafted(nodes)
+    assert profile(proposal)["timeSlicing"]["replicas"] == 10
+    equal(proposal, nodes)
 
 
 def test_names_nodes_that_no_file_can_describe() -> None:
@@ -272,44 +277,44 @@ def test_names_nodes_that_no_file_can_describe() -> None:
         node("a-4", {}, gfd(*A100), machine="p4", annotations=status(4)),
         node("a-5", {}, gfd(*A100), machine="p4"),
     ]
-    found = drafted(nodes, claimed={"a-5": "gpu.nvidia.com"})
-    reasons = {one.nodes: one.reason for one in found.left_out}
+    proposal = drafted(nodes, claimed={"a-5": "gpu.nvidia.com"})
+    reasons = {omission.nodes: omission.reason for omission in proposal.left_out}
     assert "offers nvidia.com/gpu-vm" in reasons[("a-2",)]
     assert "cannot hold 15 × nvidia.com/mig-1g.5gb" in reasons[("a-3",)]
     assert "served by Divvy already" in reasons[("a-4",)]
     assert "by gpu.nvidia.com" in reasons[("a-5",)]
     # No label tells a-1 from them, so it is a pool of its own.
-    cluster = written(found)
+    cluster = written(proposal)
     assert [pool.select for pool in cluster.pools.values()] == [{"kubernetes.io/hostname": "a-1"}]
 
 
 def test_plans_a_sick_gpu_as_healthy() -> None:
     nodes = [node("a-1", {GPU: 3}, {**gfd(*A100)}, capacity={GPU: 4})]
-    found = drafted(nodes)
-    assert found.reduced == ("a-1",)
-    assert profile(found) == {}
+    proposal = drafted(nodes)
+    assert proposal.reduced == ("a-1",)
+    assert profile(proposal) == {}
 
 
 def test_gives_whole_gpus_to_a_node_that_offers_nothing_yet() -> None:
     nodes = [node("a-1", {}, gfd(*A100)), node("b-1", {}, machine="b")]
-    found = drafted(nodes, Answer("gpus", "b-*", "2"), Answer("model", "b-*", "T4"))
-    assert found.idle == ("a-1", "b-1")
-    cluster = written(found)
+    proposal = drafted(nodes, Answer("gpus", "b-*", "2"), Answer("model", "b-*", "T4"))
+    assert proposal.idle == ("a-1", "b-1")
+    cluster = written(proposal)
     assert {pool.hardware.model for pool in cluster.pools.values()} == {"A100-SXM4-40GB", "T4"}
 
 
 def test_asks_at_once_about_a_node_that_offers_nothing_yet() -> None:
     nodes = [node("b-1", {}, {"nvidia.com/gpu.present": "true"}, machine="b")]
-    assert [one.kind for one in drafted(nodes).questions] == ["model", "gpus"]
+    assert [query.kind for query in drafted(nodes).questions] == ["model", "gpus"]
     (question,) = drafted(nodes, Answer("model", "b-*", "T4")).questions
     assert question.option == "--gpus 'b-1=NUMBER'"
 
 
 def test_predicts_nothing_for_an_unknown_model() -> None:
     nodes = [node("a-1", {SHARED: 8}, gfd("NVIDIA-RTX-A5000", 2, 24564, replicas=4))]
-    found = drafted(nodes, imported={"wrong": {"timeSlicing": {"replicas": 2}}})
-    assert found.unknown == ("NVIDIA-RTX-A5000",)
-    assert found.cluster["pools"]["gpu"] == {"select": {TYPE: "gpu"}, "profile": "slice-4"}
+    proposal = drafted(nodes, imported={"wrong": {"timeSlicing": {"replicas": 2}}})
+    assert proposal.unknown == ("NVIDIA-RTX-A5000",)
+    assert proposal.cluster["pools"]["gpu"] == {"select": {TYPE: "gpu"}, "profile": "slice-4"}
 
 
 def test_reads_taints_runtime_and_system_of_a_pool() -> None:

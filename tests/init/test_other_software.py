@@ -46,8 +46,8 @@ def workload(*containers: dict[str, Any], name: str = "some-name") -> dict[str, 
 def test_recognises_a_program(image: str, command: tuple[str, ...], expected: str) -> None:
     own = {"image": image, "command": list(command)}
     other = {"image": "nvcr.io/nvidia/other:v1"}
-    (found,) = other_software([workload(other, own, own)], ())
-    assert (found.name, found.where) == (expected, "DaemonSet n/some-name")
+    (program,) = other_software([workload(other, own, own)], ())
+    assert (program.name, program.where) == (expected, "DaemonSet n/some-name")
 
 
 def test_names_no_software_that_is_none() -> None:
@@ -56,10 +56,10 @@ def test_names_no_software_that_is_none() -> None:
 
 def test_names_a_program_once_with_all_its_places() -> None:
     image = {"image": "nvcr.io/nvidia/gpu-operator:v26.7.0"}
-    (found,) = other_software(
+    (program,) = other_software(
         [workload(image, name="a"), workload(image, name="b")], ["clusterpolicies.nvidia.com"]
     )
-    assert found.where == "DaemonSet n/a, DaemonSet n/b"
-    (found,) = other_software([], ["clusterpolicies.nvidia.com", "nvidiadrivers.nvidia.com"])
-    assert found.where == "CustomResourceDefinition clusterpolicies.nvidia.com"
-    assert "devicePlugin.enabled" in found.remedy
+    assert program.where == "DaemonSet n/a, DaemonSet n/b"
+    (program,) = other_software([], ["clusterpolicies.nvidia.com", "nvidiadrivers.nvidia.com"])
+    assert program.where == "CustomResourceDefinition clusterpolicies.nvidia.com"
+    assert "devicePlugin.enabled" in program.remedy

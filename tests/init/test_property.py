@@ -95,7 +95,7 @@ def labels(model: GpuModel, gpus: int, profile: Any) -> dict[str, str]:
 def test_writes_a_file_whose_plan_is_what_the_nodes_offer(
     pools: list[tuple[GpuModel, int, Any]],
 ) -> None:
-    nodes, told = [], []
+    nodes, answers = [], []
     for number, (model, gpus, profile) in enumerate(pools):
         devices = offered(model, gpus, profile)
         if devices is None:
@@ -104,20 +104,20 @@ def test_writes_a_file_whose_plan_is_what_the_nodes_offer(
             own = labels(model, gpus, profile)
             nodes.append(node(name, devices, own, machine=f"machine-{number}"))
             # Strategy single hides it; others say it in a label.
-            told.append(Answer("gpus", name, str(gpus)))
+            answers.append(Answer("gpus", name, str(gpus)))
     nodes.append(node("cpu", {}, machine="cpu"))
-    read = [found for one in nodes if (found := gpu_node(one))]
-    found = draft(
-        read, {one["metadata"]["name"]: one["metadata"]["labels"] for one in nodes},
-        Answers(told), {}, {},
+    read = [candidate for raw_node in nodes if (candidate := gpu_node(raw_node))]
+    proposal = draft(
+        read, {raw_node["metadata"]["name"]: raw_node["metadata"]["labels"] for raw_node in nodes},
+        Answers(answers), {}, {},
     )  # fmt: skip
-    assert not found.questions
-    assert not found.left_out
-    if not found.cluster:
+    assert not proposal.questions
+    assert not proposal.left_out
+    if not proposal.cluster:
         assert len(nodes) == 1
         return
-    text = stack_text(found, (), {}, {})
+    text = stack_text(proposal, (), {}, {})
     cluster = read_cluster(StackFile("stacks/Pulumi.test.yaml", text, "test"))
-    difference = compare_live(cluster, "test", [live_node_of(one) for one in nodes])
+    difference = compare_live(cluster, "test", [live_node_of(raw_node) for raw_node in nodes])
     assert not difference, difference
     assert difference.compared == len(nodes) - 1

@@ -236,8 +236,8 @@ def spans(card: str) -> dict[str, list[int]]:
 
 def decoders(card: str, layout: Iterable[tuple[str, int]]) -> int:
     """Return how many decoders the instances of a layout have together."""
-    each = {row[0]: row[6] for row in rows(card)}
-    return sum(each[name] * number for name, number in layout)
+    counts = {row[0]: row[6] for row in rows(card)}
+    return sum(counts[name] * number for name, number in layout)
 
 
 def feasible_layouts(card: str) -> set[tuple[tuple[str, int], ...]]:

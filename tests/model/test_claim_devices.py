@@ -107,7 +107,7 @@ def test_counts_media_engines_where_a_profile_may_take_all() -> None:
     assert gpu.counters is not None
     assert gpu.counters["media-engines"] == 4
     taken = {name: _device(gpu, f"-mig-{name}-3").consumes for name in ("1g24gb", "1g24gbmeall")}
-    assert [each and each["media-engines"] for each in taken.values()] == [1, 4]
+    assert [counters and counters["media-engines"] for counters in taken.values()] == [1, 4]
     assert "media-engines" not in (_device(gpu, "-mig-1g24gb-me-3").consumes or {})
     assert "media-engines" not in (_gpu({"mig": ["1g.5gb"]}).counters or {})
 

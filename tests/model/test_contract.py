@@ -21,7 +21,10 @@ def rendered() -> dict[tuple[str, str], dict]:
     value = stack["config"]["divvy:cluster"]
     value["profiles"]["by-size"] = {"claims": {"shares": {}}}
     value["preemption"] = True
-    return {(found["kind"], found["metadata"]["name"]): found for found in objects_of(value, IMAGE)}
+    return {
+        (manifest["kind"], manifest["metadata"]["name"]): manifest
+        for manifest in objects_of(value, IMAGE)
+    }
 
 
 def test_shares_paths_and_names_between_settings_and_contract() -> None:
@@ -52,7 +55,7 @@ def test_gives_the_pods_their_ports_paths_and_labels(rendered: dict) -> None:
     assert service["selector"] == template["metadata"]["labels"]
     assert service["selector"] == component_labels(Component.AGENT)
     assert service["ports"][0]["port"] == contract.METRICS_PORT
-    components = {contract.component_of(found) for found in rendered.values()}
+    components = {contract.component_of(manifest) for manifest in rendered.values()}
     assert components == set(Component)
 
 

@@ -12,8 +12,8 @@ WITH_MIG = sorted(guide.PRINTED)
 def test_knows_every_card_of_the_guide():
     assert set(gpu_models()) == set(guide.CARDS)
     assert {name for name, model in gpu_models().items() if model.mig} == set(WITH_MIG)
-    told = {name for name, model in gpu_models().items() if model.mig_unpublished}
-    assert told == guide.UNPUBLISHED
+    unpublished = {name for name, model in gpu_models().items() if model.mig_unpublished}
+    assert unpublished == guide.UNPUBLISHED
 
 
 @pytest.mark.parametrize("card", sorted(guide.CARDS))
@@ -41,7 +41,7 @@ def test_describes_a_card_like_the_guide(card):
 def test_lists_the_mig_profiles_that_the_card_prints(card):
     mig = gpu_model(card).mig
     assert mig is not None
-    told = [
+    rows = [
         (
             profile.name,
             profile.profile_id,
@@ -55,7 +55,7 @@ def test_lists_the_mig_profiles_that_the_card_prints(card):
         )
         for profile in mig.profiles
     ]
-    assert told == guide.rows(card)
+    assert rows == guide.rows(card)
     for profile in mig.profiles:
         starts, size = guide.PLACES[card][profile.profile_id]
         assert (set(profile.starts), profile.memory_slices) == (starts, size)

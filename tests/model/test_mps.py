@@ -37,19 +37,19 @@ def sharing(profile: Any) -> Any:
 
 
 def test_divides_a_gpu_into_equal_mps_parts_and_adds_up_two_replicas() -> None:
-    one = sharing({"mps": {"replicas": 4}})
-    assert one.by_mps
-    assert (one.memory_mib, one.threads, one.action) == (10240, 25, "warn")
-    two = one.times(2)
-    assert (two.memory_mib, two.threads) == (20480, 50)
-    assert one.times(5).threads == 100
+    part = sharing({"mps": {"replicas": 4}})
+    assert part.by_mps
+    assert (part.memory_mib, part.threads, part.action) == (10240, 25, "warn")
+    pair = part.times(2)
+    assert (pair.memory_mib, pair.threads) == (20480, 50)
+    assert part.times(5).threads == 100
 
 
 def test_takes_chosen_mps_sizes() -> None:
     limit = {"limit": "8Gi", "action": "prevent"}
     profile = {"mps": {"replicas": 3, "memoryLimit": limit, "activeThreadPercentage": 60}}
-    one = sharing(profile)
-    assert (one.memory_mib, one.threads, one.is_prevented) == (8192, 60, True)
+    part = sharing(profile)
+    assert (part.memory_mib, part.threads, part.is_prevented) == (8192, 60, True)
 
 
 @pytest.mark.parametrize(

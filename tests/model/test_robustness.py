@@ -60,12 +60,12 @@ JUNK = st.one_of(
 
 def places(value, here=()):
     """Return the path of everything below a value."""
-    found = [here] if here else []
+    paths = [here] if here else []
     items = value.items() if isinstance(value, dict) else ()
     items = enumerate(value) if isinstance(value, list) else items
     for key, below in items:
-        found += places(below, (*here, key))
-    return found
+        paths += places(below, (*here, key))
+    return paths
 
 
 PLACES = places(FULL)
@@ -101,11 +101,11 @@ def test_reports_junk_anywhere_in_plain_words(changes):
     try:
         cluster = parse_cluster(value)
     except InvalidCluster as invalid:
-        told = str(invalid)
+        message = str(invalid)
     else:
-        told = ""
+        message = ""
         assert parse_canonical(canonical_json(value)) == as_sent(cluster)
-    assert not JARGON.search(told)
+    assert not JARGON.search(message)
     assert value == before
 
 
@@ -143,9 +143,9 @@ def laughs(levels):
 def test_reports_yaml_beyond_a_stack_file_in_one_short_error(change, says):
     with pytest.raises(InvalidCluster) as refusal:
         parse_cluster({**FULL, **change})
-    told = str(refusal.value)
-    assert says in told
-    assert len(told) < 600
+    message = str(refusal.value)
+    assert says in message
+    assert len(message) < 600
 
 
 def test_refuses_a_value_that_contains_itself():

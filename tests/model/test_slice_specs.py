@@ -28,51 +28,60 @@ ALL = {
 def specs(
     *gpus: Any, taints: Any = None, tasks: Any = None, allocated: Any = None, attributes: Any = None
 ) -> list[dict[str, Any]]:
-    found = slice_specs("node", gpus, taints or {}, tasks or {}, allocated or {}, attributes or {})
-    return list(found.values())
+    specs_by_name = slice_specs(
+        "node", gpus, taints or {}, tasks or {}, allocated or {}, attributes or {}
+    )
+    return list(specs_by_name.values())
 
 
-def device(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    return next(each for spec in found for each in spec.get("devices", ()) if each["name"] == name)
+def device(resource_slices: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(
+        entry
+        for spec in resource_slices
+        for entry in spec.get("devices", ())
+        if entry["name"] == name
+    )
 
 
 @pytest.mark.parametrize("count", [1, 8, 9, 16])
 def test_keeps_to_the_limits_of_a_resource_slice(count: int) -> None:
-    found = specs(*(offered_gpu(index, ALL) for index in range(count)))
-    assert all(len(spec.get("devices", ())) <= 64 for spec in found)
-    assert all(len(spec.get("sharedCounters", ())) <= 8 for spec in found)
-    assert all(("devices" in spec) != ("sharedCounters" in spec) for spec in found)
-    listed = [each["name"] for spec in found for each in spec.get("devices", ())]
+    resource_slices = specs(*(offered_gpu(index, ALL) for index in range(count)))
+    assert all(len(spec.get("devices", ())) <= 64 for spec in resource_slices)
+    assert all(len(spec.get("sharedCounters", ())) <= 8 for spec in resource_slices)
+    assert all(("devices" in spec) != ("sharedCounters" in spec) for spec in resource_slices)
+    listed = [entry["name"] for spec in resource_slices for entry in spec.get("devices", ())]
     assert len(listed) == len(set(listed)) == count * len(offered_gpu(0, ALL).gpu.devices)
-    pools = [spec["pool"] for spec in found]
-    assert pools == [{"name": "node/divvy", "resourceSliceCount": len(found)}] * len(found)
+    pool = {"name": "node/divvy", "resourceSliceCount": len(resource_slices)}
+    assert all(spec["pool"] == pool for spec in resource_slices)
 
 
 def test_declares_every_counter_that_a_device_consumes() -> None:
-    found = specs(offered_gpu(0, ALL), offered_gpu(1, ALL))
+    resource_slices = specs(offered_gpu(0, ALL), offered_gpu(1, ALL))
     sets = {
         shared_counter["name"]: shared_counter["counters"]
-        for spec in found
+        for spec in resource_slices
         for shared_counter in spec.get("sharedCounters", ())
     }
-    for spec in found:
-        for each in spec.get("devices", ()):
-            (consumed,) = each["consumesCounters"]
+    for spec in resource_slices:
+        for entry in spec.get("devices", ()):
+            (consumed,) = entry["consumesCounters"]
             for name, counter in consumed["counters"].items():
                 of_gpu = sets[consumed["counterSet"]][name]["value"]
                 assert parse_quantity(counter["value"]) <= parse_quantity(of_gpu)
 
 
 @pytest.mark.parametrize(
-    "model", [name for name, one in gpu_models().items() if one.mig is not None]
+    "model", [name for name, card in gpu_models().items() if card.mig is not None]
 )
 def test_counts_enough_memory_for_everything_that_the_slices_admit(model: str) -> None:
     """However a card is divided, its parts have no more memory than the counter."""
     geometry = gpu_model(model).mig
     assert geometry is not None
     gpu = offered_gpu(0, {"mig": [profile.name for profile in geometry.profiles]}, model)
-    found = specs(gpu)
-    ((counters,),) = (spec["sharedCounters"] for spec in found if "sharedCounters" in spec)
+    resource_slices = specs(gpu)
+    ((counters,),) = (
+        spec["sharedCounters"] for spec in resource_slices if "sharedCounters" in spec
+    )
     total = mib_of(counters["counters"]["memory"]["value"])
     most: dict[int, int] = {0: 0}
     for slices in range(1, geometry.memory_slices + 1):
@@ -82,7 +91,7 @@ def test_counts_enough_memory_for_everything_that_the_slices_admit(model: str) -
             default=most[slices - 1],
         )
     assert max(most.values()) <= total
-    taken = device(found, "gpu-0")["consumesCounters"][0]["counters"]["memory"]["value"]
+    taken = device(resource_slices, "gpu-0")["consumesCounters"][0]["counters"]["memory"]["value"]
     assert mib_of(taken) == total
 
 
@@ -99,9 +108,9 @@ def test_publishes_the_attributes_that_other_drivers_know() -> None:
         numa=1,
     )
     seen = gpu_attributes(Snapshot("550.163.01", (12, 4), (gpu,)))
-    found = specs(offered_gpu(0, ON_DEMAND), attributes=seen)
+    resource_slices = specs(offered_gpu(0, ON_DEMAND), attributes=seen)
     for name in ("gpu-0", "gpu-0-share", "gpu-0-mig-1g5gb-2"):
-        attributes = device(found, name)["attributes"]
+        attributes = device(resource_slices, name)["attributes"]
         assert attributes["resource.kubernetes.io/pciBusID"] == {"string": "0000:3b:00.0"}
         assert attributes["resource.kubernetes.io/pcieRoot"] == {"string": "pci0000:3a"}
         assert attributes["resource.kubernetes.io/numaNode"] == {"int": 1}
@@ -113,11 +122,12 @@ def test_publishes_the_attributes_that_other_drivers_know() -> None:
         assert attributes["gpu.nvidia.com/productName"] == {"string": "NVIDIA A100-SXM4-40GB"}
         assert attributes["gpu.nvidia.com/architecture"] == attributes["architecture"]
         assert attributes["gpu.nvidia.com/driverVersion"] == {"version": "550.163.1"}
-        assert len(attributes) + len(device(found, name)["capacity"]) <= MAX_OF_A_DEVICE
-    instance = device(found, "gpu-0-mig-1g5gb-2")["attributes"]
+        assert len(attributes) + len(device(resource_slices, name)["capacity"]) <= MAX_OF_A_DEVICE
+    instance = device(resource_slices, "gpu-0-mig-1g5gb-2")["attributes"]
     assert instance["gpu.nvidia.com/parentUUID"] == {"string": "GPU-0"}
     assert instance["gpu.nvidia.com/profile"] == {"string": "1g.5gb"}
-    assert device(found, "gpu-0")["attributes"]["gpu.nvidia.com/uuid"] == {"string": "GPU-0"}
+    whole = device(resource_slices, "gpu-0")["attributes"]
+    assert whole["gpu.nvidia.com/uuid"] == {"string": "GPU-0"}
 
 
 def test_omits_attributes_that_the_driver_does_not_report() -> None:
@@ -129,9 +139,9 @@ def test_omits_attributes_that_the_driver_does_not_report() -> None:
 
 @pytest.mark.parametrize("product", ["NVIDIA " + 12 * "Long-Name ", 40 * "Ü"])
 def test_keeps_the_slices_of_a_product_with_a_long_name(product: str) -> None:
-    found = specs(replace(offered_gpu(0, ON_DEMAND), product=product))
+    resource_slices = specs(replace(offered_gpu(0, ON_DEMAND), product=product))
     for name in ("gpu-0", "gpu-0-share", "gpu-0-mig-1g5gb-2"):
-        attributes = device(found, name)["attributes"]
+        attributes = device(resource_slices, name)["attributes"]
         texts = [attribute["string"] for attribute in attributes.values() if "string" in attribute]
         assert max(len(text.encode()) for text in texts) <= MAX_OF_A_VALUE
         assert product.startswith(attributes["product"]["string"])
@@ -172,18 +182,18 @@ def test_describes_a_share_as_a_claim_by_size_requests_it() -> None:
 
 
 def test_publishes_the_profile_and_start_of_a_mig_placement() -> None:
-    found = device(specs(offered_gpu(0, ON_DEMAND)), "gpu-0-mig-2g10gb-4")
-    assert found["attributes"]["profile"] == {"string": "2g.10gb"}
-    assert found["attributes"]["start"] == {"int": 4}
-    assert "allowMultipleAllocations" not in found
+    instance = device(specs(offered_gpu(0, ON_DEMAND)), "gpu-0-mig-2g10gb-4")
+    assert instance["attributes"]["profile"] == {"string": "2g.10gb"}
+    assert instance["attributes"]["start"] == {"int": 4}
+    assert "allowMultipleAllocations" not in instance
 
 
 def test_puts_shares_in_own_slices_with_the_fewest_tasks_first() -> None:
     gpus = [offered_gpu(index, ON_DEMAND) for index in range(3)]
     before, *_ = specs(*gpus)
     after, *others = specs(*gpus, tasks={"GPU-0": 2, "GPU-1": 1})
-    assert [each["name"] for each in before["devices"]] == [f"gpu-{n}-share" for n in (0, 1, 2)]
-    assert [each["name"] for each in after["devices"]] == [f"gpu-{n}-share" for n in (2, 1, 0)]
+    assert [entry["name"] for entry in before["devices"]] == [f"gpu-{n}-share" for n in (0, 1, 2)]
+    assert [entry["name"] for entry in after["devices"]] == [f"gpu-{n}-share" for n in (2, 1, 0)]
     assert others == specs(*gpus)[1:]
 
 
@@ -192,9 +202,9 @@ def test_lists_the_few_shares_and_whole_gpus_before_the_many_mig_devices() -> No
     gpus = [offered_gpu(index, ALL) for index in range(8)]
     by_name = sorted(slice_specs("node", gpus, {}, {}, {}, {}).items())
     kinds = [
-        each["attributes"]["kind"]["string"]
+        entry["attributes"]["kind"]["string"]
         for _, spec in by_name
-        for each in spec.get("devices", ())
+        for entry in spec.get("devices", ())
     ]
     assert kinds == ["share"] * 8 + ["gpu"] * 8 + ["mig"] * (len(kinds) - 16)
 
@@ -205,8 +215,8 @@ def test_packs_shares_on_the_fullest_gpu_beginning_with_the_last() -> None:
     gpus = [replace(gpu, spread=False) for gpu in gpus]
     (before,) = specs(*gpus, tasks={"GPU-0": 2})
     (after,) = specs(*gpus, allocated={"GPU-0": 0.7, "GPU-1": 0.5})
-    assert [each["name"] for each in before["devices"]] == [f"gpu-{n}-share" for n in (2, 1, 0)]
-    assert [each["name"] for each in after["devices"]] == [f"gpu-{n}-share" for n in (0, 1, 2)]
+    assert [entry["name"] for entry in before["devices"]] == [f"gpu-{n}-share" for n in (2, 1, 0)]
+    assert [entry["name"] for entry in after["devices"]] == [f"gpu-{n}-share" for n in (0, 1, 2)]
 
 
 def test_compares_taints_by_their_reason_alone() -> None:

@@ -20,9 +20,9 @@ def test_names_every_problem_of_a_stack_with_its_path(title, text, paths):
     for problem in problems:
         assert not JARGON.search(str(problem))
         assert problem.reason
-    told = "\n".join(str(problem) for problem in problems)
+    message = "\n".join(str(problem) for problem in problems)
     for words in title.split(SEPARATOR):
-        assert words in told
+        assert words in message
 
 
 @pytest.mark.parametrize("value", [None, [], "x", 3])

@@ -181,10 +181,10 @@ def test_keeps_a_bar_within_its_frame_when_more_is_used_than_exists():
 class Tags(HTMLParser):
     def __init__(self):
         super().__init__()
-        self.found = []
+        self.tags = []
 
     def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
+        self.tags.append((tag, dict(attrs)))
 
 
 def test_escapes_hostile_names_in_every_view():
@@ -200,8 +200,8 @@ def test_escapes_hostile_names_in_every_view():
         assert "[bold red]" in text
         page = Tags()
         page.feed(usage_page(hostile))
-        assert "script" not in {tag for tag, _ in page.found}
-        assert not any("onload" in attributes for _, attributes in page.found)
+        assert "script" not in {tag for tag, _ in page.tags}
+        assert not any("onload" in attributes for _, attributes in page.tags)
         json.loads(usage_json(hostile))
 
 

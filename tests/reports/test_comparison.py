@@ -28,13 +28,14 @@ def test_reports_changed_outcomes() -> None:
         record("skipped", "c", reason="held", missed="not made"), record("passed", "d"),
         record("failed", "e"), record("passed", "f"), record("failed", "h"),
     )  # fmt: skip
-    found = compare_reports(old, new)
-    assert cases(found.newly_failing) == ["a", "h"]
-    assert cases(found.newly_passing) == ["b", "f"]
-    assert cases(found.newly_not_checked) == ["c", "g"]
-    assert (found.newly_failing[0].before, found.newly_failing[0].reason) == ("passed", "sees two")
-    assert found.newly_failing[1].before == ""
-    assert not found.outcomes_are_the_same
+    comparison = compare_reports(old, new)
+    assert cases(comparison.newly_failing) == ["a", "h"]
+    assert cases(comparison.newly_passing) == ["b", "f"]
+    assert cases(comparison.newly_not_checked) == ["c", "g"]
+    first, second = comparison.newly_failing
+    assert (first.before, first.reason) == ("passed", "sees two")
+    assert second.before == ""
+    assert not comparison.outcomes_are_the_same
     assert compare_reports(new, new).outcomes_are_the_same
 
 
@@ -48,9 +49,9 @@ def test_reports_nothing_as_lost_that_an_option_left_out() -> None:
         record("skipped", "a", missed="option"), record("skipped", "b", missed="not made"),
         record("skipped", "c", SHOULD, missed="not made"),
     )  # fmt: skip
-    found = compare_reports(old, new)
-    assert cases(found.newly_not_checked) == ["a", "b", "c", "d"]
-    assert cases(found.lost) == ["b", "d"]
+    comparison = compare_reports(old, new)
+    assert cases(comparison.newly_not_checked) == ["a", "b", "c", "d"]
+    assert cases(comparison.lost) == ["b", "d"]
     other_options = compare_reports(old, {**new, "options": ["--pool=p"]})
     assert other_options.options == ("no options", "--pool=p")
     image = ["--image=x"]
@@ -63,9 +64,9 @@ def test_reports_nothing_as_lost_that_an_option_left_out() -> None:
 def test_names_nodes_that_left_once() -> None:
     old = document(record("passed", "n1:gpu"), record("passed", "n2:gpu"), nodes=("n1", "n2"))
     new = document(record("passed", "n1:gpu"), record("passed", "n3:gpu"), nodes=("n1", "n3"))
-    found = compare_reports(old, new)
-    assert (found.nodes_removed, found.nodes_added) == (("n2",), ("n3",))
-    assert cases(found.newly_not_checked) == []
+    comparison = compare_reports(old, new)
+    assert (comparison.nodes_removed, comparison.nodes_added) == (("n2",), ("n3",))
+    assert cases(comparison.newly_not_checked) == []
     part = compare_reports(old, {**new, "options": ["--pool=p"]})
     assert (part.nodes_removed, part.nodes_added, part.left_out) == ((), (), 1)
 
@@ -92,12 +93,12 @@ def test_reports_changed_speed() -> None:
         record("passed", "a", gflops=70.0), record("passed", "b", gflops=95.0),
         record("passed", "c", SHOULD, seconds=18.5), record("passed", "d", seconds=50.0),
     )  # fmt: skip
-    found = compare_reports(old, new)
-    assert found.speeds == (
+    comparison = compare_reports(old, new)
+    assert comparison.speeds == (
         SpeedChange(f"{MUST.id} a", "gflops", 100.0, 70.0),
         SpeedChange(MUST.id, "s", 31.0, 51.0),
     )
-    assert found.speeds[0].part == pytest.approx(-0.3)
+    assert comparison.speeds[0].part == pytest.approx(-0.3)
 
 
 def test_continues_the_report_before_by_one_of_changed_nodes() -> None:
@@ -112,10 +113,10 @@ def test_continues_the_report_before_by_one_of_changed_nodes() -> None:
     whole = continued(old, new)
     assert "only" not in whole
     assert [node["name"] for node in whole["environment"]["nodes"]] == ["n1", "n2", "n3"]
-    found = compare_reports(old, whole)
-    assert cases(found.newly_passing) == ["n2:gpu"]
-    assert cases(found.newly_failing) == ["p"]
-    assert (cases(found.newly_not_checked), found.nodes_removed) == ([], ())
+    comparison = compare_reports(old, whole)
+    assert cases(comparison.newly_passing) == ["n2:gpu"]
+    assert cases(comparison.newly_failing) == ["p"]
+    assert (cases(comparison.newly_not_checked), comparison.nodes_removed) == ([], ())
 
 
 @pytest.mark.parametrize("simulated", [True, False])

@@ -24,7 +24,7 @@ def row(report: dict[str, Any], identity: str) -> Row:
 
 
 def without(*identities: str) -> list[Any]:
-    return [each for each in SOUND if each.check.id not in identities]
+    return [outcome for outcome in SOUND if outcome.check.id not in identities]
 
 
 def test_passes_every_row_by_the_checks_that_name_it() -> None:
@@ -57,8 +57,8 @@ def test_counts_only_failures_of_simulated_gpus_for_hardware() -> None:
 @pytest.mark.parametrize("missed", ["option", "not made"])
 def test_leaves_a_row_open_whose_check_was_not_made(missed: Any) -> None:
     held = record("skipped", "n1:gpu", CATALOGUE["ISO-04"], reason="held by a/b", missed=missed)
-    found = row(document(*without("ISO-04"), held), "gpu_sharing")
-    assert (found.state, found.reason) == (
+    verdict = row(document(*without("ISO-04"), held), "gpu_sharing")
+    assert (verdict.state, verdict.reason) == (
         "unknown", "ISO-04 was not made for n1:gpu: held by a/b"
     )  # fmt: skip
     absent = record("skipped", "n1", CATALOGUE["ISO-04"], missed="not applicable")
@@ -67,9 +67,9 @@ def test_leaves_a_row_open_whose_check_was_not_made(missed: Any) -> None:
 
 def test_counts_whole_gpus_as_no_sharing() -> None:
     whole = without("ISO-04", "ISO-05", "ISO-10", "CLM-02")
-    found = row(document(*whole), "gpu_sharing")
-    assert found.state == "unknown"
-    assert "PLUG-02" in found.identities
+    verdict = row(document(*whole), "gpu_sharing")
+    assert verdict.state == "unknown"
+    assert "PLUG-02" in verdict.identities
 
 
 def test_proves_no_row_by_a_selection_and_marks_a_sample() -> None:
@@ -81,10 +81,10 @@ def test_proves_no_row_by_a_selection_and_marks_a_sample() -> None:
 
 def test_writes_the_programmes_format_with_the_evidence_of_each_row() -> None:
     more = [record("passed", f"n{number}", CATALOGUE["OBS-01"]) for number in range(2, 8)]
-    made = product_file(document(*SOUND, *more, kubernetes="v1.37.2"))
-    assert made["metadata"] == {"kubernetesVersion": "v1.37"}
-    assert list(made["spec"]) == ["accelerators", "observability", "security"]
-    (metrics,) = made["spec"]["observability"]
+    product = product_file(document(*SOUND, *more, kubernetes="v1.37.2"))
+    assert product["metadata"] == {"kubernetesVersion": "v1.37"}
+    assert list(product["spec"]) == ["accelerators", "observability", "security"]
+    (metrics,) = product["spec"]["observability"]
     assert list(metrics) == ["id", "level", "status", "evidence", "notes"]
     assert (metrics["id"], metrics["level"], metrics["status"]) == (
         "accelerator_metrics", "MUST", "Implemented"

@@ -58,20 +58,20 @@ def read(text: str) -> str:
 )
 @pytest.mark.parametrize("where", ["namespace", "devices", "driver", "imagePullSecrets"])
 def test_reports_odd_yaml_in_one_readable_error(odd: str, where: str) -> None:
-    told = read(f"{TEXT}    {where}: {odd}\n")
-    assert told.startswith("x.yaml")
-    assert len(told) < 1500
-    assert "\x1b" not in told
-    assert "datetime" not in told
-    assert "sys." not in told
+    message = read(f"{TEXT}    {where}: {odd}\n")
+    assert message.startswith("x.yaml")
+    assert len(message) < 1500
+    assert "\x1b" not in message
+    assert "datetime" not in message
+    assert "sys." not in message
 
 
 def test_refuses_aliases_of_aliases_at_once() -> None:
     lines = ["a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha, ha]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
-    told = read("\n".join([*lines, TEXT.replace("whole: {}", "whole: {devices: *a7}")]))
-    assert "are YAML aliases repeated?" in told
-    assert len(told) < 1500
+    message = read("\n".join([*lines, TEXT.replace("whole: {}", "whole: {devices: *a7}")]))
+    assert "are YAML aliases repeated?" in message
+    assert len(message) < 1500
 
 
 SCALARS = ("a", "on", "~", "1", "-3", "1e9", ".inf", "0x1f", "2024-01-01", "12:30:45", "'x'")

@@ -33,7 +33,7 @@ def test_reads_scalars_as_kubectl_does(text: str, value: object) -> None:
 def test_reports_invalid_yaml_in_one_error(text: str) -> None:
     with pytest.raises(StackError) as raised:
         yaml_documents("x.yaml", text)
-    told = str(raised.value)
-    assert told.startswith("x.yaml is not YAML: ")
-    assert "\n" not in told
-    assert len(told) < 300
+    message = str(raised.value)
+    assert message.startswith("x.yaml is not YAML: ")
+    assert "\n" not in message
+    assert len(message) < 300

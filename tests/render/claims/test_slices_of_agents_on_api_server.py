@@ -62,9 +62,9 @@ def test_refuses_an_agent_another_driver(server: ApiServer) -> None:
 
 def test_admits_changes_and_deletions_of_own_slices(server: ApiServer) -> None:
     server.apply(a_slice("n1-divvy.gpu-kept"))
-    found = server.send("GET", f"{_PATH}/n1-divvy.gpu-kept").body
-    found["spec"]["pool"]["generation"] = 2
-    for method, body in (("PUT", found), ("DELETE", None)):
+    kept_slice = server.send("GET", f"{_PATH}/n1-divvy.gpu-kept").body
+    kept_slice["spec"]["pool"]["generation"] = 2
+    for method, body in (("PUT", kept_slice), ("DELETE", None)):
         path = f"{_PATH}/n1-divvy.gpu-kept"
         other = server.send(method, path, body, account=AGENT, node="n2", dryRun="All")
         assert other.refusal == NODE_ONLY
