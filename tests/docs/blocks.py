@@ -22,7 +22,7 @@ def blocks(page: str) -> list[Block]:
 
     Left out: the heads of tables, comments, and indented and fenced examples.
     """
-    found: list[Block] = []
+    parts: list[Block] = []
     title = ""
     fenced = going_on = False
     lines = page.splitlines()
@@ -44,8 +44,8 @@ def blocks(page: str) -> list[Block]:
         ):
             going_on = False
         elif going_on and not _ITEM.match(text):
-            found[-1] = replace(found[-1], text=f"{found[-1].text} {text}")
+            parts[-1] = replace(parts[-1], text=f"{parts[-1].text} {text}")
         else:
-            found.append(Block(title, text))
+            parts.append(Block(title, text))
             going_on = True
-    return found
+    return parts

@@ -38,10 +38,10 @@ _ASKS_THE_CLUSTER = re.compile(r"kubectl |divvy (preview|up|top)\b|divvy .*--(li
 def page_commands(page: str) -> list[str]:
     """Return the lines of the shell blocks of a page."""
     text = (REPOSITORY / f"docs/{page}.md").read_text()
-    found = []
+    lines = []
     for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        found += [re.sub(r"\s+#.*", "", line).strip() for line in block.splitlines()]
-    return [line for line in found if line]
+        lines += [re.sub(r"\s+#.*", "", line).strip() for line in block.splitlines()]
+    return [line for line in lines if line]
 
 
 def lane(command: str) -> str:
@@ -97,9 +97,9 @@ class Shell:
             timeout=timeout,
             check=False,
         )
-        said = f"{command}\n{done.stdout}{done.stderr}"
-        assert done.returncode in expect, said
-        assert "error:" not in done.stderr or done.returncode == 1, said
+        transcript = f"{command}\n{done.stdout}{done.stderr}"
+        assert done.returncode in expect, transcript
+        assert "error:" not in done.stderr or done.returncode == 1, transcript
         return done.stdout
 
 

@@ -16,15 +16,15 @@ from tests.docs.page_commands import Shell
 
 def shown() -> dict[str, list[str]]:
     """Return the lines after each command of the recording."""
-    found: dict[str, list[str]] = {}
+    outputs: dict[str, list[str]] = {}
     lines: list[str] = []
     for runs in read_cast().lines:
         text = "".join(text for text, _ in runs).rstrip()
         if text.startswith("$ "):
-            lines = found.setdefault(text.removeprefix("$ "), [])
+            lines = outputs.setdefault(text.removeprefix("$ "), [])
         else:
             lines.append(text)
-    return found
+    return outputs
 
 
 def test_records_every_command_in_its_order() -> None:
@@ -35,10 +35,10 @@ def test_shows_what_plan_and_diff_print_today(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     write_project(folder)
     shell = Shell(folder, tmp_path / "programs")
-    plan, diff = (one for one in COMMANDS if one.startswith(("divvy plan", "divvy diff")))
+    plan, diff = (entry for entry in COMMANDS if entry.startswith(("divvy plan", "divvy diff")))
     for command in (plan, EDIT, diff):
-        told = shell.run(f"COLUMNS={COLUMNS} {command}", expect=(0, 2))
-        printed = [line.rstrip() for line in told.splitlines()]
+        output = shell.run(f"COLUMNS={COLUMNS} {command}", expect=(0, 2))
+        printed = [line.rstrip() for line in output.splitlines()]
         assert words(shown()[command]) == words(printed), "python -m docs.cast.record"
 
 

@@ -41,15 +41,17 @@ TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MUL
 
 def commands() -> list[tuple[str, str]]:
     """Return (page, command) of every line in a fenced block and every `divvy …` in a sentence."""
-    found = []
+    pairs = []
     for page in PAGES:
         text = page.read_text()
         for block in re.findall(r"^ *```sh\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
             lines = re.sub(r"\\\n\s*", " ", block).splitlines()
-            found += [(page.name, re.sub(r"\s+#.*", "", line).strip()) for line in lines]
+            pairs += [(page.name, re.sub(r"\s+#.*", "", line).strip()) for line in lines]
         rest = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
-        found += [(page.name, one) for one in re.findall(r"`((?:divvy|make) [a-z][^`]*)`", rest)]
-    named = [(page, one) for page, one in found if one and not one.startswith("#")]
+        pairs += [
+            (page.name, command) for command in re.findall(r"`((?:divvy|make) [a-z][^`]*)`", rest)
+        ]
+    named = [(page, command) for page, command in pairs if command and not command.startswith("#")]
     return list(dict.fromkeys(named))
 
 
@@ -79,7 +81,7 @@ def test_documents_commands() -> None:
     assert len(COMMANDS) > 40
 
 
-@pytest.mark.parametrize(("page", "command"), COMMANDS, ids=[": ".join(one) for one in COMMANDS])
+@pytest.mark.parametrize(("page", "command"), COMMANDS, ids=[": ".join(pair) for pair in COMMANDS])
 def test_documents_only_existing_commands(page: str, command: str) -> None:
     words = shlex.split(command, comments=True)
     program = words[0].rpartition("/")[2]
@@ -99,7 +101,7 @@ def test_documents_only_existing_commands(page: str, command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     sorted(
-        {one for _, one in COMMANDS if RUN.match(one) and "-s lab" in f"{one} "}
+        {command for _, command in COMMANDS if RUN.match(command) and "-s lab" in f"{command} "}
         | {"divvy diff HEAD lab"}
     ),
 )

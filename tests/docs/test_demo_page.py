@@ -17,8 +17,8 @@ pytestmark = pytest.mark.lab
 
 def number(page: str, pattern: str) -> str:
     """Return the number that a page says."""
-    (found,) = re.findall(pattern, (REPOSITORY / page).read_text(), re.MULTILINE)
-    return str(found)
+    (figure,) = re.findall(pattern, (REPOSITORY / page).read_text(), re.MULTILINE)
+    return str(figure)
 
 
 def test_creates_as_many_resources_as_the_pages_say(tmp_path: Path) -> None:

@@ -43,7 +43,9 @@ def test_documents_valid_examples_on_the_stack_files_page(part: str) -> None:
 
 def test_gives_the_pages_claim_its_share(tmp_path: Path) -> None:
     text = (REPOSITORY / "docs/claims.md").read_text()
-    (block,) = [one for one in text.split("```yaml\n")[1:] if "kind: ResourceClaim" in one]
+    (block,) = [
+        section for section in text.split("```yaml\n")[1:] if "kind: ResourceClaim" in section
+    ]
     (tmp_path / "claim.yaml").write_text(block.partition("```")[0])
     shell = Shell(REPOSITORY, tmp_path / "programs")
     shown = shell.run(f"divvy fit {tmp_path / 'claim.yaml'} -s lab")

@@ -46,12 +46,12 @@ def shell(tmp_path: Path) -> Shell:
     """Give a clone of a repository whose stack has another profile than its main branch."""
     origin, folder = tmp_path / "origin", tmp_path / "folder"
     (origin / "stacks").mkdir(parents=True)
-    found = Shell(origin, tmp_path / "programs")
+    terminal = Shell(origin, tmp_path / "programs")
     (origin / "Pulumi.yaml").write_text("name: x\nruntime: python\nstackConfigDir: stacks\n")
     for text in (STACK, STACK.replace("count: 3", "count: 4")):
         (origin / "stacks/Pulumi.prod.yaml").write_text(text)
-        found.run("git init --quiet --initial-branch=main; git add . && git commit -qm next")
-    found.run(f"git clone --quiet --depth=1 {origin.as_uri()} {folder}")
+        terminal.run("git init --quiet --initial-branch=main; git add . && git commit -qm next")
+    terminal.run(f"git clone --quiet --depth=1 {origin.as_uri()} {folder}")
     changed = STACK.replace("profile: whole", "profile: quarters")
     (folder / "stacks/Pulumi.prod.yaml").write_text(changed)
     for name, key in FILES.items():
@@ -60,8 +60,8 @@ def shell(tmp_path: Path) -> Shell:
     (folder / "pods").mkdir()
     for name in ("pod.yaml", "pods.yaml", "pods/one.yaml"):
         (folder / name).write_text(page_files("first-pool")["pod.yaml"])
-    found.folder = folder
-    return found
+    terminal.folder = folder
+    return terminal
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -87,7 +87,9 @@ def test_lists_only_commands_of_a_page_as_run_elsewhere() -> None:
 def test_has_a_test_for_what_runs_elsewhere(test: str) -> None:
     file, _, name = test.partition("::")
     tree = ast.parse((REPOSITORY / "tests" / file).read_text())
-    functions = {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
+    functions = {
+        statement.name for statement in tree.body if isinstance(statement, ast.FunctionDef)
+    }
     assert functions
     assert not name or name in functions
 
@@ -116,8 +118,8 @@ def test_shows_the_current_answer_on_the_page_of_fit(shell: Shell) -> None:
     text = yaml.safe_dump({"config": {"divvy:cluster": cluster}}, sort_keys=False)
     (shell.folder / "stacks/Pulumi.prod.yaml").write_text(text)
     (shell.folder / "pods.yaml").write_text(ASKED)
-    told = shell.run("divvy fit pods.yaml -s prod", expect=(2,))
-    assert "\n".join(line.rstrip() for line in told.splitlines()) + "\n" == shown
+    output = shell.run("divvy fit pods.yaml -s prod", expect=(2,))
+    assert "\n".join(line.rstrip() for line in output.splitlines()) + "\n" == shown
 
 
 ASKED = """\

@@ -18,7 +18,10 @@ from tests.engine.bare_cluster import bare_cluster
 pytestmark = pytest.mark.lab
 NODE = "gpu-t4"
 LABELS = (
-    *(f"nvidia.com/gpu.deploy.{one}" for one in ("device-plugin", "gpu-feature-discovery")),
+    *(
+        f"nvidia.com/gpu.deploy.{component}"
+        for component in ("device-plugin", "gpu-feature-discovery")
+    ),
     "nvidia.com/gpu.deploy.mig-manager",
 )
 IMAGE = f"registry.example/divvy/agent@sha256:{'0' * 64}"
@@ -26,8 +29,8 @@ IMAGE = f"registry.example/divvy/agent@sha256:{'0' * 64}"
 
 def commands(page: str, where: str) -> list[str]:
     """Return the commands of a page that run there, for the lab's stack and one of its nodes."""
-    found = [command for command in page_commands(page) if lane(command) == where]
-    return [re.sub(r"\bNODE\b", NODE, re.sub(r"\bprod\b", "lab", one)) for one in found]
+    lines = [command for command in page_commands(page) if lane(command) == where]
+    return [re.sub(r"\bNODE\b", NODE, re.sub(r"\bprod\b", "lab", line)) for line in lines]
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ def shell(deployed: Deployment, tmp_path: Path) -> Iterator[Shell]:
 
 def test_runs_every_command_that_asks_the_cluster(deployed: Deployment, shell: Shell) -> None:
     # What several pages have runs once.
-    for command in dict.fromkeys(one for page in PAGES for one in commands(page, "cluster")):
+    for command in dict.fromkeys(line for page in PAGES for line in commands(page, "cluster")):
         differs = re.search(r"divvy (diff|fit|preview)\b", command)
         shell.run(command, expect=(0, 2) if differs else (0,))
     read = yaml.safe_load((deployed.folder / "time-slicing.yaml").read_text())

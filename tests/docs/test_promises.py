@@ -19,13 +19,17 @@ PAGES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("promises.yaml")
 @cache
 def functions(file: str) -> frozenset[str]:
     tree = ast.parse((ROOT / "tests" / file).read_text())
-    return frozenset(each.name for each in tree.body if isinstance(each, ast.FunctionDef))
+    return frozenset(
+        statement.name for statement in tree.body if isinstance(statement, ast.FunctionDef)
+    )
 
 
 def listed(page: str) -> list[str]:
     """Return the tests that a page's promises name."""
     kept = [*PAGES[page]["promises"].values(), *PAGES[page]["elsewhere"].values()]
-    return [test for each in kept for test in ([each] if isinstance(each, str) else each)]
+    return [
+        test for promise in kept for test in ([promise] if isinstance(promise, str) else promise)
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -20,17 +20,19 @@ DEVICES = [{"resource": "rdma/hca", "paths": ["/dev/infiniband/uverbs*"]}]
 
 
 @pytest.fixture(scope="module")
-def made() -> list[dict[str, Any]]:
+def objects() -> list[dict[str, Any]]:
     value = yaml.safe_load(STACK.read_text())["config"]["divvy:cluster"]
     value["profiles"]["by-size"] = {"claims": {"shares": {}}}
     return objects_of({**value, "devices": DEVICES}, "image")
 
 
-def pod(made: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    (found,) = (
-        one for one in made if (one["kind"], one["metadata"]["name"]) == ("DaemonSet", name)
+def pod(objects: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    (daemon_set,) = (
+        manifest
+        for manifest in objects
+        if (manifest["kind"], manifest["metadata"]["name"]) == ("DaemonSet", name)
     )
-    spec: dict[str, Any] = found["spec"]["template"]["spec"]
+    spec: dict[str, Any] = daemon_set["spec"]["template"]["spec"]
     return spec
 
 
@@ -41,9 +43,9 @@ def rows(section: str) -> list[str]:
 
 
 def test_lists_every_path_of_the_host_and_whether_it_is_writable(
-    made: list[dict[str, Any]],
+    objects: list[dict[str, Any]],
 ) -> None:
-    spec = pod(made, "divvy-agent")
+    spec = pod(objects, "divvy-agent")
     mounts = {
         volume_mount["name"]: volume_mount for volume_mount in spec["containers"][0]["volumeMounts"]
     }
@@ -53,28 +55,29 @@ def test_lists_every_path_of_the_host_and_whether_it_is_writable(
         read_only = mounts[volume["name"]].get("readOnly", False)
         words = {"driver": "`driver.root`", "driver-dev": "its `dev`"}
         named = words.get(volume["name"], f"`{path}`")
-        (cell,) = (one for one in cells if re.search(re.escape(named), one))
+        (cell,) = (candidate for candidate in cells if re.search(re.escape(named), candidate))
         # The first word after the name counts: one row names two paths.
-        said = re.search(r"read-only|writable", cell[cell.index(named) :])
-        assert said is not None, cell
-        assert said[0] == ("read-only" if read_only else "writable"), path
+        access = re.search(r"read-only|writable", cell[cell.index(named) :])
+        assert access is not None, cell
+        assert access[0] == ("read-only" if read_only else "writable"), path
 
 
 def test_puts_no_pod_on_the_host_network_and_only_node_runtime_into_its_pids(
-    made: list[dict[str, Any]],
+    objects: list[dict[str, Any]],
 ) -> None:
     for name in ("divvy-agent", "divvy-node-runtime-notebooks"):
-        spec = pod(made, name)
+        spec = pod(objects, name)
         assert not {"hostNetwork", "hostIPC"} & spec.keys()
         (container,) = spec["containers"]
         assert container["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
     assert all(
-        "hostPath" not in volume for volume in pod(made, "divvy-node-runtime-notebooks")["volumes"]
+        "hostPath" not in volume
+        for volume in pod(objects, "divvy-node-runtime-notebooks")["volumes"]
     )
 
 
-def test_admits_privileged_pods_in_the_namespace(made: list[dict[str, Any]]) -> None:
-    (namespace,) = (one for one in made if one["kind"] == "Namespace")
+def test_admits_privileged_pods_in_the_namespace(objects: list[dict[str, Any]]) -> None:
+    (namespace,) = (manifest for manifest in objects if manifest["kind"] == "Namespace")
     key = "pod-security.kubernetes.io/enforce"
     assert namespace["metadata"]["labels"][key] == "privileged"
     assert f"`{key}: privileged`" in PAGE

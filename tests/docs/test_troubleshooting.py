@@ -14,7 +14,7 @@ ROOMS = ("divvy", "conformance", "plugin_image")
 
 
 @pytest.fixture(scope="module")
-def said() -> str:
+def sources() -> str:
     """Return all text of the sources, with literals that follow each other made one."""
     paths = [
         path for room in ROOMS for end in ("py", "c") for path in (ROOT / room).rglob(f"*.{end}")
@@ -32,7 +32,7 @@ def test_keeps_symptoms_in_one_table() -> None:
     assert not [path.name for path in pages if "| symptom |" in path.read_text()]
 
 
-@pytest.mark.parametrize("quote", [one for one in QUOTED if one not in FOREIGN])
-def test_quotes_only_sentences_of_the_code(said: str, quote: str) -> None:
+@pytest.mark.parametrize("quote", [sentence for sentence in QUOTED if sentence not in FOREIGN])
+def test_quotes_only_sentences_of_the_code(sources: str, quote: str) -> None:
     for part in re.split(r"\s*…[;:]?\s*", quote):
-        assert part.rstrip(":") in said, f"nothing in {', '.join(ROOMS)} says {part!r}"
+        assert part.rstrip(":") in sources, f"nothing in {', '.join(ROOMS)} says {part!r}"

@@ -38,11 +38,11 @@ POD = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[BareCluster]:
-    with bare_cluster() as found:
-        found.kubectl("create", "namespace", "divvy-system")
-        found.kubectl("apply", "--filename=-", stdin=yaml.safe_dump(NODE))
-        found.kubectl("apply", "--filename=-", stdin=yaml.safe_dump(POD))
-        yield found
+    with bare_cluster() as control_plane:
+        control_plane.kubectl("create", "namespace", "divvy-system")
+        control_plane.kubectl("apply", "--filename=-", stdin=yaml.safe_dump(NODE))
+        control_plane.kubectl("apply", "--filename=-", stdin=yaml.safe_dump(POD))
+        yield control_plane
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def shell(cluster: BareCluster, tmp_path: Path) -> Shell:
 @pytest.fixture
 def bound(cluster: BareCluster) -> Iterator[Any]:
     """Bind roles to the user until the test ends."""
-    made: list[str] = []
+    manifests: list[str] = []
 
     def bind(roles: list[dict[str, Any]]) -> None:
         for role in roles:
@@ -88,11 +88,11 @@ def bound(cluster: BareCluster) -> Iterator[Any]:
                     {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "viewer"}
                 ],
             }
-            made.append(yaml.safe_dump_all([role, binding]))
-            cluster.kubectl("apply", "--filename=-", stdin=made[-1])
+            manifests.append(yaml.safe_dump_all([role, binding]))
+            cluster.kubectl("apply", "--filename=-", stdin=manifests[-1])
 
     yield bind
-    for text in made:
+    for text in manifests:
         cluster.kubectl("delete", "--filename=-", "--ignore-not-found", stdin=text)
 
 
@@ -111,9 +111,9 @@ def test_reads_with_the_viewers_roles(shell: Shell, bound: Any) -> None:
         shell.run("divvy fit pod.yaml -s prod --live", expect=(2,))
     bound(viewer())
     for command, expected in READING.items():
-        said = shell.run(f"{command} 2>&1", expect=expected)
-        assert "may not" not in said, command
-        assert "forbidden" not in said, command
+        output = shell.run(f"{command} 2>&1", expect=expected)
+        assert "may not" not in output, command
+        assert "forbidden" not in output, command
 
 
 def test_deploys_and_destroys_with_the_deployers_role(
@@ -128,9 +128,9 @@ def test_deploys_and_destroys_with_the_deployers_role(
         "divvy refresh -s prod --yes": (0,),
         "divvy destroy -s prod": (0,),
     }.items():
-        said = shell.run(f"{command} 2>&1", expect=expected)
-        assert "forbidden" not in said, command
-        assert "may not" not in said, command
+        output = shell.run(f"{command} 2>&1", expect=expected)
+        assert "forbidden" not in output, command
+        assert "may not" not in output, command
     assert cluster.api.try_get("namespace", "divvy-system") is None
     cluster.kubectl("create", "namespace", "divvy-system")
 
@@ -139,7 +139,7 @@ def test_deploys_and_destroys_with_the_deployers_role(
 def test_grants_what_divvys_accounts_get(shell: Shell, bound: Any, feature: str) -> None:
     bound(deployer())
     rendered = objects_of({**STACK, **FEATURES[feature]}, IMAGE)
-    made = [one for one in rendered if one["kind"] != "Namespace"]
-    (shell.folder / "objects.yaml").write_text(yaml.safe_dump_all(made))
+    objects = [manifest for manifest in rendered if manifest["kind"] != "Namespace"]
+    (shell.folder / "objects.yaml").write_text(yaml.safe_dump_all(objects))
     shell.run("kubectl apply --server-side -f objects.yaml")
     shell.run("kubectl delete -f objects.yaml")

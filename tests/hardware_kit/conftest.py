@@ -76,9 +76,9 @@ class Bench:
     def run(self, *options: object, expect: int = 0, packed: bool = False) -> str:
         """Run the kit to its end; return what it says."""
         started = self.start(*options, packed=packed)
-        said, _ = started.communicate(timeout=500)
-        assert started.returncode == expect, said
-        return said
+        output, _ = started.communicate(timeout=500)
+        assert started.returncode == expect, output
+        return output
 
     @property
     def report(self) -> dict[str, Any]:
@@ -135,6 +135,6 @@ def bench(kit: Path, unpacked: Path, tmp_path: Path) -> Iterator[Bench]:
     driver.install("A100-SXM4-40GB", 1)
     # Sockets are below it, whose paths are short.
     with tempfile.TemporaryDirectory(prefix="divvy-kit-", dir="/run") as state:
-        made = Bench(kit, unpacked, tmp_path, driver, Path(state))
-        yield made
-        made.stop()
+        workbench = Bench(kit, unpacked, tmp_path, driver, Path(state))
+        yield workbench
+        workbench.stop()

@@ -26,13 +26,13 @@ def differences(simulated: dict[str, Any], real: dict[str, Any]) -> list[Differe
 
 def test_finds_no_difference_of_the_same_answers() -> None:
     both = answered(name="T4", memory={"total": 1, "free": 2}, clock=3)
-    found = compare("nvml", both, both)
-    assert (found.compared, found.differences) == (3, ())
+    comparison = compare("nvml", both, both)
+    assert (comparison.compared, comparison.differences) == (3, ())
 
 
 def test_reports_both_of_two_values() -> None:
-    found = differences(answered(name="T4"), answered(name="L4"))
-    assert found == [Difference(NAME, "value", "T4", "L4")]
+    changes = differences(answered(name="T4"), answered(name="L4"))
+    assert changes == [Difference(NAME, "value", "T4", "L4")]
 
 
 def test_reports_another_return_code_without_a_value() -> None:
@@ -60,8 +60,9 @@ def test_compares_fluctuating_values_by_their_shape() -> None:
 
 def test_names_calls_that_one_side_lacks() -> None:
     lacking = {CLOCK: {"code": 13, "value": None}}  # NVML's word for a missing function
-    found = compare("nvml", {**answered(name="T4"), **lacking}, answered(clock=3, name="T4"))
-    assert (found.compared, found.only_simulated, found.only_real) == (1, (), (CLOCK,))
+    comparison = compare("nvml", {**answered(name="T4"), **lacking}, answered(clock=3, name="T4"))
+    assert comparison.compared == 1
+    assert (comparison.only_simulated, comparison.only_real) == ((), (CLOCK,))
 
 
 def test_records_answers_without_identifying_the_gpu() -> None:
@@ -70,4 +71,4 @@ def test_records_answers_without_identifying_the_gpu() -> None:
         "nvmlDeviceGetSerial(gpu)": {"code": 0, "value": "132"},
         NAME: {"code": 0, "value": "T4"},
     }
-    assert [each["value"] for each in public(answers).values()] == ["<text>", "<text>", "T4"]
+    assert [answer["value"] for answer in public(answers).values()] == ["<text>", "<text>", "T4"]

@@ -35,11 +35,11 @@ def test_packs_a_small_self_contained_folder(kit: Path) -> None:
 
 
 def test_passes_every_check_as_simulated(bench: Bench) -> None:
-    said = bench.run("--mig", packed=True)
+    output = bench.run("--mig", packed=True)
     assert bench.outcomes == {
         check.id: ("skipped", SHOWS_NOTHING) if check.needs_hardware else ("passed", "")
         for check in CHECKS.values()
-    }, said
+    }, output
     report = bench.report
     assert (report["mode"], report["result"]) == ("simulated", "partial")
     assert "--mig" in report["options"]
@@ -74,10 +74,10 @@ def test_names_whatever_is_broken_and_checks_the_rest(bench: Bench, tmp_path: Pa
     )
     smi.chmod(0o755)
     select = ",".join(identity for identity in CHECKS if identity not in OLD)
-    said = bench.run("--mig", f"--select={select},BARE-01", expect=1)
+    output = bench.run("--mig", f"--select={select},BARE-01", expect=1)
     assert {name for name, (status, _) in bench.outcomes.items() if status == "failed"} == {
         identity for identity in CHECKS if identity not in OLD
-    }, said
+    }, output
     assert bench.outcomes["BARE-01"] == ("passed", "")
     assert "the hook is installed" in bench.outcomes["BARE-09"][1]
 
@@ -116,8 +116,8 @@ def test_restores_the_gpu_and_reports_when_stopped(bench: Bench, number: signal.
     running = bench.start("--mig", "--select=BARE-02,BARE-19,BARE-20")
     _until(lambda: "MIG 1g" in bench.driver.smi("-L"))
     running.send_signal(number)
-    said, _ = running.communicate(timeout=100)
-    assert running.returncode == 130, said
+    output, _ = running.communicate(timeout=100)
+    assert running.returncode == 130, output
     assert "MIG 1g" not in bench.driver.smi("-L")
     stopped = ("skipped", "the run was stopped (SIGINT)")
     assert bench.outcomes == {
@@ -138,8 +138,8 @@ def test_cleans_up_after_a_killed_run(bench: Bench) -> None:
     running.communicate(timeout=60)
     assert "MIG 1g" in bench.driver.smi("-L")
     assert bench.left() != []
-    said = bench.run("--select=BARE-02", packed=True)
-    assert "an earlier run had left a GPU cut by MIG: it is whole again" in said
+    output = bench.run("--select=BARE-02", packed=True)
+    assert "an earlier run had left a GPU cut by MIG: it is whole again" in output
     assert "MIG 1g" not in bench.driver.smi("-L")
     assert bench.left() == []
 
@@ -154,8 +154,8 @@ def test_refuses_a_second_run_at_once(bench: Bench) -> None:
 
 
 def test_reports_a_missing_driver(bench: Bench, tmp_path: Path) -> None:
-    said = bench.run(f"--driver-root={tmp_path / 'nothing'}", expect=2)
-    assert "nothing checked" in said
+    output = bench.run(f"--driver-root={tmp_path / 'nothing'}", expect=2)
+    assert "nothing checked" in output
     reasons = {check["reason"] for check in bench.report["checks"] if check["missed"] == "not made"}
     assert {reason.partition(":")[0] for reason in reasons} == {"no NVIDIA driver on host"}
 
@@ -169,11 +169,11 @@ def test_prints_a_result_that_cannot_be_written_in_the_end(bench: Bench) -> None
     _until(lambda: "MIG 1g" in bench.driver.smi("-L"))
     bench.out.rmdir()
     bench.out.touch()  # as a disk that has become full meanwhile
-    said, _ = running.communicate(timeout=200)
-    assert running.returncode == 1, said
-    assert "the report cannot be written" in said
-    start = said.index("apiVersion: conformance")
-    text = said[start:].partition("the report cannot")[0]
+    output, _ = running.communicate(timeout=200)
+    assert running.returncode == 1, output
+    assert "the report cannot be written" in output
+    start = output.index("apiVersion: conformance")
+    text = output[start:].partition("the report cannot")[0]
     assert [check["status"] for check in yaml.safe_load(text)["checks"]] == ["passed", "skipped"]
 
 
@@ -181,28 +181,28 @@ def test_says_what_it_needs_without_root_or_space(bench: Bench, tmp_path: Path) 
     script = str(bench.kit / "run.sh")
     for folder in (bench.kit, *bench.kit.parents):
         folder.chmod(folder.stat().st_mode | 0o555)
-    told = subprocess.run(
+    completed = subprocess.run(
         ["setpriv", "--reuid=65534", "--clear-groups", "sh", script],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (told.returncode, "it needs root" in told.stderr) == (2, True)
+    assert (completed.returncode, "it needs root" in completed.stderr) == (2, True)
     small = tmp_path / "small"
     small.mkdir()
     places = " ".join(f"{small}" for _ in range(5))
     full = (
         f"mount -t tmpfs -o size=1m none {small} && sed 's|/tmp /var/tmp /run /dev/shm|{places}|'"
     )
-    told = subprocess.run(
+    completed = subprocess.run(
         ["unshare", "-m", "sh", "-c", f"{full} {script} | TMPDIR={small} sh"],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert told.returncode == 2
-    assert "no place to unpack it" in told.stderr
-    assert f"{small} has 1 MiB" in told.stderr
+    assert completed.returncode == 2
+    assert "no place to unpack it" in completed.stderr
+    assert f"{small} has 1 MiB" in completed.stderr
 
 
 def test_runs_from_a_read_only_folder(bench: Bench, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_depends_on_the_files_alone() -> None:
     first = normalized(archive(["a", "b"], 1, 1000), EPOCH)
     assert first == normalized(archive(["b", "a"], 99, 0), EPOCH)
     with tarfile.open(fileobj=io.BytesIO(first)) as given:
-        assert [(one.name, one.mode, one.mtime) for one in given] == [
+        assert [(member.name, member.mode, member.mtime) for member in given] == [
             ("a", 0o644, EPOCH),
             ("b", 0o755, EPOCH),
         ]

@@ -77,8 +77,8 @@ def test_makes_the_same_bytes_again(built: Path, base: str, tmp_path: Path) -> N
 
 
 def test_signs_checksums_of_everything(built: Path, key: Path, tmp_path: Path) -> None:
-    told = run("sha256sum", "--check", "--strict", "SHA256SUMS", folder=built)
-    assert told.count(": OK") == 5
+    output = run("sha256sum", "--check", "--strict", "SHA256SUMS", folder=built)
+    assert output.count(": OK") == 5
     allowed = tmp_path / "allowed"
     allowed.write_text(f"releases {key.with_suffix('.pub').read_text()}")
     sums = (built / "SHA256SUMS").read_text()
@@ -124,6 +124,6 @@ def test_builds_a_wheel_that_installs_in_an_empty_environment(built: Path, tmp_p
     run(*pip, "install", "--no-deps", "--no-index", wheel)
     (site,) = (tmp_path / "environment").glob("lib/python*/site-packages")
     (site / "other-packages.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-    told = run(tmp_path / "environment/bin/divvy", "--version", folder=tmp_path)
+    output = run(tmp_path / "environment/bin/divvy", "--version", folder=tmp_path)
     head = run("git", "describe", "--always", "--abbrev=12", folder=REPOSITORY).strip()
-    assert told.startswith(f"{NAME} {version()}, revision {head}, from file://")
+    assert output.startswith(f"{NAME} {version()}, revision {head}, from file://")

@@ -33,7 +33,7 @@ WITHOUT_TLS = {
 @pytest.fixture(scope="module")
 def node(lab: RunningLab) -> str:
     """Give the name of a node with whole GPUs."""
-    return next(one.name for one in lab.description.nodes if one.gpus)
+    return next(candidate.name for candidate in lab.description.nodes if candidate.gpus)
 
 
 @pytest.fixture
@@ -90,11 +90,11 @@ def test_publishes_and_installs_by_the_commands_of_the_page(
         command = line.replace("registry.example", registry.address(lab.description))
         command = command.replace("sha256:…", digest).replace("NODE", node)
         command = re.sub(
-            "|".join(WITHOUT_TLS), lambda found: WITHOUT_TLS[found.group()], command, count=1
+            "|".join(WITHOUT_TLS), lambda match: WITHOUT_TLS[match.group()], command, count=1
         )
-        told = run(lab, command, folder)
+        output = run(lab, command, folder)
         if "inspect" in command:
-            digest = told.strip()
+            digest = output.strip()
     assert digest.startswith("sha256:")
     gpus = lab.description.node(node).gpus
     assert gpus is not None
