@@ -71,7 +71,10 @@ class ApiReader:
     def _resources(self) -> dict[str, tuple[str, str, str, bool]]:
         """Return path, plural, kind and whether it is namespaced, by plural and singular names."""
         groups = self._client.get("/apis")["groups"]
-        bases = ["/api/v1", *(f"/apis/{one['preferredVersion']['groupVersion']}" for one in groups)]
+        bases = [
+            "/api/v1",
+            *(f"/apis/{api_group['preferredVersion']['groupVersion']}" for api_group in groups),
+        ]
         resources: dict[str, tuple[str, str, str, bool]] = {}
         for base in bases:
             for resource in self._client.get(base).get("resources", ()):

@@ -90,8 +90,10 @@ class Deployment:
 
     def status(self, node: str) -> dict[str, Any]:
         """Return what the agent of a node says of it."""
-        found = self.lab.get("node", node)["metadata"].get("annotations", {}).get(STATUS_ANNOTATION)
-        return json.loads(found) if found else {}
+        annotation = (
+            self.lab.get("node", node)["metadata"].get("annotations", {}).get(STATUS_ANNOTATION)
+        )
+        return json.loads(annotation) if annotation else {}
 
     def offered(self, node: str) -> dict[str, int]:
         """Return the node's allocatable GPU resources that are not 0."""
@@ -117,11 +119,11 @@ class Deployment:
 
     def held(self) -> list[str]:
         """Return the pods that ask for devices, wherever they are."""
-        found = self.lab.get("pods", "--all-namespaces")["items"]
+        pods = self.lab.get("pods", "--all-namespaces")["items"]
         return [
-            f"{each['metadata']['namespace']}/{each['metadata']['name']}"
-            for each in found
-            for container in each["spec"]["containers"]
+            f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+            for pod in pods
+            for container in pod["spec"]["containers"]
             if any("/" in name for name in container.get("resources", {}).get("limits", {}))
         ]
 

@@ -82,11 +82,11 @@ def _begin(niceness: int) -> None:
 
 def _follow(process: subprocess.Popen[bytes], report: Path) -> None:
     """Copy what a process writes until it ends."""
-    with report.open("rb") as said:
+    with report.open("rb") as output:
         ended = False
         while not ended:
             ended = process.poll() is not None
-            shutil.copyfileobj(said, sys.stdout.buffer)
+            shutil.copyfileobj(output, sys.stdout.buffer)
             sys.stdout.buffer.flush()
             if not ended:
                 time.sleep(_PERIOD)

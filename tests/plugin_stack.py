@@ -7,6 +7,8 @@ from typing import Any
 
 def without_claims(cluster: dict[str, Any]) -> dict[str, Any]:
     """Return a `divvy:cluster` without profiles of claims and the pools that follow them."""
-    profiles = {name: one for name, one in cluster["profiles"].items() if "claims" not in one}
-    pools = {name: one for name, one in cluster["pools"].items() if one["profile"] in profiles}
+    profiles = {
+        name: profile for name, profile in cluster["profiles"].items() if "claims" not in profile
+    }
+    pools = {name: pool for name, pool in cluster["pools"].items() if pool["profile"] in profiles}
     return {**cluster, "profiles": profiles, "pools": pools}

@@ -97,5 +97,5 @@ def test_says_in_the_docs_why_each_package_is_needed() -> None:
 
 def test_ships_stubs_of_the_pinned_generator() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    (generator,) = [one for one in build if name_of(one) == "grpcio-tools"]
+    (generator,) = [requirement for requirement in build if name_of(requirement) == "grpcio-tools"]
     assert f"{generator} " in (ROOT / "requirements/dev.txt").read_text()

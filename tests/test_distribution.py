@@ -25,15 +25,15 @@ def installs() -> list[tuple[str, str]]:
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    found = []
+    matches = []
     for name in listed.stdout.split("\0"):
         path = ROOT / name
         if path.suffix in {".md", ".yaml", ".yml", ".py", ".txt", ".j2", ""} and path.is_file():
             if name.startswith("tests/"):
                 continue
             text = path.read_text(errors="replace")
-            found += [(name, match) for match in INSTALL.findall(text)]
-    return found
+            matches += [(name, match) for match in INSTALL.findall(text)]
+    return matches
 
 
 def test_has_the_name_that_nobody_else_has_on_the_index() -> None:

@@ -83,8 +83,8 @@ def lanes(tmp_path: Path) -> Callable[[], tuple[int, list[str]]]:
             text=True,
             check=False,
         )
-        said = [line for line in done.stdout.splitlines() if re.match("== [0-9pf]|=.* in ", line)]
-        return done.returncode, [re.sub(" in .*|=+ (?=[0-9].* in )", "", line) for line in said]
+        lines = [line for line in done.stdout.splitlines() if re.match("== [0-9pf]|=.* in ", line)]
+        return done.returncode, [re.sub(" in .*|=+ (?=[0-9].* in )", "", line) for line in lines]
 
     return run_both
 
@@ -108,9 +108,9 @@ def test_fails_when_a_failure_in_either_lane_stays(
     lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path
 ) -> None:
     (tmp_path / "broken").touch()
-    code, said = lanes()
+    code, lines = lanes()
     assert code == 1
-    assert said[-2:] == [
+    assert lines[-2:] == [
         "== passed alone: test_lanes.py::test_needs_a_quiet_machine",
         "== failed: test_lanes.py::test_of_the_other_lane",
     ]
@@ -120,18 +120,18 @@ def test_fails_a_test_that_hangs(
     lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path
 ) -> None:
     (tmp_path / "hanging").touch()
-    code, said = lanes()
+    code, lines = lanes()
     assert code == 1
-    assert said[-1] == "== failed: test_lanes.py::test_of_the_other_lane"
+    assert lines[-1] == "== failed: test_lanes.py::test_of_the_other_lane"
 
 
 def test_reruns_nothing_that_did_not_run_to_its_end(
     lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path
 ) -> None:
     (tmp_path / "test_broken.py").write_text("import nothing_of_this_name\n")
-    code, said = lanes()
+    code, lines = lanes()
     assert code == 2
-    assert not [line for line in said if line.startswith("==")]
+    assert not [line for line in lines if line.startswith("==")]
 
 
 def test_passes_an_interrupt_to_each_lane_once_and_waits(tmp_path: Path) -> None:
@@ -144,8 +144,8 @@ def test_passes_an_interrupt_to_each_lane_once_and_waits(tmp_path: Path) -> None
         while not all((tmp_path / f"ready-{name}").exists() for name in ("a", "b")):
             time.sleep(0.05)
         both.send_signal(signal.SIGINT)
-        said, _ = both.communicate(timeout=20)
-    assert said == "clean\nclean\n[2, 2]\n"
+        output, _ = both.communicate(timeout=20)
+    assert output == "clean\nclean\n[2, 2]\n"
     assert [(tmp_path / name).read_text() for name in ("a", "b")] == ["x\n", "x\n"]
 
 

@@ -74,8 +74,8 @@ def test_loads_every_command(installed: Installed, tmp_path: Path) -> None:
         "from typer.testing import CliRunner; from divvy.cli.main import COMMANDS, app\n"
         "for name in COMMANDS: print(name, CliRunner().invoke(app, [name, '--help']).exit_code)"
     )
-    told = installed.run("python", "-c", code, folder=tmp_path).stdout.splitlines()
-    assert told == [f"{name} 0" for name in COMMANDS]
+    lines = installed.run("python", "-c", code, folder=tmp_path).stdout.splitlines()
+    assert lines == [f"{name} 0" for name in COMMANDS]
 
 
 def test_ships_suite_workloads_and_image_sources(installed: Installed) -> None:
@@ -130,8 +130,8 @@ def test_writes_the_same_chart_as_the_checkout(installed: Installed, project: Pa
 
 def test_ships_the_same_inputs_of_the_agents_image(installed: Installed, tmp_path: Path) -> None:
     code = "from divvy.image.build import input_digest; print(input_digest('base'))"
-    told = installed.run("python", "-c", code, folder=tmp_path).stdout.strip()
-    assert told == input_digest("base")
+    digest = installed.run("python", "-c", code, folder=tmp_path).stdout.strip()
+    assert digest == input_digest("base")
 
 
 def test_finds_the_conformance_suite(installed: Installed, project: Path) -> None:

@@ -37,7 +37,7 @@ class FakeApi:
         self.say = say
         self.pods: dict[str, Any] = {}
         self.nodes: dict[str, Any] = {}
-        self.made: list[Any] = []
+        self.created: list[Any] = []
         self.refuse: Callable[[Any], ApiError | None] = lambda _: None
         self.requests: Counter[str] = Counter()
         self._events: queue.Queue[tuple[str, Any]] = queue.Queue()
@@ -47,7 +47,7 @@ class FakeApi:
         problem = self.refuse(body)
         if problem is not None:
             raise problem
-        self.made.append(body)
+        self.created.append(body)
         body["status"] = self.behave(body)
         self.pods[body["metadata"]["name"]] = body
         self._events.put(("MODIFIED", body))

@@ -79,7 +79,7 @@ class Scene:
             check=False,
         )
         assert expect is None or done.returncode == expect, done.stdout + done.stderr
-        self.said = done.stdout + done.stderr
+        self.output = done.stdout + done.stderr
         return yaml.safe_load((self.folder / "out/report.yaml").read_text())
 
     def read_cdi(self, node: str, name: str = CDI) -> dict[str, Any]:

@@ -107,48 +107,48 @@ def test_proves_claims_and_sees_their_faults(scene: Scene) -> None:
             "CLM-08": "skipped",
             "CLM-09": "passed",
             **{f"CLM-{number}": "passed" for number in range(10, 15)},
-        }, scene.said
-        assert "failed" not in by_check.values(), scene.said
+        }, scene.output
+        assert "failed" not in by_check.values(), scene.output
 
         more = copy.deepcopy(scene.deployed.cluster)
         more["pools"]["training"]["hardware"]["gpus"] = 3
         lacking = scene.verify(POOL, "--select=CLM-01", cluster=more, expect=1)
-        assert results(lacking) == {("CLM-01", "failed")}, scene.said
+        assert results(lacking) == {("CLM-01", "failed")}, scene.output
 
         scene.driver(NODE, "fault", "bad-math", "1")
         wrong = scene.verify(POOL, "--select=CLM-10", expect=1)
         scene.driver(NODE, "fault", "clear", "1")
         assert [check["case"] for check in wrong["checks"] if check["status"] == "failed"] == [
             f"{NODE}:GPU 1"
-        ], scene.said
+        ], scene.output
 
         with without("deviceclass", "divvy-share")(scene):
             classless = scene.verify(POOL, "--select=INST", expect=1)
-        assert ("INST-04", "failed") in results(classless), scene.said
+        assert ("INST-04", "failed") in results(classless), scene.output
 
         of_shares = ("CLM-02", "CLM-03", "CLM-12")
         with altered_claims(scene, NODE, of_the_driver):
             unlimited = scene.verify(
                 POOL, f"--select={','.join(of_shares)}", "--exclusive", expect=1
             )
-        assert results(unlimited) == {(check, "failed") for check in of_shares}, scene.said
+        assert results(unlimited) == {(check, "failed") for check in of_shares}, scene.output
 
         of_devices = ("CLM-05", "CLM-07")
         with altered_claims(scene, NODE, without_mounts):
             blind = scene.verify(POOL, f"--select={','.join(of_devices)}", "--exclusive", expect=1)
-        assert results(blind) == {(check, "failed") for check in of_devices}, scene.said
+        assert results(blind) == {(check, "failed") for check in of_devices}, scene.output
 
         with claims_for_all_containers(scene):
             shared = scene.verify(POOL, "--select=CLM-14", expect=1)
-        assert results(shared) == {("CLM-14", "failed")}, scene.said
+        assert results(shared) == {("CLM-14", "failed")}, scene.output
 
         with synced_each_minute(scene, NODE):
             late = scene.verify(POOL, "--select=CLM-09", expect=0)
-        assert results(late) == {("CLM-09", "failed")}, scene.said
+        assert results(late) == {("CLM-09", "failed")}, scene.output
 
         with audited_only(scene, POLICY):
             admitted = scene.verify(POOL, "--select=CLM-04", expect=1)
-        assert results(admitted) == {("CLM-04", "failed")}, scene.said
+        assert results(admitted) == {("CLM-04", "failed")}, scene.output
 
 
 def test_proves_tenants_apart(scene: Scene) -> None:
@@ -156,4 +156,4 @@ def test_proves_tenants_apart(scene: Scene) -> None:
         apart = scene.verify(POOL, "--select=CLM", "--exclusive", expect=0)
         by_check = statuses(apart)
         passed = {"CLM-01", "CLM-05", "CLM-08", "CLM-09"}
-        assert {check for check in by_check if by_check[check] == "passed"} == passed, scene.said
+        assert {check for check in by_check if by_check[check] == "passed"} == passed, scene.output

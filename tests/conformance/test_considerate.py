@@ -63,7 +63,7 @@ def test_cleans_up_after_a_killed_run(scene: Scene) -> None:
     scene.deployed.until(lambda: scene.deployed.status(H100)["profile"] == "slice-4")
     report = scene.verify("--pool=training", "--select=PLUG-02", expect=0)
     assert {check["status"] for check in report["checks"]} == {"passed"}
-    assert f"{H100}: a killed run left it on profile slice-4" in scene.said
+    assert f"{H100}: a killed run left it on profile slice-4" in scene.output
     left = metadata(scene)
     assert "divvy.gpu/profile" not in left["labels"]
     assert "divvy.gpu/conformance-profile" not in left["annotations"]

@@ -47,7 +47,7 @@ def agents_that_see_no_processes(scene: Scene) -> Iterator[None]:
 def test_proves_limited_shares_and_sees_their_faults(scene: Scene) -> None:
     with limited_shares(scene.deployed, "research", "notebooks"):
         sound = scene.verify("--pool=notebooks", CHECKS, "--exclusive", expect=0)
-        assert {status for _, status in results(sound)} == {"passed"}, scene.said
+        assert {status for _, status in results(sound)} == {"passed"}, scene.output
         assert {check["case"] for check in sound["checks"]} == {"gpu-t4:nvidia.com/gpu.shared"}
 
         uneven = with_a_halted_burn(scene, "gpu-t4", "notebooks", "HW-05")
@@ -62,18 +62,18 @@ def test_proves_limited_shares_and_sees_their_faults(scene: Scene) -> None:
         for name, spec in specs.items():
             scene.write_cdi("gpu-a100", spec, name)
         of_the_limiter = ("ISO-10", "ISO-11", "WORK-06")
-        assert results(faulty) == {(check, "failed") for check in of_the_limiter}, scene.said
+        assert results(faulty) == {(check, "failed") for check in of_the_limiter}, scene.output
 
         scene.driver("gpu-t4", "fault", "bad-math", "all")
         try:
             wrong = scene.verify("--pool=notebooks", "--select=WORK-06", "--exclusive", expect=1)
         finally:
             scene.driver("gpu-t4", "fault", "clear", "all")
-        assert "not the same again: it computes wrong" in str(wrong["checks"]), scene.said
+        assert "not the same again: it computes wrong" in str(wrong["checks"]), scene.output
 
         with agents_that_see_no_processes(scene):
             blind = scene.verify("--pool=notebooks", "--select=ISO-12", "--exclusive", expect=1)
-        assert results(blind) == {("ISO-12", "failed")}, scene.said
+        assert results(blind) == {("ISO-12", "failed")}, scene.output
 
 
 def test_proves_limited_shares_of_mig_devices(scene: Scene) -> None:
@@ -84,7 +84,7 @@ def test_proves_limited_shares_of_mig_devices(scene: Scene) -> None:
         select = "--select=ISO-06,ISO-08,ISO-09,ISO-10,ISO-11"
         sound = scene.verify("--pool=research", select, "--exclusive", expect=0)
     assert len(sound["checks"]) == 5
-    assert {status for _, status in results(sound)} == {"passed"}, scene.said
+    assert {status for _, status in results(sound)} == {"passed"}, scene.output
     assert {check["case"] for check in sound["checks"]} == {
         "gpu-a100:nvidia.com/mig-3g.20gb.shared"
     }

@@ -71,7 +71,7 @@ def test_passes_a_sound_cluster_of_all_kinds_of_nodes(scene: Scene) -> None:
         (check["id"], check["case"]) for check in report["checks"] if check["status"] == "failed"
     }
     # Of a sound node, but no pod is put there: a recommendation.
-    assert failed == {("NODE-10", T4)}, scene.said
+    assert failed == {("NODE-10", T4)}, scene.output
     cases = {check["case"].partition(":")[0] for check in report["checks"]}
     pools = {"research", "training", "notebooks", "sizes", "experiments", "no pool"}
     assert cases == {"cluster", A100, H100, T4, *NODES_OF_CLAIMS, *pools}

@@ -17,7 +17,7 @@ def test_passes_a_sound_lab_as_partial(scene: Scene) -> None:
     report = scene.verify("--pool=training", expect=0)
     assert failed(report) == set()
     assert (report["result"], report["mode"]) == ("partial", "simulated")
-    assert "partial (SIMULATED)" in scene.said
+    assert "partial (SIMULATED)" in scene.output
     # INST checks are about the cluster, NODE-05 about a pool, everything else about a node.
     cases = {check["case"].split(":")[0] for check in report["checks"]}
     assert cases == {"cluster", "gpu-h100", "training"}
@@ -25,7 +25,7 @@ def test_passes_a_sound_lab_as_partial(scene: Scene) -> None:
 
 def test_passes_a_sound_lab_when_filled_and_burnt(scene: Scene) -> None:
     report = scene.verify("--exclusive", expect=0)
-    assert failed(report) == set(), scene.said
+    assert failed(report) == set(), scene.output
     missed: dict[str, set[str]] = {}
     for check in report["checks"]:
         if check["status"] == "skipped":
@@ -103,7 +103,7 @@ def test_names_a_fault_by_its_checks(scene: Scene, fault: Fault) -> None:
             *image,
             cluster=options.get("cluster"),
         )
-    assert failed(report) == set(fault.checks), scene.said
+    assert failed(report) == set(fault.checks), scene.output
     if any(check["level"] == "MUST" for check in report["checks"]):
         assert report["result"] == "failure"
 
@@ -116,7 +116,7 @@ def test_reports_a_regression_from_the_report_before(scene: Scene) -> None:
     (scene.folder / "out/conformance.tar.gz").rename(earlier)
     with fault.inflict(scene):
         scene.verify(*options, f"--compare={earlier}", expect=1)
-    assert "newly fails: ISO-02 a pod sees its own device and no other (MUST)" in scene.said
+    assert "newly fails: ISO-02 a pod sees its own device and no other (MUST)" in scene.output
     comment = (scene.folder / "out/comparison.md").read_text()
     assert "| gpu-h100:nvidia.com/gpu: expected" in comment
 
@@ -127,10 +127,10 @@ def test_finds_the_report_that_the_cluster_keeps_in_the_next_run(scene: Scene) -
         "delete", "configmap/divvy-conformance", f"-n={NAMESPACE}", "--ignore-not-found"
     )
     scene.verify("--select=NODE-10", "--compare=last", expect=0)
-    assert "the cluster keeps no report yet" in scene.said
-    assert "kept in the cluster" not in scene.said
+    assert "the cluster keeps no report yet" in scene.output
+    assert "kept in the cluster" not in scene.output
     scene.verify("--no-exec", expect=0)
-    assert f"kept in the cluster: ConfigMap {NAMESPACE}/divvy-conformance" in scene.said
+    assert f"kept in the cluster: ConfigMap {NAMESPACE}/divvy-conformance" in scene.output
     scene.verify("--select=NODE-10", "--compare=last", expect=0)
     remark = "that report was made with --no-exec, this one with --select=NODE-10"
-    assert remark in " ".join(scene.said.split())
+    assert remark in " ".join(scene.output.split())

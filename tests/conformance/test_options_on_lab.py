@@ -93,7 +93,7 @@ def test_runs_images_from_elsewhere(scene: Scene, images: dict[str, str]) -> Non
     options = ("--pool=training", "--select=WORK-04,WORK-05", "--exclusive")
     first = f"--vector-add-image={images['adds']}"
     report = scene.verify(*options, first, f"--gpu-burn-image={images['burns']}", expect=0)
-    assert [check["status"] for check in report["checks"]] == ["passed", "passed"], scene.said
+    assert [check["status"] for check in report["checks"]] == ["passed", "passed"], scene.output
     # Exit code 0, as the well-known tool ends although a GPU is faulty.
     report = scene.verify(*options, f"--gpu-burn-image={images['faulty']}")
     assert [(check["id"], check["status"]) for check in report["checks"]] == [("WORK-05", "failed")]

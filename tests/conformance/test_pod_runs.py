@@ -58,7 +58,7 @@ def test_pulls_an_image_once_before_anything_runs() -> None:
     pods = namespace(api)
     for _ in range(3):
         pods.run("n1", ["true"], "nvidia.com/gpu")
-    limits = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in api.made]
+    limits = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in api.created]
     assert ["nvidia.com/gpu" in limit for limit in limits] == [False, True, True, True]
 
 

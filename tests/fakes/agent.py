@@ -160,9 +160,9 @@ class AgentNode:
         try:
             await self.kubelet.until(lambda: self.kubelet.allocatable(resource) == count, seconds)
         except TimeoutError:
-            found = self.kubelet.allocatable(resource)
+            allocatable = self.kubelet.allocatable(resource)
             log = (self.folder / "agent.log").read_text()[-2000:]
-            raise AssertionError(f"{resource}: {found} instead of {count}\n{log}") from None
+            raise AssertionError(f"{resource}: {allocatable} instead of {count}\n{log}") from None
 
 
 def free_port() -> int:

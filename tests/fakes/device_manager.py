@@ -160,7 +160,7 @@ class DeviceManager:
                 await self._until_thawed(life)
             self.pods[pod] = admitted
             try:
-                for container in sorted(containers, key=lambda each: not each.init):
+                for container in sorted(containers, key=lambda candidate: not candidate.init):
                     answers += await self._allocate(admitted, container, reusable, life)
             except AdmissionFailed:
                 self.pods.pop(pod, None)

@@ -100,7 +100,7 @@ class FakeDraKubelet:
         """Prepare claims and return their devices by UID; raises Failed with every error."""
         answer = await self._call("NodePrepareResources", claims)
         _raise(answer)
-        return {uid: list(each.devices) for uid, each in answer.claims.items()}
+        return {uid: list(entry.devices) for uid, entry in answer.claims.items()}
 
     async def unprepare(self, *claims: Mapping[str, Any]) -> None:
         """Give claims back; raises Failed."""
@@ -127,7 +127,7 @@ class FakeDraKubelet:
                 answer = await call(requests[method](claims=listed), timeout=_CALL_SECONDS)
             except grpc.RpcError as error:
                 raise Failed(str(error)) from None
-        missing = [each.uid for each in listed if each.uid not in answer.claims]
+        missing = [claim.uid for claim in listed if claim.uid not in answer.claims]
         assert not missing, f"{method} did not answer about {missing}"
         return answer
 

@@ -91,8 +91,8 @@ class FakeResources:
         """Return the devices of all slices, in their order."""
         return [
             device
-            for _, each in sorted(self.slices.items())
-            for device in each["spec"].get("devices", ())
+            for _, resource_slice in sorted(self.slices.items())
+            for device in resource_slice["spec"].get("devices", ())
         ]
 
     def delete(self, name: str) -> None:
@@ -107,7 +107,7 @@ class FakeResources:
 
     def _defaults(self, device: str) -> dict[str, str]:
         capacity: Mapping[str, Any] = self.device(device)["capacity"]
-        return {name: each["requestPolicy"]["default"] for name, each in capacity.items()}
+        return {name: entry["requestPolicy"]["default"] for name, entry in capacity.items()}
 
     async def answer(
         self, method: str, target: str, body: Any, writer: asyncio.StreamWriter
@@ -196,13 +196,13 @@ class FakeResources:
             self.requests += 1
             raise Refusal(self.unwatched, "too old resource version")
         _head(writer, 200)
-        told = 0
+        position = 0
         while True:
             changed = self._changed
-            for event in self.events[told:]:
+            for event in self.events[position:]:
                 if int(event["object"]["metadata"]["resourceVersion"]) > version:
                     writer.write(json.dumps(event).encode() + b"\n")
-            told = len(self.events)
+            position = len(self.events)
             await writer.drain()
             await changed.wait()
 

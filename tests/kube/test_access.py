@@ -51,12 +51,12 @@ def test_uses_the_service_account_in_a_pod(tmp_path: Path) -> None:
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], dict[str, str]]:
-    def place(found: dict[str, str]) -> dict[str, str]:
+    def place(variables: dict[str, str]) -> dict[str, str]:
         for name in POD:
             monkeypatch.delenv(name, raising=False)
-        for name, value in found.items():
+        for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        return found
+        return variables
 
     return place
 
@@ -65,8 +65,8 @@ Place = Callable[[dict[str, str]], dict[str, str]]
 
 
 def test_reads_a_plaintext_server_from_a_kubeconfig(tmp_path: Path, environment: Place) -> None:
-    found = kubeconfig(tmp_path, {"server": "http://127.0.0.1:81/k8s/"}, {"token": "secret"})
-    access = access_from({**POD, **environment(found)}, tmp_path / "no-account")
+    variables = kubeconfig(tmp_path, {"server": "http://127.0.0.1:81/k8s/"}, {"token": "secret"})
+    access = access_from({**POD, **environment(variables)}, tmp_path / "no-account")
     assert (access.host, access.port, access.path) == ("127.0.0.1", 81, "/k8s")
     assert (access.tls, access.bearer()) == (None, "")  # it is not sent in the clear
 
@@ -87,8 +87,8 @@ def test_reads_certificates_from_files_or_the_kubeconfig(
         ({"certificate-authority": ca.name}, files),
         ({"certificate-authority-data": data(ca)}, texts),
     ):
-        found = kubeconfig(tmp_path, {"server": "https://api", **of_server}, user)
-        access = access_from(environment(found))
+        variables = kubeconfig(tmp_path, {"server": "https://api", **of_server}, user)
+        access = access_from(environment(variables))
         assert access.port == 443
         assert access.tls is not None
         assert len(access.tls.get_ca_certs()) == 1

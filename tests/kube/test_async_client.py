@@ -26,7 +26,7 @@ def client_of(server: Server) -> AsyncClient:
 
 def raised(kind: type[Exception], prepared: bytes | None) -> Exception:
     """Return the error of a request that is answered with this."""
-    found: list[Exception] = []
+    errors: list[Exception] = []
 
     async def scene() -> None:
         async with serving() as server:
@@ -35,10 +35,10 @@ def raised(kind: type[Exception], prepared: bytes | None) -> Exception:
             with pytest.raises(kind) as problem:
                 await client.request("GET", "/api")
             await client.close()
-            found.append(problem.value)
+            errors.append(problem.value)
 
     play(scene)
-    return found[0]
+    return errors[0]
 
 
 def test_sends_requests_over_a_kept_connection() -> None:
@@ -250,9 +250,11 @@ def test_reports_a_truncated_refusal_as_a_refusal() -> None:
 
 
 def test_shortens_a_refusal_to_one_line() -> None:
-    said = str(raised(ApiError, answer({"message": "a\n\x1b[31mb " + "c" * 9000}, "403 Forbidden")))
-    assert said.startswith("a [31mb cccc")
-    assert len(said) == 500
+    message = str(
+        raised(ApiError, answer({"message": "a\n\x1b[31mb " + "c" * 9000}, "403 Forbidden"))
+    )
+    assert message.startswith("a [31mb cccc")
+    assert len(message) == 500
     longest = answer({"message": "a" * 100_000}, "500 Internal Server Error")
     assert str(raised(ApiError, longest)) == "HTTP status 500"
 

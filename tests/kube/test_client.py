@@ -312,8 +312,8 @@ def test_asks_a_credential_plugin_once_for_all_threads(server: Server, tmp_path:
 @pytest.mark.parametrize("asks", [True, False])
 def test_tells_a_credential_plugin_of_the_cluster_if_it_asks(tmp_path: Path, asks: bool) -> None:
     create_authority(tmp_path)
-    plugin, told = tmp_path / "plugin", tmp_path / "told"
-    plugin.write_text(f"""#!/bin/sh\nprintf %s "$KUBERNETES_EXEC_INFO" > {told}\nexit 1\n""")
+    plugin, record = tmp_path / "plugin", tmp_path / "record"
+    plugin.write_text(f"""#!/bin/sh\nprintf %s "$KUBERNETES_EXEC_INFO" > {record}\nexit 1\n""")
     plugin.chmod(0o755)
     version = "client.authentication.k8s.io/v1"
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
@@ -329,4 +329,4 @@ def test_tells_a_credential_plugin_of_the_cluster_if_it_asks(tmp_path: Path, ask
         "certificate-authority-data": b64encode((tmp_path / "ca.crt").read_bytes()).decode(),
         "config": {"audience": "a"},
     }
-    assert json.loads(told.read_text()).get("spec").get("cluster") == (expected if asks else None)
+    assert json.loads(record.read_text()).get("spec").get("cluster") == (expected if asks else None)

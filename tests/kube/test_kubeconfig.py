@@ -28,8 +28,8 @@ def document(server: str, **user: Any) -> dict[str, Any]:
     }
 
 
-def written(path: Path, found: dict[str, Any]) -> str:
-    path.write_text(yaml.safe_dump(found))
+def written(path: Path, content: dict[str, Any]) -> str:
+    path.write_text(yaml.safe_dump(content))
     return str(path)
 
 
@@ -65,14 +65,14 @@ def test_distinguishes_content_from_a_path(tmp_path: Path) -> None:
 
 
 def test_reads_a_context_without_user_as_without_credentials() -> None:
-    found = document("https://here:1")
-    del found["contexts"][0]["context"]["user"]
-    with Client(cluster_config(yaml.safe_dump(found), None, {}), seconds=1) as client:
+    content = document("https://here:1")
+    del content["contexts"][0]["context"]["user"]
+    with Client(cluster_config(yaml.safe_dump(content), None, {}), seconds=1) as client:
         assert client.server == "https://here:1"
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("content", "words"),
     [
         ({**document("https://here:1"), "current-context": ""}, "has no current context"),
         ({**document("https://here:1"), "users": []}, "has no user u"),
@@ -84,9 +84,9 @@ def test_reads_a_context_without_user_as_without_credentials() -> None:
         (document("https://"), "is not an http or https URL"),
     ],
 )
-def test_names_what_a_kubeconfig_lacks(found: dict[str, Any], words: str) -> None:
+def test_names_what_a_kubeconfig_lacks(content: dict[str, Any], words: str) -> None:
     with pytest.raises(KubeconfigError, match=words):
-        cluster_config(yaml.safe_dump(found), None, {})
+        cluster_config(yaml.safe_dump(content), None, {})
 
 
 def test_refuses_a_credential_plugin_of_an_old_version() -> None:
@@ -211,8 +211,8 @@ def test_sends_no_credentials_in_the_clear() -> None:
 
 
 def test_verifies_unless_told_not_to_by_a_truth_value() -> None:
-    for told, mode in ((True, ssl.CERT_NONE), (False, ssl.CERT_REQUIRED)):
-        cluster = {"insecure-skip-tls-verify": told}
+    for insecure, mode in ((True, ssl.CERT_NONE), (False, ssl.CERT_REQUIRED)):
+        cluster = {"insecure-skip-tls-verify": insecure}
         assert ClusterConfig("https://here:1", cluster=cluster).tls().verify_mode == mode
     with pytest.raises(KubeconfigError, match="neither true nor false"):
         ClusterConfig("https://here:1", cluster={"insecure-skip-tls-verify": "false"}).tls()

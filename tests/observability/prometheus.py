@@ -35,8 +35,8 @@ class Prometheus:
     def series(self, expression: str, start: float, end: float) -> list[dict[str, Any]]:
         """Evaluate an expression at every second of a time."""
         asked = self.ask("query_range", query=expression, start=str(start), end=str(end), step="1s")
-        found: list[dict[str, Any]] = asked["result"]
-        return found
+        results: list[dict[str, Any]] = asked["result"]
+        return results
 
 
 @contextmanager

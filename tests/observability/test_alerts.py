@@ -84,7 +84,9 @@ def promtool_says(folder: Path, series: dict[str, str], firing: str | None) -> s
         "tests": [
             {
                 "interval": "1m",
-                "input_series": [{"series": one, "values": run} for one, run in series.items()],
+                "input_series": [
+                    {"series": metric, "values": run} for metric, run in series.items()
+                ],
                 "promql_expr_test": expectations,
             }
         ],

@@ -78,13 +78,13 @@ def test_answers_every_panel_of_the_dashboard(deployed: Deployment, tmp_path: Pa
             lab.kubectl("label", "node", "gpu-h100", "divvy.gpu/profile-")
             assert not unanswered
         used = prometheus.series("divvy_pod_memory_used_mib", began, time.time())
-        mine = [one for one in used if one["metric"]["namespace"] == namespace]
-        assert [one["metric"]["pod"] for one in mine] == ["own"]
+        mine = [series for series in used if series["metric"]["namespace"] == namespace]
+        assert [series["metric"]["pod"] for series in mine] == ["own"]
         assert max(float(value) for _, value in mine[0]["values"]) >= 4000
         over = prometheus.series("divvy_memory_over_limit_mib > 0", began, time.time())
-        over = [one for one in over if one["metric"]["namespace"] == namespace]
-        assert [one["metric"]["pod"] for one in over] == ["greedy"]
-        assert {one["metric"]["node"] for one in mine} == {NODE}
+        over = [series for series in over if series["metric"]["namespace"] == namespace]
+        assert [series["metric"]["pod"] for series in over] == ["greedy"]
+        assert {series["metric"]["node"] for series in mine} == {NODE}
 
 
 def _free_port() -> int:

@@ -38,7 +38,7 @@ def test_counts_the_hours_in_which_devices_were_held(tmp_path: Path) -> None:
                 {
                     "interval": "1m",
                     "input_series": [
-                        {"series": one, "values": values} for one, values in series.items()
+                        {"series": metric, "values": values} for metric, values in series.items()
                     ],
                     "promql_expr_test": [
                         {

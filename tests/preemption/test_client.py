@@ -50,9 +50,10 @@ def pod(name: str, large: str, **spec: Any) -> dict[str, Any]:
 
 
 def test_reads_pods_as_large_as_the_api_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [pod(f"pod-{number}", "x" * (1 << 18)) for number in range(300)]
-    listed = asyncio.run(api(monkeypatch, *found).waiting())
-    assert [one["metadata"]["name"] for one in listed] == [one["metadata"]["name"] for one in found]
+    pods = [pod(f"pod-{number}", "x" * (1 << 18)) for number in range(300)]
+    listed = asyncio.run(api(monkeypatch, *pods).waiting())
+    names = [entry["metadata"]["name"] for entry in listed]
+    assert names == [f"pod-{number}" for number in range(300)]
 
 
 def test_keeps_only_what_decides_of_a_running_pod(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ class Cluster(Api):
     def __init__(self, state: State) -> None:
         self.state = state
         self.evicted: list[str] = []
-        self.told: list[str] = []
+        self.events: list[str] = []
         self.refused: set[str] = set()
         self.events_problem: Exception | None = None
         self.on_observed: Callable[[], None] = lambda: None
@@ -32,9 +32,11 @@ class Cluster(Api):
 
     async def observed(self) -> Observed:
         state = self.state
-        found = Observed(state.nodes, list(state.pods), state.claims, state.slices, state.budgets)
+        observation = Observed(
+            state.nodes, list(state.pods), state.claims, state.slices, state.budgets
+        )
         self.on_observed()
-        return found
+        return observation
 
     async def cluster(self) -> Any:
         return self.state.cluster
@@ -49,7 +51,7 @@ class Cluster(Api):
     async def event(self, pod: PodName, kind: str, reason: str, message: str) -> None:
         if self.events_problem is not None:
             raise self.events_problem
-        self.told.append(f"{pod.name} {reason}")
+        self.events.append(f"{pod.name} {reason}")
 
 
 def wait(state: State, name: str, priority: int, request: Request = WHOLE) -> None:
@@ -85,7 +87,7 @@ def test_evicts_for_other_pods_when_one_eviction_is_refused(two: Cluster) -> Non
     two.refused = {"held"}
     look(two)
     assert two.evicted == ["other"]
-    assert two.told == ["other Preempted", "waits-1 Preempting"]
+    assert two.events == ["other Preempted", "waits-1 Preempting"]
 
 
 def test_evicts_when_an_event_is_refused(two: Cluster) -> None:

@@ -40,15 +40,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     with bare_cluster(
         "resourceclaim-controller", "disruption-controller", "resourcequota-controller"
     ) as cluster:
-        found = ApiServer(cluster)
-        found.namespace("divvy-system")
-        found.namespace(NAMESPACE)
-        found.apply(*_own_objects(), *_priorities())
-        classes = [one for one in policies_of(CLUSTER) if one["kind"] == "DeviceClass"]
-        found.apply(*classes)
-        make_node(found, NODE)
+        api_server = ApiServer(cluster)
+        api_server.namespace("divvy-system")
+        api_server.namespace(NAMESPACE)
+        api_server.apply(*_own_objects(), *_priorities())
+        classes = [
+            manifest for manifest in policies_of(CLUSTER) if manifest["kind"] == "DeviceClass"
+        ]
+        api_server.apply(*classes)
+        make_node(api_server, NODE)
         for name, spec in slice_specs(NODE, [offered_gpu(0, ON_DEMAND)], {}, {}, {}, {}).items():
-            found.apply(
+            api_server.apply(
                 {
                     "apiVersion": "resource.k8s.io/v1",
                     "kind": "ResourceSlice",
@@ -56,18 +58,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
                     "spec": {**spec, "pool": {**spec["pool"], "generation": 1}},
                 }
             )
-        with running_scheduler(found, tmp_path_factory.mktemp("scheduler")):
-            yield found
-        found.close()
+        with running_scheduler(api_server, tmp_path_factory.mktemp("scheduler")):
+            yield api_server
+        api_server.close()
 
 
 def _own_objects() -> list[dict[str, Any]]:
     """Return what the controller has and reads, but its Deployment."""
     kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
     return [
-        one
-        for one in objects_of(CLUSTER, IMAGE)
-        if one["kind"] == "ConfigMap" or (one["kind"] in kinds and PREEMPTION in str(one))
+        manifest
+        for manifest in objects_of(CLUSTER, IMAGE)
+        if manifest["kind"] == "ConfigMap"
+        or (manifest["kind"] in kinds and PREEMPTION in str(manifest))
     ]
 
 
@@ -168,8 +171,8 @@ def create(
             **spec,
         },
     }
-    made = server.send("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
-    assert made.status == 201, made.body
+    answer = server.send("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
+    assert answer.status == 201, answer.body
 
 
 def _listed(server: ApiServer, path: str) -> list[dict[str, Any]]:
@@ -186,9 +189,9 @@ def events(server: ApiServer, name: str, reason: str) -> list[str]:
     """Return what Events say of a pod."""
     listed = _listed(server, f"/api/v1/namespaces/{NAMESPACE}/events")
     return [
-        one["message"]
-        for one in listed
-        if (one["involvedObject"]["name"], one["reason"]) == (name, reason)
+        event["message"]
+        for event in listed
+        if (event["involvedObject"]["name"], event["reason"]) == (name, reason)
     ]
 
 
@@ -207,9 +210,9 @@ def test_preempts_the_least_important_pod_for_a_high_priority(
     assert time.monotonic() - began < 30
     assert scheduled(server) == {"middle": True, "small": True, "urgent": True}
     server.until(lambda: bool(events(server, "urgent", "Preempting")))
-    (told,) = events(server, "large", "Preempted")
-    assert "of priority 1000 on node preemption-node, to free what its claims need" in told
-    assert "urgent" not in told
+    (message,) = events(server, "large", "Preempted")
+    assert "of priority 1000 on node preemption-node, to free what its claims need" in message
+    assert "urgent" not in message
     assert events(server, "urgent", "Preempting") == [
         "1 pod of a lower priority on node preemption-node was evicted to free what its claims need"
     ]

@@ -18,7 +18,7 @@ from tests.fakes.scene import play
 
 @asynccontextmanager
 async def watching(folder: Path) -> AsyncIterator[tuple[FakeApi, ApiServer, list[str | None]]]:
-    """Watch the node and a ConfigMap that is not there; yield what is told of it."""
+    """Watch the node and a ConfigMap that is not there; yield the events about it."""
     async with fake_api("n") as api:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("KUBECONFIG", str(api.kubeconfig(folder / "config")))

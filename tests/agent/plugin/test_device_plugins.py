@@ -275,19 +275,19 @@ def test_registers_again_for_other_options(sockets: Path, keeps_connections: boo
 
 def test_gives_every_name_a_socket_of_its_own(sockets: Path) -> None:
     """The second socket of example.com/dev is called as the first of example.com/dev.1."""
-    one, other = (
+    first, second = (
         replace(whole(n), name=f"example.com/dev{end}") for n, end in ((3, ""), (1, ".1"))
     )
 
     async def scene() -> None:
-        async with serving(sockets, one, other) as (kubelet, plugin):
+        async with serving(sockets, first, second) as (kubelet, plugin):
             await kubelet.until(lambda: plugin.current)
-            watch = kubelet.endpoints[one.name].watch
+            watch = kubelet.endpoints[first.name].watch
             assert watch is not None
             watch.cancel()  # the kubelet ends the stream
             await kubelet.until(lambda: len(kubelet.registrations) > 2)
             await kubelet.restart()
-            await kubelet.until(lambda: plugin.current and kubelet.allocatable(one.name) == 3)
+            await kubelet.until(lambda: plugin.current and kubelet.allocatable(first.name) == 3)
 
     play(scene)
 

@@ -17,9 +17,9 @@ from conformance.not_made import NotMade
 def interruption() -> Iterator[Interruption]:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}
-    made = Interruption()
-    made.listen()
-    yield made
+    listener = Interruption()
+    listener.listen()
+    yield listener
     for number, handler in before.items():
         signal.signal(number, handler)
 

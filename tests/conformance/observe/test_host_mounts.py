@@ -57,9 +57,9 @@ def test_finds_and_tries_a_mount(tmp_path: Path) -> None:
         ["unshare", "--mount", "sh", "-c", f'{mounts}; exec sh -c "$0"', SCRIPT],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    found = {
+    results = {
         mount.place: (mount.read_only, mount.written)
         for mount in host_mounts(done.stdout)
         if mount.place.startswith(str(tmp_path))
     }
-    assert found == {f"{tmp_path}/open": (False, True), f"{tmp_path}/closed": (True, False)}
+    assert results == {f"{tmp_path}/open": (False, True), f"{tmp_path}/closed": (True, False)}

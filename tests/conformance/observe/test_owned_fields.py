@@ -41,12 +41,12 @@ LIVE = {
 }
 
 
-def found(owned: Any, live: Any) -> list[str]:
+def problems(owned: Any, live: Any) -> list[str]:
     return list(differences(owned, live))
 
 
 def test_ignores_defaults_order_and_what_others_add() -> None:
-    assert found(POD, LIVE) == []
+    assert problems(POD, LIVE) == []
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_ignores_defaults_order_and_what_others_add() -> None:
 def test_names_the_field_that_differs_from_what_was_written(
     owned: Any, live: Any, words: str
 ) -> None:
-    assert words in found(owned, live)[0]
+    assert words in problems(owned, live)[0]
 
 
 def test_accepts_objects_of_a_list_in_any_order() -> None:
     first, two = {"key": "a"}, {"key": "b"}
-    assert found({"terms": [first, two]}, {"terms": [{**two, "operator": "In"}, first]}) == []
+    assert problems({"terms": [first, two]}, {"terms": [{**two, "operator": "In"}, first]}) == []
