@@ -26,6 +26,10 @@ class Guarantees:
         )
 
 
+# From the strongest promise of memory to the weakest.
+MEMORY_LEVELS = ("exclusive", "hard", "limited", "prevented", "per process", "watched", "none")
+
+
 def level(words: str) -> str:
     """Return the level of a promise: the words before its colon."""
     return words.split(":", 1)[0]

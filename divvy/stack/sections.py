@@ -20,22 +20,13 @@ class InvalidStack(StackError):
     """A stack file with errors; the text has one line for each, in the file's order."""
 
     def __init__(self, file: StackFile, section: str, problems: Iterable[Problem]):
-        rows = sorted(
-            [(file.line(("config", section, *problem.keys)) or 0, problem) for problem in problems]
-            + [
-                (file.line(key.keys) or 0, Problem(key.path, key.reason, key.remedy))
-                for key in unread_keys(file.document)
-            ],
-            key=lambda row: row[0],
+        unread = (
+            (key.keys, Problem(key.path, key.reason, key.remedy))
+            for key in unread_keys(file.document)
         )
-        self.problems = tuple(problem for _, problem in rows)
-        lines = [f"{file.source} has {len(rows)} error{'' if len(rows) == 1 else 's'}:"]
-        for line, problem in rows:
-            where = f"line {line}: " if line else ""
-            lines.append(f"  {where}{problem.path}: {problem.reason}")
-            if problem.remedy:
-                lines.append(f"      {problem.remedy}")
-        super().__init__("\n".join(lines))
+        below = ((("config", section, *problem.keys), problem) for problem in problems)
+        self.problems, text = file.report((*below, *unread))
+        super().__init__(text)
 
 
 def read_cluster(file: StackFile) -> Cluster:

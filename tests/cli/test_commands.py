@@ -177,6 +177,25 @@ def test_writes_diffs_in_every_format():
         assert result.stdout.startswith(start)
 
 
+def test_names_what_a_policy_does_not_allow(project):
+    page = (REPOSITORY / "docs/review-in-ci.md").read_text()
+    (example,) = (block for block in page.split("```yaml\n") if block.startswith("memory:"))
+    (project / "policy.yaml").write_text(example.partition("```")[0])
+    result = run("validate", "-s", "a", "--policy", "policy.yaml")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[:3] == [
+        f"error: {project}/stacks/Pulumi.a.yaml has 3 errors:",
+        "  line 4: profiles.slice-4: promises memory that is none",
+        "      the policy's `memory` is prevented or stronger",
+    ]
+    (project / "policy.yaml").write_text("maxContainersPerDevice: 4\n")
+    assert run("validate", "-s", "a", "--policy", "policy.yaml").exit_code == 0
+    (project / "policy.yaml").write_text("memory: hard\nmemory: hard\n")
+    assert "line 2: memory: is defined twice" in (
+        run("validate", "-s", "a", "--policy", "policy.yaml").stderr
+    )
+
+
 def test_validates_all_files_and_fails_if_one_is_wrong(project):
     result = run("validate", "-s", "a", "-s", "wrong")
     assert result.exit_code == 1

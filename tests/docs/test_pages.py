@@ -56,6 +56,7 @@ def shell(tmp_path: Path) -> Shell:
     (folder / "stacks/Pulumi.prod.yaml").write_text(changed)
     for name, key in FILES.items():
         (folder / name).write_text(yaml.safe_dump({"kind": "ConfigMap", "data": CONFIG_MAPS[key]}))
+    (folder / "policy.yaml").write_text("oversubscription: false\n")
     (folder / "values.yaml").write_text("mig: {strategy: mixed}\n")
     (folder / "pods").mkdir()
     for name in ("pod.yaml", "pods.yaml", "pods/one.yaml"):

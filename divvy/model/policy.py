@@ -1,0 +1,85 @@
+"""What an administrator allows in stack files: the schema of a policy."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, InstanceOf
+
+from divvy.model.problems import value_text
+from divvy.model.reading import read
+from divvy.model.stack_part import Count, StackPart
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_CLOCK = r"([01]\d|2[0-3]):([0-5]\d)"
+_WINDOW = rf"({'|'.join(_DAYS)}) {_CLOCK}-{_CLOCK}"
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A time of every week, in UTC; one that ends before it begins ends on the next day."""
+
+    text: str
+    weekday: int
+    begins: timedelta
+    ends: timedelta
+
+    def includes(self, time: datetime) -> bool:
+        """Return whether a time in UTC is within the window."""
+        midnight = time.replace(hour=0, minute=0, second=0, microsecond=0)
+        since = time - midnight + _DAY * ((time.weekday() - self.weekday) % 7)
+        length = (self.ends - self.begins) % _DAY or _DAY
+        return (since - self.begins) % (7 * _DAY) < length
+
+
+def _windows(value: object) -> tuple[Window, ...]:
+    if value == "never":
+        return ()
+    if not isinstance(value, list):
+        reason = f"is {value_text(value)}; never or a list of times is expected"
+        raise ValueError(reason)  # noqa: TRY004 (pydantic reports no other)
+    return tuple(map(_window, value))
+
+
+def _window(value: object) -> Window:
+    match = re.fullmatch(_WINDOW, value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(
+            f"has {value_text(value)}; a weekday and a time in UTC are expected: Sat 22:00-04:00"
+        )
+    day, *clock = match.groups()
+    hours, minutes, end_hours, end_minutes = map(int, clock)
+    return Window(
+        match[0],
+        _DAYS.index(day),
+        timedelta(hours=hours, minutes=minutes),
+        timedelta(hours=end_hours, minutes=end_minutes),
+    )
+
+
+class Policy(StackPart):
+    """What stack files may do; what is left out is allowed."""
+
+    memory: Literal["exclusive", "hard", "limited", "prevented", "watched"] | None = None
+    """The weakest promise of memory that a device may have."""
+    faults: Literal["isolated"] | None = None
+    """A fault of one container may end no other: whole GPUs and undivided MIG devices."""
+    sharing: Literal["tenants-apart", "none"] | None = None
+    """tenants-apart: GPUs are shared by claims with `tenants` alone; none: not at all."""
+    max_containers_per_device: Count | None = None
+    """So many containers may share a GPU or MIG device at most."""
+    oversubscription: Annotated[bool, Field(strict=True)] = True
+    """Whether limits of memory may add up to more than the device has."""
+    preemption: Annotated[bool, Field(strict=True)] = True
+    """Whether pods may be evicted for pods of a higher priority that wait for claims."""
+    evictions: Annotated[InstanceOf[tuple[Window, ...]], BeforeValidator(_windows)] | None = None
+    """When a change may evict pods that hold a GPU (`change.policy: evict`): never, or a list."""
+
+
+def parse_policy(value: object) -> Policy:
+    """Return a policy; raises InvalidValue with every error."""
+    return read(Policy, value, "policy")

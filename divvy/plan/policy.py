@@ -1,0 +1,110 @@
+"""What of a cluster its administrator's policy does not allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from divvy.model import Cluster, Offer, Problem, Rule
+from divvy.model.policy import Policy
+from divvy.model.problems import Keys, problem
+from divvy.model.sharing import Sharing, sharing_of_claims, sharing_of_replicas
+from divvy.plan.guarantees import MEMORY_LEVELS, Guarantees, guarantees, level, share_guarantees
+
+# A promise is as strong on a device of any size.
+_DEVICE_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way in which a rule gives out a device: of its GPUs, or of their MIG devices.
+
+    ``containers`` is how many can have the device at once; ``apart`` says that those of two tenants
+    never do.
+    """
+
+    keys: Keys
+    containers: int
+    sharing: Sharing
+    guarantees: Guarantees
+    apart: bool = False
+
+
+def violations(policy: Policy, cluster: Cluster, now: datetime) -> tuple[Problem, ...]:
+    """Return what is not allowed at a time (in UTC), profiles in the order of the stack file.
+
+    All profiles count, not only those of pools: a node's label may choose any.
+    """
+    of_profiles = (
+        violation
+        for name, profile in cluster.profiles.items()
+        for number, rule in enumerate(profile.rules)
+        for way in _ways(("profiles", name, *((number,) if len(profile.rules) > 1 else ())), rule)
+        for violation in _of_way(policy, way)
+    )
+    return (*of_profiles, *_of_cluster(policy, cluster, now))
+
+
+def _ways(keys: Keys, rule: Rule) -> Iterator[_Way]:
+    if rule.claims is not None:
+        if rule.claims.shares is not None:
+            sharing, apart = sharing_of_claims(rule.claims.shares), bool(rule.claims.tenants)
+            promise = share_guarantees(sharing, tenants=apart)
+            most = rule.claims.shares.max
+            yield _Way((*keys, "claims", "shares"), most, sharing, promise, apart)
+        return
+    sharing = sharing_of_replicas(rule.sharing, _DEVICE_MIB)
+    offer = Offer("", "gpu" if rule.mig is None else "mig", None, sharing)
+    yield _Way(keys, sharing.replicas, sharing, guarantees(offer))
+
+
+def _of_way(policy: Policy, way: _Way) -> Iterator[Problem]:
+    memory, faults = level(way.guarantees.memory), level(way.guarantees.faults)
+    if policy.memory and MEMORY_LEVELS.index(memory) > MEMORY_LEVELS.index(policy.memory):
+        yield problem(
+            way.keys,
+            f"promises memory that is {memory}",
+            f"the policy's `memory` is {policy.memory} or stronger",
+        )
+    if policy.faults and faults != policy.faults:
+        yield problem(
+            way.keys,
+            "lets a fault of one container end others",
+            f"the policy's `faults` is {policy.faults}",
+        )
+    if way.containers > 1 and policy.sharing == "none":
+        yield problem(way.keys, "shares devices", "the policy's `sharing` is none")
+    elif way.containers > 1 and policy.sharing == "tenants-apart" and not way.apart:
+        yield problem(
+            way.keys,
+            "lets containers of two tenants share a device",
+            "the policy's `sharing` is tenants-apart: share by `claims` with `tenants`",
+        )
+    most = policy.max_containers_per_device
+    if most is not None and way.containers > most:
+        yield problem(
+            way.keys,
+            f"lets {way.containers} containers share a device",
+            f"the policy's `maxContainersPerDevice` is {most}",
+        )
+    if not policy.oversubscription and way.sharing.oversubscribed:
+        yield problem(
+            way.keys,
+            "has limits that add up to more memory than the device has",
+            "the policy's `oversubscription` is false",
+        )
+
+
+def _of_cluster(policy: Policy, cluster: Cluster, now: datetime) -> Iterator[Problem]:
+    if cluster.preemption and not policy.preemption:
+        yield problem(("preemption",), "is true", "the policy's `preemption` is false")
+    windows = policy.evictions
+    if cluster.change.policy != "evict" or windows is None:
+        return
+    if not any(window.includes(now) for window in windows):
+        times = ", ".join(window.text for window in windows)
+        allowed = f"within {times} UTC alone; it is {now:%a %H:%M}" if times else "never"
+        yield problem(
+            ("change", "policy"), "is evict", f"the policy's `evictions` allows it {allowed}"
+        )

@@ -1,0 +1,110 @@
+"""What a policy does not allow in a stack file, and what it leaves alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from divvy.model import parse_cluster
+from divvy.model.policy import parse_policy
+from divvy.plan.guarantees import MEMORY_LEVELS, level
+from divvy.plan.policy import violations
+from divvy.plan.prediction import plan
+
+SATURDAY = datetime(2026, 11, 28, 23, tzinfo=UTC)
+LIMITED = {"limit": "auto", "action": "prevent"}
+PROFILES: dict[str, Any] = {
+    "whole": {},
+    "mig": {"mig": {"3g.20gb": 2}},
+    "driver": {"timeSlicing": {"replicas": 4, "memoryLimit": {**LIMITED, "enforcement": "driver"}}},
+    "limited": {"timeSlicing": {"replicas": 4, "memoryLimit": LIMITED}},
+    "over": {"timeSlicing": {"replicas": 4, "memoryLimit": {**LIMITED, "oversubscribe": 2.0}}},
+    "mps": {"mps": {"replicas": 8}},
+    "watched": {"timeSlicing": {"replicas": 2, "memoryLimit": "auto"}},
+    "turns": {"timeSlicing": {"replicas": 6}},
+    "mig-turns": {"mig": {"3g.20gb": 2}, "timeSlicing": {"replicas": 2}},
+    "claims": {"claims": {}},
+    "shares": {"claims": {"shares": {"max": 8}, "mig": ["1g.5gb"]}},
+    "tenants": {"claims": {"shares": {"max": 2}, "tenants": ["prod", "dev"]}},
+}
+REPLICAS = ["driver", "limited", "over", "mps", "watched", "turns", "mig-turns"]
+SHARES = ["shares.claims.shares", "tenants.claims.shares"]
+
+
+def refused(policy: dict[str, Any], now: datetime = SATURDAY, **cluster: Any) -> list[str]:
+    """Return the profiles and keys of the cluster that a policy does not allow."""
+    document = {"profiles": PROFILES, "pools": {"all": {"profile": "whole"}}, **cluster}
+    problems = violations(parse_policy(policy), parse_cluster(document), now)
+    return [problem.path.removeprefix("profiles.") for problem in problems]
+
+
+@pytest.mark.parametrize(
+    ("policy", "paths"),
+    [
+        ({}, []),
+        ({"memory": "watched"}, ["turns", "mig-turns"]),
+        ({"memory": "prevented"}, ["mps", "watched", "turns", "mig-turns"]),
+        (
+            {"memory": "limited"},
+            [*REPLICAS[1:], *SHARES],
+        ),
+        (
+            {"faults": "isolated"},
+            [*REPLICAS, *SHARES],
+        ),
+        (
+            {"sharing": "tenants-apart"},
+            [*REPLICAS, SHARES[0]],
+        ),
+        (
+            {"sharing": "none"},
+            [*REPLICAS, *SHARES],
+        ),
+        ({"maxContainersPerDevice": 4}, ["mps", "turns", "shares.claims.shares"]),
+        ({"oversubscription": False}, ["over"]),
+    ],
+)
+def test_names_every_profile_that_is_not_allowed(policy: dict[str, Any], paths: list[str]) -> None:
+    assert refused(policy) == paths
+
+
+def test_names_the_rule_of_a_profile_with_several() -> None:
+    rules = [{"devices": [0]}, {"devices": [1], "timeSlicing": {"replicas": 2}}]
+    pools = {"all": {"profile": "split"}}
+    assert refused({"memory": "hard"}, profiles={"split": rules}, pools=pools) == ["split[1]"]
+
+
+def test_allows_preemption_by_default() -> None:
+    assert refused({}, preemption=True) == []
+    assert refused({"preemption": True}, preemption=True) == []
+    assert refused({"preemption": False}, preemption=True) == ["preemption"]
+    assert refused({"preemption": False}) == []
+
+
+def test_allows_evictions_within_windows_alone() -> None:
+    evicts = {"change": {"policy": "evict"}}
+    assert refused({}, **evicts) == []
+    assert refused({"evictions": "never"}, **evicts) == ["change.policy"]
+    assert refused({"evictions": "never"}, change={"policy": "wait"}) == []
+    windows = {"evictions": ["Mon 00:00-01:00", "Sat 22:00-04:00"]}
+    assert refused(windows, **evicts) == []
+    assert refused(windows, now=SATURDAY.replace(hour=21), **evicts) == ["change.policy"]
+
+
+def test_knows_every_level_that_a_plan_shows() -> None:
+    hardware = {"model": "A100-SXM4-40GB", "gpus": 1, "count": 1}
+    pools = {
+        name: {"profile": name, "hardware": hardware, "select": {"pool": name}} for name in PROFILES
+    }
+    nodes = [
+        pool.node for pool in plan(parse_cluster({"profiles": PROFILES, "pools": pools}), "x").pools
+    ]
+    shown = {
+        level(kind.guarantees.memory)
+        for node in nodes
+        if node is not None
+        for kind in (*node.devices, *node.claimable)
+    }
+    assert shown == set(MEMORY_LEVELS)
