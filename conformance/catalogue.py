@@ -21,8 +21,8 @@ class Check:
     """One entry of the catalogue.
 
     ``level`` is MUST or SHOULD; ``modes`` are those in which it applies: whole, time-slicing,
-    mig and mig+time-slicing, the shared ones also with +limit, claims, or a bare host; ``cncf`` ids
-    of the CNCF AI conformance list to which it contributes.
+    mps, mig and mig+time-slicing, the shared ones also with +limit, claims, or a bare host;
+    ``cncf`` ids of the CNCF AI conformance list to which it contributes.
     """
 
     id: str
@@ -35,8 +35,9 @@ class Check:
 
 
 WHOLE, MIG = Mode.WHOLE, Mode.MIG
-LIMITED = (Mode.TIME_SLICING_LIMIT, Mode.MIG_TIME_SLICING_LIMIT)
-SHARED = (Mode.TIME_SLICING, Mode.MIG_TIME_SLICING, *LIMITED)
+BY_MPS = (Mode.MPS, Mode.MPS_LIMIT)
+LIMITED = (Mode.TIME_SLICING_LIMIT, Mode.MIG_TIME_SLICING_LIMIT, Mode.MPS_LIMIT)
+SHARED = (Mode.TIME_SLICING, Mode.MIG_TIME_SLICING, Mode.MPS, *LIMITED)
 PARTITIONED = (Mode.MIG, Mode.MIG_TIME_SLICING, Mode.MIG_TIME_SLICING_LIMIT)
 EVERY = (Mode.WHOLE, Mode.MIG, *SHARED)
 CLAIMED = (Mode.CLAIMS,)
@@ -176,6 +177,13 @@ _ALL = (
     Check("ISO-14", "another container of a pod with a device sees no GPU", "MUST", EVERY,
           "does a webhook, or the container runtime, give devices to every container of a pod?",
           cncf=("secure_accelerator_access",)),
+    Check("ISO-15", "MPS refuses a process more memory than its share, and shows what is left",
+          "MUST", (Mode.MPS,), "the container's CUDA_MPS_PINNED_DEVICE_MEM_LIMIT must be the "
+          "share's: see `kubectl get pod -o yaml`, and `divvy status`",
+          cncf=("gpu_sharing",)),
+    Check("ISO-16", "a process by MPS computes on its part of the SMs", "MUST", BY_MPS,
+          "the container's CUDA_MPS_ACTIVE_THREAD_PERCENTAGE must be the share's; is the process "
+          "a client of the daemon at all?", cncf=("gpu_sharing",)),
     Check("CLM-01", "claims get every GPU, in each way that the plan promises", "MUST", CLAIMED,
           "the status annotation says which GPU is not as it should be; see `divvy diff --live`",
           cncf=("dra_support",)),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from divvy.model import Cluster, NodeFacts, Offer, pool_of, select_profile
 from divvy.model.contract import Mode
+from divvy.model.sharing import Sharing
 from divvy.plan import Device, LiveNode, NodePlan, Plan, PoolPlan, concerns, predict_node
 
 # The case of GPU nodes that no pool selects.
@@ -48,7 +49,7 @@ class DevicePromise:
         is_mig = self.device.kind == "mig" or self.device.placement is not None
         if self.device.shares == 1:
             return Mode.MIG if is_mig else Mode.WHOLE
-        if any(offer.sharing.by_mps for offer in self._offers):
+        if self.mps is not None:
             prevented = any(offer.sharing.is_prevented for offer in self._offers)
             return Mode.MPS_LIMIT if prevented else Mode.MPS
         if any(offer.sharing.is_prevented for offer in self._offers):
@@ -59,6 +60,11 @@ class DevicePromise:
     def one_per_container(self) -> bool:
         """Return whether the file wants a second replica for a container refused."""
         return all(offer.sharing.one_per_container for offer in self._offers)
+
+    @property
+    def mps(self) -> Sharing | None:
+        """Return what MPS gives each of the devices, None where they are not shared by it."""
+        return next((offer.sharing for offer in self._offers if offer.sharing.by_mps), None)
 
     @property
     def compute(self) -> str | None:

@@ -232,6 +232,8 @@ _ELSEWHERE = {
     "ISO-11": "the driver's own libraries in place of the limiter's (test_limits_on_lab.py)",
     "WORK-06": "the driver's own libraries in place of the limiter's, and bad arithmetic "
     "(test_limits_on_lab.py)",
+    "ISO-15": "shares of another size than the stack file says (test_mps_on_lab.py)",
+    "ISO-16": "shares of another size than the stack file says (test_mps_on_lab.py)",
     "ISO-12": "agents that do not see the host's processes (test_limits_on_lab.py)",
     "HW-05": "a share that is halted, with hardware checks forced (test_limits_on_lab.py)",
     "CLM-01": "a stack file with one GPU more than the node has (test_claims_on_lab.py)",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance.catalogue import check
+from conformance.catalogue import BY_MPS, check
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import PodNamespaces
 from conformance.cluster.pods import PodNamespace
@@ -26,6 +26,7 @@ from conformance.disruption.restarts import (
 )
 from conformance.evidence import Evidence
 from conformance.load.workload_pods import WorkloadPods, workload_pods
+from conformance.not_made import not_applicable
 from conformance.observe.holders import require_free, require_idle_node
 from conformance.promise import NodePromise
 
@@ -44,6 +45,13 @@ def workload(
         yield running
 
 
+@pytest.fixture
+def _no_mps(target: ClusterUnderTest, node: NodePromise) -> None:
+    if any(promise.mode in BY_MPS for promise in target.devices_of(node)):
+        not_applicable("MPS daemons end with the agent's pod, and their clients with them")
+
+
+@pytest.mark.usefixtures("_no_mps")
 @check("DISR-01")
 def test_a_restart_of_the_agent_leaves_pods_alone(
     target: ClusterUnderTest, workload: WorkloadPods, node: NodePromise, evidence: Evidence
@@ -113,6 +121,7 @@ def test_a_reload_of_systemd_leaves_pods_alone(
     _conclude(evidence, f"systemd back, {workload.expected}", observation)
 
 
+@pytest.mark.usefixtures("_no_mps")
 @check("DISR-08")
 def test_agent_kubelet_and_runtime_restart_at_once(
     target: ClusterUnderTest,

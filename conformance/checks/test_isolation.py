@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from conformance.catalogue import LIMITED, check
+from conformance.catalogue import BY_MPS, LIMITED, check
 from conformance.checks.verdicts import opens_nothing_by_number, sees_nothing
 from conformance.evidence import Evidence
 from conformance.fixtures import Allocations, Bare, Fills, Overcommits, Probes
 from conformance.observe.device_memory import allowed_mib, memory_fits
-from conformance.observe.host_mounts import host_mounts, of_one_share
+from conformance.observe.host_mounts import host_mounts, of_mps, of_one_share
 from conformance.observe.probes import part, smi_total
 from conformance.observe.sibling import sibling_sees_nothing
 from conformance.promise import DevicePromise, NodePromise
@@ -104,7 +104,8 @@ def test_nothing_of_the_hosts_is_writable(
     mounts = host_mounts(outcome.log)
     if outcome.code != 0 or not mounts:
         evidence.require("a pod that sees the driver's files", str(outcome))
-    by_design = of_one_share(mounts) if promise.mode in LIMITED else ()
+    by_design = of_one_share(mounts) if promise.mode in LIMITED else []
+    by_design += of_mps(mounts) if promise.mode in BY_MPS else []
     writable = [mount.place for mount in mounts if mount.writable and mount not in by_design]
     evidence.require(
         "mounts from the host: none writable",

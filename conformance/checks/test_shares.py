@@ -11,12 +11,13 @@ from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pods import PodNamespace
 from conformance.evidence import Evidence
 from conformance.fixtures import Probes
+from conformance.load import mps_share
 from conformance.load.share_limit import ask, go_past, judge_requests
 from conformance.load.training import judge_training, side_by_side, train
 from conformance.not_made import not_made
 from conformance.observe.device_memory import memory_fits, share_sizes
 from conformance.observe.holders import require_idle
-from conformance.observe.probes import visible_memory
+from conformance.observe.probes import part, visible_memory
 from conformance.promise import DevicePromise
 
 
@@ -47,6 +48,28 @@ def test_everything_shows_the_share(
         f"{', '.join(memory_by_tool)}: all {promise.device.memory_mib} MiB, the share's limit"
     )
     evidence.require_that(fits, expected, words)
+
+
+@check("ISO-15")
+@pytest.mark.exclusive
+def test_mps_refuses_memory_beyond_a_share(
+    target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
+) -> None:
+    require_idle(target, promise)
+    outcome = mps_share.ask(pods, promise)
+    evidence.command = "mem-hog"
+    evidence.add(outcome.log)
+    evidence.require(*mps_share.judge_memory(share_sizes(promise), outcome.log))
+
+
+@check("ISO-16")
+def test_a_process_by_mps_has_its_part_of_the_sms(
+    probes: Probes, promise: DevicePromise, evidence: Evidence
+) -> None:
+    memory = part(probes[promise], "memory")
+    evidence.command = "mem-hog"
+    evidence.add(memory.log)
+    evidence.require(*mps_share.judge_sms(promise, memory.log))
 
 
 @check("WORK-06")

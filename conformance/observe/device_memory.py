@@ -19,7 +19,7 @@ def share_sizes(promise: DevicePromise) -> tuple[int, ...]:
     That of the file; and where the file says `auto`, a part of the memory that the driver has
     found, which the agent's label says, and not of the data sheet's.
     """
-    planned = promise.device.memory_mib or 0
+    planned = (promise.mps and promise.mps.memory_mib) or promise.device.memory_mib or 0
     model, placement = promise.node.plan.gpus[0].model, promise.device.placement
     if placement is None:
         sheet, label = model.memory_mib, "nvidia.com/gpu.memory"

@@ -27,7 +27,7 @@ while read -r _ _ _ source place options _; do
   echo "mount ${options%%,*} $tried $source $place"
 done < /proc/self/mountinfo
 """
-_SHARE = "/usr/lib/divvy/share"
+_SHARE, _MPS_PIPES = "/usr/lib/divvy/share", "/usr/lib/divvy/mps"
 _LINE = re.compile(r"mount (ro|rw) (refused|written) (\S+) (.+)")
 
 
@@ -56,6 +56,11 @@ def host_mounts(log: str) -> list[HostMount]:
         for match in map(_LINE.fullmatch, log.splitlines())
         if match is not None
     ]
+
+
+def of_mps(mounts: Sequence[HostMount]) -> list[HostMount]:
+    """Return what a client of MPS writes by design: the sockets of its GPU's daemon."""
+    return [mount for mount in mounts if mount.place == _MPS_PIPES]
 
 
 def of_one_share(mounts: Sequence[HostMount]) -> list[HostMount]:

@@ -16,6 +16,7 @@ int cuda_open(struct cuda_driver *cuda)
         {"cuDeviceGet", (void **)&cuda->device},
         {"cuDeviceGetName", (void **)&cuda->device_name},
         {"cuDeviceGetUuid_v2", (void **)&cuda->device_uuid},
+        {"cuDeviceGetAttribute", (void **)&cuda->attribute},
         {"cuDeviceTotalMem_v2", (void **)&cuda->total_memory},
         {"cuDevicePrimaryCtxRetain", (void **)&cuda->retain_context},
         {"cuDevicePrimaryCtxRelease_v2", (void **)&cuda->release_context},

@@ -22,12 +22,15 @@ enum {
     CUDA_ERROR_ILLEGAL_ADDRESS = 700,
 };
 
+enum { CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16 };
+
 struct cuda_driver {
     CUresult (*init)(unsigned int);
     CUresult (*device_count)(int *);
     CUresult (*device)(CUdevice *, int);
     CUresult (*device_name)(char *, int, CUdevice);
     CUresult (*device_uuid)(CUuuid *, CUdevice);
+    CUresult (*attribute)(int *, int, CUdevice);
     CUresult (*total_memory)(size_t *, CUdevice);
     CUresult (*retain_context)(CUcontext *, CUdevice);
     CUresult (*release_context)(CUdevice);

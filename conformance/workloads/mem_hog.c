@@ -49,8 +49,12 @@ int main(int argc, char **argv)
     }
     size_t available = 0, total = 0;
     cuda_must(&cuda, cuda.memory_info(&available, &total), "read memory information");
-    printf("allocated %ld MiB of %ld MiB asked for; device: %zu MiB total, %zu MiB free; %s\n", held,
-           mib, total >> 20, available >> 20,
+    int sms = 0;
+    cuda_must(&cuda, cuda.attribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0),
+              "read the number of SMs");
+    printf("allocated %ld MiB of %ld MiB asked for; device: %zu MiB total, %zu MiB free, %d SMs; "
+           "%s\n",
+           held, mib, total >> 20, available >> 20, sms,
            last == CUDA_SUCCESS ? "OK" : cuda_error(&cuda, last));
     if (last != CUDA_SUCCESS && last != CUDA_ERROR_OUT_OF_MEMORY)
         return 1;

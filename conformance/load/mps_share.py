@@ -1,0 +1,58 @@
+"""What one process of an MPS share gets: memory up to its limit, and a part of the SMs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from conformance.cluster.pods import Outcome, PodNamespace
+from conformance.evidence import Verdict
+from conformance.observe.device_memory import share_sizes
+from conformance.promise import DevicePromise
+
+_SECONDS = 120
+_CHUNK_MIB = 64
+_GRANTED, _REFUSED = "0", "12"
+_HOG = re.compile(r"^allocated (\d+) MiB .* (\d+) MiB free, (\d+) SMs; ", re.MULTILINE)
+_CODE = re.compile(r"^code (\d+)$", re.MULTILINE)
+
+
+def ask(pods: PodNamespace, promise: DevicePromise) -> Outcome:
+    """Ask in a pod for little, then for more than a share, and print what came of it."""
+    beyond = max(share_sizes(promise)) * 11 // 10
+    script = "\n".join(
+        f"mem-hog --mib {mib} --chunk {_CHUNK_MIB}; echo code $?" for mib in (_CHUNK_MIB, beyond)
+    )
+    return pods.run(promise.node.name, ["/bin/sh", "-c", script], promise.resource, _SECONDS)
+
+
+def judge_memory(sizes: Sequence[int], log: str) -> Verdict:
+    """Judge what ``ask`` printed on a share of one of these sizes, in MiB.
+
+    MPS limits what is free; the total stays the GPU's. A context takes some of the limit.
+    """
+    expected = "little: granted; beyond the limit: refused, within it; shown as free: within it"
+    answers, codes = _HOG.findall(log), _CODE.findall(log)
+    if len(answers) != 2 or len(codes) != 2:
+        return expected, f"{len(answers)} of 2 answers, {len(codes)} of 2 exit codes"
+    granted, shown = (max(int(answer[column]) for answer in answers) for column in (0, 1))
+    limit = max(sizes)
+    words = (
+        f"little: {'granted' if codes[0] == _GRANTED else 'not granted'}",
+        f"beyond the limit: {'refused' if codes[1] == _REFUSED else 'not refused'}, "
+        f"{'within it' if granted <= limit else f'{granted} MiB granted of {limit}'}",
+        f"shown as free: {'within it' if shown <= limit else f'{shown} MiB of {limit}'}",
+    )
+    return expected, "; ".join(words)
+
+
+def judge_sms(promise: DevicePromise, log: str) -> Verdict:
+    """Judge on how many SMs a process computes; drivers round the part to whole pairs of SMs."""
+    sms, threads = promise.device.sms, promise.mps.threads if promise.mps else None
+    counts = sorted({int(count) for _, _, count in _HOG.findall(log)})
+    if sms is None or threads is None or not counts:
+        return "a number of SMs", f"SMs shown: {counts}, of {sms}, of which {threads} %"
+    part = sms * threads / 100
+    expected = f"{threads} % of {sms} SMs"
+    is_part = len(counts) == 1 and abs(counts[0] - part) <= 2
+    return expected, expected if is_part else f"{', '.join(map(str, counts))} of {sms} SMs"

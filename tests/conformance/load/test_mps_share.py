@@ -1,0 +1,61 @@
+"""What has to come of one process of an MPS share."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conformance.load.mps_share import judge_memory, judge_sms
+from divvy.model.sharing import Sharing
+
+SOUND = """\
+allocated 64 MiB of 64 MiB asked for; device: 15360 MiB total, 3456 MiB free, 10 SMs; OK
+code 0
+allocated 3520 MiB of 4224 MiB asked for; device: 15360 MiB total, 0 MiB free, 10 SMs; CUDA_ERROR
+code 12
+"""
+
+
+def test_passes_a_process_that_mps_limits() -> None:
+    expected, actual = judge_memory([3840], SOUND)
+    assert expected == actual
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("code 0", "code 12", "little: not granted"),
+        ("code 12", "code 0", "beyond the limit: not refused"),
+        ("allocated 3520", "allocated 3841", "3841 MiB granted of 3840"),
+        ("3456 MiB free", "15000 MiB free", "shown as free: 15000 MiB of 3840"),
+        ("code 12\n", "", "1 of 2 exit codes"),
+        ("allocated 64 MiB of", "no CUDA driver", "1 of 2 answers"),
+    ],
+)
+def test_fails_on_each_wrong_answer_to_a_request(old: str, new: str, says: str) -> None:
+    expected, actual = judge_memory([3840], SOUND.replace(old, new))
+    assert expected != actual
+    assert says in actual
+
+
+def promised(sms: int | None, threads: int | None) -> Any:
+    mps = None if threads is None else Sharing(4, threads=threads)
+    return SimpleNamespace(device=SimpleNamespace(sms=sms), mps=mps)
+
+
+@pytest.mark.parametrize(
+    ("sms", "threads", "holds"),
+    [(40, 25, True), (44, 25, True), (40, 20, True), (40, 50, False), (40, 100, False)],
+)
+def test_compares_the_sms_with_the_part_of_a_share(sms: int, threads: int, *, holds: bool) -> None:
+    expected, actual = judge_sms(promised(sms, threads), SOUND)
+    assert (expected == actual) is holds, actual
+
+
+def test_passes_no_process_that_shows_two_numbers_of_sms_or_none() -> None:
+    two = SOUND.replace("10 SMs; OK", "40 SMs; OK")
+    for text, sms in ((two, 40), ("no CUDA driver", 40), (SOUND, None)):
+        expected, actual = judge_sms(promised(sms, 25), text)
+        assert expected != actual
