@@ -9,14 +9,15 @@ from divvy.lab.errors import ControlPlaneFailed, LabFailed
 from divvy.lab.lifecycle import running_lab
 from divvy.lab.machine import Machine
 from divvy.lab.paths import LOGS
+from divvy.lab.tools import KUBERNETES_VERSIONS
 
 HOST_COMPONENTS = (*control_plane.COMPONENTS, registry.COMPONENT)
 
 
 def report() -> tuple[list[str], bool]:
-    """Return one line per component and node, and whether all of the lab is well."""
+    """Return the version, one line per component and node, and whether all of the lab is well."""
     lab = running_lab()
-    lines, complete = [], True
+    lines, complete = [f"{'Kubernetes':<26} {KUBERNETES_VERSIONS[lab.kubernetes]}"], True
     for component in HOST_COMPONENTS:
         pid = processes.find(component)
         complete &= pid is not None
@@ -31,6 +32,9 @@ def report() -> tuple[list[str], bool]:
             continue
         state = "Ready" if node.name in ready else "not Ready"
         complete &= state == "Ready"
+        if machine.outdated():
+            complete = False
+            state += ", not upgraded yet (divvy lab upgrade goes on)"
         parts = []
         for component, how in machine.ask({"do": "status"}).items():
             complete &= bool(how["pid"])

@@ -77,6 +77,7 @@ def _is_upgraded(small_lab: SmallLab) -> bool:
             for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
         )
         and small_lab.divvy("status").returncode == 0
+        and small_lab.divvy("status").stdout.splitlines()[0].split() == ["Kubernetes", NEW]
     )
 
 
@@ -136,6 +137,8 @@ def test_resumes_a_killed_upgrade(small_lab: SmallLab, after: float) -> None:
         time.sleep(after)
         upgrade.send_signal(signal.SIGKILL)
     small_lab.up()
+    shown = small_lab.divvy("status").stdout
+    assert ("not upgraded yet" in shown) == (set(_kubelets(small_lab).values()) != {NEW}), shown
     upgraded = small_lab.divvy("upgrade")
     assert upgraded.returncode == 0, upgraded.stderr
     assert _is_upgraded(small_lab)
