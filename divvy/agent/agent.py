@@ -121,6 +121,7 @@ class Agent:
         )
         self._status_writer = NodeStatusWriter(api)
         self._state_clock = StateClock()
+        self.container_logs = settings.container_logs
         self.memory_watch = MemoryWatch(
             self.driver,
             self.plugins,

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from divvy.agent.agent import Agent
 from divvy.agent.allocated import allocated, allocated_gauges
 from divvy.agent.claims.metrics import claim_gauges, memory_of_claims
+from divvy.agent.container_utilisation import utilisation_gauge
 from divvy.agent.gpu.device_id import is_share, physical
 from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.gpu.holders import Holder
@@ -57,6 +58,7 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
     memory: Mapping[str, float] = {}
     if snapshot is not None and not agent.driver.problem:
         memory = await _readings(page.registry, agent, snapshot.gpus, node)
+        await utilisation_gauge(page, agent.driver, snapshot.gpus, agent.container_logs)
     try:
         held = await agent.holders.holders()
     except HoldersUnknown:

@@ -155,6 +155,7 @@ struct sim_process {
     uint32_t pid, gi, ci;
     uint32_t by_mps; /* 1: a client of an MPS server */
     uint64_t bytes;
+    uint32_t utilisation, reserved; /* per cent of the GPU's time */
 };
 
 struct sim_processes {

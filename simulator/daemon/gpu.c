@@ -19,25 +19,41 @@ struct gpu *gpu_at(uint32_t index)
     return index < sim.gpu_count ? &sim.gpus[index] : NULL;
 }
 
-static void decay(struct gpu *gpu)
+/* Add work of the last `of` seconds to what has been done within the window. */
+static void worked(double *busy, double *at, double seconds, double of)
 {
     double now = now_seconds();
-    gpu->busy *= exp(-(now - gpu->busy_at) / BUSY_WINDOW);
-    gpu->busy_at = now;
+    *busy = *busy * exp(-(now - *at) / BUSY_WINDOW) + (of > BUSY_WINDOW ? seconds * BUSY_WINDOW / of : seconds);
+    *at = now;
+    if (*busy > BUSY_WINDOW)
+        *busy = BUSY_WINDOW;
+}
+
+static unsigned percent_of_window(double busy)
+{
+    return (unsigned)(100.0 * busy / BUSY_WINDOW + 0.5);
 }
 
 void gpu_worked(struct gpu *gpu, double seconds)
 {
-    decay(gpu);
-    gpu->busy += seconds < BUSY_WINDOW ? seconds : BUSY_WINDOW;
-    if (gpu->busy > BUSY_WINDOW)
-        gpu->busy = BUSY_WINDOW;
+    worked(&gpu->busy, &gpu->busy_at, seconds, seconds);
+}
+
+void context_worked(struct context *context, double seconds, double of)
+{
+    worked(&context->busy, &context->busy_at, seconds, of);
+}
+
+unsigned context_utilisation(struct context *context)
+{
+    context_worked(context, 0, 0);
+    return percent_of_window(context->busy);
 }
 
 static unsigned utilisation(struct gpu *gpu)
 {
-    decay(gpu);
-    unsigned own = (unsigned)(100.0 * gpu->busy / BUSY_WINDOW + 0.5);
+    gpu_worked(gpu, 0);
+    unsigned own = percent_of_window(gpu->busy);
     unsigned percent = own > gpu->load ? own : gpu->load;
     return percent > 100 ? 100 : percent;
 }

@@ -226,9 +226,9 @@ void processes_of(uint32_t gpu, struct sim_processes *answer)
     memset(answer, 0, sizeof *answer);
     answer->gpu = gpu;
     for (int i = 0; i < sim.client_top; i++) {
-        const struct client *client = &sim.clients[i];
+        struct client *client = &sim.clients[i];
         for (int c = 0; client->fd >= 0 && c < MAX_CONTEXTS; c++) {
-            const struct context *context = &client->contexts[c];
+            struct context *context = &client->contexts[c];
             if (!context->used || context->gpu != gpu)
                 continue;
             uint32_t at = 0;
@@ -242,6 +242,7 @@ void processes_of(uint32_t gpu, struct sim_processes *answer)
                     .pid = (uint32_t)client->pid, .gi = context->gi, .ci = context->ci,
                     .by_mps = mps_admission(client, gpu) != NULL};
             answer->process[at].bytes += context->bytes;
+            answer->process[at].utilisation += context_utilisation(context);
         }
     }
 }

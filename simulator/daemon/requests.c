@@ -112,6 +112,7 @@ static int about_gpu(struct client *client, struct gpu *gpu, unsigned type, void
     case SIM_INSTANCES:
         return read_instances(gpu, body);
     case SIM_PROCESSES:
+        work_off(gpu);
         processes_of(gpu->info.index, body);
         return 0;
     case SIM_WATCH:
@@ -135,9 +136,14 @@ static int about_gpu(struct client *client, struct gpu *gpu, unsigned type, void
     }
     case SIM_WORK:
         return work_queue(client, body);
-    case SIM_BUSY:
-        gpu_worked(gpu, (double)((struct sim_busy *)body)->nanoseconds / 1e9);
+    case SIM_BUSY: {
+        double seconds = (double)((struct sim_busy *)body)->nanoseconds / 1e9;
+        struct context *context = context_of(client, gpu->info.index, SIM_NO_ID, SIM_NO_ID);
+        gpu_worked(gpu, seconds);
+        if (context != NULL)
+            context_worked(context, seconds, seconds);
         return 0;
+    }
     case SIM_REPORT_XID: {
         const struct sim_fault_order *order = body;
         event_raise(gpu->info.index, order->gi, order->ci, 0x8u, order->value);

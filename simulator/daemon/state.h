@@ -44,6 +44,8 @@ struct context {
     uint64_t overhead; /* of them, part of `bytes` */
     uint64_t bytes;
     double queued; /* seconds of GPU time that are still to be worked off */
+    double busy;   /* seconds of work within the sliding window, as a GPU's */
+    double busy_at;
 };
 
 struct client {
@@ -101,6 +103,8 @@ bool read_description(const char *path); /* says on stderr what is wrong */
 struct gpu *gpu_at(uint32_t index); /* NULL if there is none */
 void gpu_reading(struct gpu *gpu, struct sim_gpu *answer);
 void gpu_worked(struct gpu *gpu, double seconds);
+void context_worked(struct context *context, double seconds, double of);
+unsigned context_utilisation(struct context *context);
 uint32_t gpu_holders(uint32_t index, const struct client *except); /* other clients with contexts */
 int gpu_reset(uint32_t index, const struct client *client);
 int gpu_set_compute_mode(struct gpu *gpu, uint32_t mode);

@@ -24,23 +24,25 @@ static unsigned busy_contexts(const struct context *device, double *shortest)
     return count;
 }
 
-static void advance(const struct context *device, double each)
+static void advance(const struct context *device, double each, double passed)
 {
     for (int i = 0; i < sim.client_top; i++)
         for (int c = 0; sim.clients[i].fd >= 0 && c < MAX_CONTEXTS; c++) {
             struct context *context = &sim.clients[i].contexts[c];
-            if (same_device(context, device) && context->queued > 0)
-                context->queued = context->queued > each + 1e-9 ? context->queued - each : 0;
+            if (!same_device(context, device) || context->queued <= 0)
+                continue;
+            context_worked(context, each, passed);
+            context->queued = context->queued > each + 1e-9 ? context->queued - each : 0;
         }
 }
 
 static double work_off_device(const struct context *device, double seconds)
 {
-    double worked = 0, shortest = 0;
+    double worked = 0, shortest = 0, passed = seconds;
     unsigned busy;
     while (seconds > 0 && (busy = busy_contexts(device, &shortest)) > 0) {
         double each = shortest * busy <= seconds ? shortest : seconds / busy;
-        advance(device, each);
+        advance(device, each, passed);
         worked += each * busy;
         seconds = shortest * busy <= seconds ? seconds - each * busy : 0;
     }

@@ -1,4 +1,6 @@
 /* Memory and who uses it. */
+#include <time.h>
+
 #include "handles.h"
 
 static int memory_of(nvmlDevice_t device, nvmlMemory_v2_t *memory)
@@ -178,15 +180,32 @@ EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
                                                     unsigned *count, unsigned long long since)
 {
     struct sim_gpu state;
+    struct sim_processes all;
     int status = gpu_state(device, &state);
-    (void)samples, (void)since;
     if (status != 0)
         return status;
-    if (count == NULL)
+    if (count == NULL || (samples == NULL && *count > 0))
         return SIM_ERR_INVALID_ARGUMENT;
     if (state.mig_mode)
         return SIM_ERR_NOT_SUPPORTED;
-    /* Work is counted per GPU, not per process. */
+    all.gpu = state.index;
+    if ((status = session_request(SIM_PROCESSES, &all, sizeof all)) != 0)
+        return status;
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    unsigned long long now = (unsigned long long)time.tv_sec * 1000000 + (unsigned long long)time.tv_nsec / 1000;
+    unsigned room = *count;
     *count = 0;
-    return SIM_ERR_NOT_FOUND;
+    /* One sample of every process that has worked lately: the driver keeps several of each. */
+    for (uint32_t i = 0; i < all.count && since < now; i++)
+        if (all.process[i].utilisation > 0) {
+            if (*count < room)
+                samples[*count] = (nvmlProcessUtilizationSample_t){
+                    .pid = all.process[i].pid, .timeStamp = now, .smUtil = all.process[i].utilisation > 100 ? 100 : all.process[i].utilisation,
+                    .memUtil = all.process[i].utilisation * 6 / 10};
+            ++*count;
+        }
+    if (*count == 0)
+        return SIM_ERR_NOT_FOUND;
+    return *count > room ? SIM_ERR_INSUFFICIENT_SIZE : 0;
 }

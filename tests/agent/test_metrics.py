@@ -2,20 +2,25 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from divvy.agent import container_utilisation
 from divvy.agent.claims.claim_users import named_holders
 from divvy.agent.claims.metrics import prepare_seconds
 from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.gpu.status import GpuStatus, NodeStatus
 from divvy.agent.inject.account import Figures
+from divvy.agent.memory.memory_limit import Member, Process
 from divvy.agent.memory.shares import ShareFigures
 from divvy.agent.metrics import metrics_page, mode
 from divvy.agent.mps.service import MpsFigures
+from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.plugin.inventory import Device, Resource
 from divvy.agent.state_clock import StateClock
 from divvy.model.sharing import Sharing
@@ -68,8 +73,11 @@ def _prepared() -> Any:
     return seconds
 
 
+NOWHERE = Path("/nowhere")
+
+
 def scrape(
-    state: str = "Ready", success: float | None = None
+    state: str = "Ready", success: float | None = None, logs: Path = NOWHERE
 ) -> dict[str, list[tuple[dict[str, str], float]]]:
     async def holders() -> tuple[Holder, ...]:
         return HELD
@@ -81,6 +89,12 @@ def scrape(
         parts = {part.uuid: {"memory_used_mib": 50.0} for part in of.instances}
         own = {"memory_used_mib": 100.0 if of.uuid == "GPU-a" else 700.0}
         return {of.uuid: own, **parts}
+
+    async def utilisation(of: Any) -> list[dict[str, int]]:
+        if of.uuid == "GPU-a":
+            raise DriverProblem("does not answer")
+        shares = [{"pid": 1, "percent": 60}, {"pid": 2, "percent": 50}, {"pid": 3, "percent": 9}]
+        return shares if of.uuid == "GPU-b" else []
 
     gpus = (GpuStatus(0, "GPU-a", state, "", None, ("nvidia.com/gpu",)),)
     agent: Any = SimpleNamespace(
@@ -103,7 +117,9 @@ def scrape(
             ),
             problem="",
             readings=readings,
+            utilisation=utilisation,
         ),
+        container_logs=logs,
         holders=SimpleNamespace(holders=holders),
         mps=SimpleNamespace(figures=(MpsFigures("GPU-a", False, 3), MpsFigures("GPU-b", True, 1))),
         claims=SimpleNamespace(
@@ -227,3 +243,21 @@ def test_publishes_health_and_starts_of_mps_daemons() -> None:
     assert ready == {"GPU-a": 0, "GPU-b": 1}
     starts = {labels["uuid"]: value for labels, value in samples["divvy_mps_daemon_starts"]}
     assert starts == {"GPU-a": 3, "GPU-b": 1}
+
+
+def test_adds_up_the_gpu_time_of_a_containers_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One process has ended, or belongs to no pod; of one GPU the driver says nothing."""
+    ids = {1: "a" * 64, 2: "a" * 64, 4: "b" * 64}
+    monkeypatch.setattr(
+        container_utilisation,
+        "find_process",
+        lambda pid: (Process(pid, 1), Member("uid", ids[pid])) if pid in ids else None,
+    )
+    (tmp_path / f"two_team_main-{ids[1]}.log").touch()
+    labels = {"node": "node-1", "gpu": "1", "uuid": "GPU-b", "namespace": "team", "pod": "two"}
+    assert scrape(logs=tmp_path)["divvy_container_gpu_utilisation"] == [
+        ({**labels, "container": "main"}, 100)
+    ]
+    assert "divvy_container_gpu_utilisation" not in scrape()

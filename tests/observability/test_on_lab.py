@@ -45,6 +45,13 @@ def hog(name: str, resource: str, image: str, mib: int, node: str = NODE) -> dic
     return manifest
 
 
+def busy(name: str, resource: str, image: str, node: str) -> dict[str, Any]:
+    """Return a pod whose kernels take GPU time, and no processor's."""
+    manifest = pod(name, resource, "echo 0 200 | time-share --asleep work 1000", node)
+    manifest["spec"]["containers"][0]["image"] = image
+    return manifest
+
+
 def test_answers_every_panel_of_the_dashboard(deployed: Deployment, tmp_path: Path) -> None:
     lab = deployed.lab
     cluster = parse_cluster({**deployed.cluster, "observability": {"serviceMonitor": True}})
@@ -60,6 +67,7 @@ def test_answers_every_panel_of_the_dashboard(deployed: Deployment, tmp_path: Pa
             hog("own", "nvidia.com/mig-3g.20gb", image, 4000),
             hog("greedy", "nvidia.com/gpu.shared", image, 7000),
             hog("limited", "nvidia.com/gpu.shared", image, 2000, "gpu-t4"),
+            busy("busy", "nvidia.com/gpu.shared", image, "gpu-t4"),
         ):
             run(deployed, namespace, manifest)
         # A GPU that nobody holds is reconfigured: it is in transition.
@@ -85,6 +93,10 @@ def test_answers_every_panel_of_the_dashboard(deployed: Deployment, tmp_path: Pa
         over = [series for series in over if series["metric"]["namespace"] == namespace]
         assert [series["metric"]["pod"] for series in over] == ["greedy"]
         assert {series["metric"]["node"] for series in mine} == {NODE}
+        working = prometheus.series("divvy_container_gpu_utilisation", began, time.time())
+        (of_busy,) = [series for series in working if series["metric"]["namespace"] == namespace]
+        assert (of_busy["metric"]["pod"], of_busy["metric"]["container"]) == ("busy", "main")
+        assert max(float(value) for _, value in of_busy["values"]) > 20
 
 
 def _free_port() -> int:

@@ -16,7 +16,10 @@ from tests.render.documents import objects_of
 
 STACK = Path(__file__).parents[2] / "stacks/Pulumi.lab.yaml"
 AGENT = Path(__file__).parents[2] / "divvy/agent"
-METRICS = (AGENT / "metrics.py", AGENT / "allocated.py", AGENT / "claims/metrics.py")
+METRICS = tuple(
+    AGENT / name
+    for name in ("metrics.py", "allocated.py", "claims/metrics.py", "container_utilisation.py")
+)
 METRIC = re.compile(r"\b(?:divvy|DCGM_FI)_[A-Za-z_]+")
 
 

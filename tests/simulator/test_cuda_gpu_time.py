@@ -3,7 +3,10 @@
 import ctypes as c
 import subprocess
 import sys
-from time import monotonic
+from time import monotonic, sleep, time
+
+import pynvml
+import pytest
 
 from tests.simulator.sleeper import Sleeper
 
@@ -73,3 +76,43 @@ def test_divides_the_time_when_two_processes_share_the_gpu(install):
         process.stdin.flush()
     times = [float(worker.communicate()[0]) for worker in both]
     assert all(0.35 < time < 0.55 for time in times), times
+
+
+def test_counts_the_time_of_each_process(install):
+    driver = install()
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from tests.simulator.cuda import Cuda; from tests.simulator.sleeper import Sleeper\n"
+        "cuda = Cuda(Path(sys.argv[1])).init(); cuda.context(); sleeper = Sleeper(cuda)\n"
+        "sleeper.start(int(sys.argv[2])); print('ready', flush=True); sys.stdin.readline()\n"
+    )
+    driver.nvml()
+    gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
+    with pytest.raises(pynvml.NVMLError_NotFound):
+        pynvml.nvmlDeviceGetProcessUtilization(gpu, 0)
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(driver.library("libcuda.so.1")), nanoseconds],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for nanoseconds in ("60000000000", "60000000000", "0")
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    sleep(4)  # the window is a second
+    samples = pynvml.nvmlDeviceGetProcessUtilization(gpu, 0)
+    busy, idle = processes[:2], processes[2]
+    assert idle.pid not in {sample.pid for sample in samples}
+    assert {sample.pid for sample in samples} == {process.pid for process in busy}
+    assert all(45 <= sample.smUtil <= 55 for sample in samples), [s.smUtil for s in samples]
+    assert all(abs(sample.timeStamp / 1e6 - time()) < 60 for sample in samples)
+    assert pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu > 90
+    with pytest.raises(pynvml.NVMLError_NotFound):
+        pynvml.nvmlDeviceGetProcessUtilization(gpu, int((time() + 3600) * 1e6))
+    for process in processes:
+        process.kill()
+        process.communicate()
+    pynvml.nvmlShutdown()

@@ -38,7 +38,7 @@ class Member:
     container_id: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Container:
     """A container by its names; ``pod`` is "namespace/name"."""
 

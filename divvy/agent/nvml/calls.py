@@ -6,6 +6,7 @@ Runs in the child process only (see ``divvy.agent.nvml.child``).
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,9 @@ _BRANDS = {
     15: "geforcertx",
     16: "titanrtx",
 }
+# Drivers keep the samples of some seconds.
+_UTILISATION_SECONDS = 10
+_ALL = 100
 # What the driver asks for to be done with a GPU (nvml.h: nvmlDeviceGpuRecoveryAction_t).
 _RECOVERY_ACTIONS = {
     1: "a reset of the GPU",
@@ -202,6 +206,25 @@ def _clients_of_mps(gpu: Any) -> list[Any]:
         return list(nvml.nvmlDeviceGetMPSComputeRunningProcesses(gpu))
     except (nvml.NVMLError_FunctionNotFound, nvml.NVMLError_NotSupported):
         return []
+
+
+def utilisation(bus_id: str) -> list[dict[str, int]]:
+    """List how much of a GPU's time each process took lately: pid, per cent.
+
+    The newest sample of each; none where the driver counts nothing, as in MIG mode. Drivers have
+    been seen to return entries of no process, with figures beyond 100.
+    """
+    since = int((time.time() - _UTILISATION_SECONDS) * 1e6)
+    try:
+        samples = nvml.nvmlDeviceGetProcessUtilization(handle(bus_id), since)
+    except nvml.NVMLError:
+        return []
+    newest = {
+        sample.pid: sample.smUtil
+        for sample in sorted(samples, key=lambda sample: sample.timeStamp)
+        if sample.pid and sample.timeStamp > since and sample.smUtil <= _ALL
+    }
+    return [{"pid": pid, "percent": percent} for pid, percent in newest.items()]
 
 
 def readings(bus_id: str) -> dict[str, dict[str, float]]:

@@ -93,6 +93,7 @@ def main() -> None:
         "destroy_instance": mig_calls.destroy_instance,
         "processes": calls.processes,
         "readings": calls.readings,
+        "utilisation": calls.utilisation,
         "watch": lambda bus_id: _watch(bus_id, lines),
     }
     lanes: dict[str, _Lane] = {}

@@ -167,6 +167,17 @@ def _rows() -> list[tuple[str, list[Any]]]:
                     12,
                 ),
                 lines(
+                    "GPU time by container",
+                    "Per cent of the GPU's time, also of shares; the driver counts none in MIG "
+                    "mode.",
+                    {
+                        queries.UTILISATION_BY_CONTAINER: "{{namespace}}/{{pod}} {{container}} "
+                        "{{gpu}}"
+                    },
+                    "percent",
+                    12,
+                ).max(100),
+                lines(
                     "Memory over the limit",
                     "By how much a pod exceeds the memoryLimit of its replicas.",
                     {queries.OVER_BY_POD: "{{namespace}}/{{pod}} {{resource}}"},

@@ -54,6 +54,7 @@ MEMORY_HOURS = f"{_SUM.format(f'divvy_allocated_memory_mib{{{_NODE}}}')} / 60 / 
 
 HOLDERS = f"divvy_device_held{{{_NODE}}}"
 MEMORY_BY_POD = f"sum by (namespace, pod) (divvy_pod_memory_used_mib{{{_NODE}}})"
+UTILISATION_BY_CONTAINER = f"divvy_container_gpu_utilisation{{{_NODE}}}"
 OVER_BY_POD = f"sum by (namespace, pod, resource) (divvy_memory_over_limit_mib{{{_NODE}}}) > 0"
 
 CLAIMS_BY_USE = f"sum by (use) (divvy_claims_gpu_use{{{_NODE}}})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -241,3 +242,35 @@ def test_distinguishes_an_unreadable_version_from_no_driver(tmp_path: Path) -> N
     version = tmp_path / "proc/driver/nvidia/version"
     version.mkdir(parents=True)
     assert loaded_module(tmp_path) is None
+
+
+_WORKS = (
+    "import sys; from pathlib import Path\n"
+    "from tests.simulator.cuda import Cuda; from tests.simulator.sleeper import Sleeper\n"
+    "cuda = Cuda(Path(sys.argv[1])).init(); cuda.context(); sleeper = Sleeper(cuda)\n"
+    "sleeper.start(60_000_000_000); print('works', flush=True); sys.stdin.readline()\n"
+)
+
+
+@needs_simulator
+def test_reads_how_much_of_a_gpus_time_each_process_takes() -> None:
+    async def scene() -> None:
+        async with watched(2) as at:
+            library = at.root / "usr/lib/x86_64-linux-gnu/libcuda.so.1"
+            assert await at.driver.utilisation(at.snapshot.gpus[0]) == []
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", _WORKS, str(library)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+            assert process.stdout is not None
+            assert await process.stdout.readline() == b"works\n"
+            await asyncio.sleep(2)
+            (use,) = await at.driver.utilisation(at.snapshot.gpus[0])
+            assert use["pid"] == process.pid
+            assert use["percent"] > 50
+            assert await at.driver.utilisation(at.snapshot.gpus[1]) == []
+            process.kill()
+            await process.communicate()
+
+    play(scene)

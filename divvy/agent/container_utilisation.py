@@ -1,0 +1,57 @@
+"""How much of a GPU's time the processes of each container take, where the driver counts it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from divvy.agent.gpu.hardware import Gpu
+from divvy.agent.memory.memory_limit import Container, Member, containers_by_id
+from divvy.agent.memory.processes import find_process
+from divvy.agent.metrics_page import Page
+from divvy.agent.nvml.driver import Driver
+from divvy.agent.nvml.process import DriverProblem
+
+_ALL = 100
+
+
+def by_container(
+    percents: Iterable[tuple[Member, int]], containers: Mapping[str, Container]
+) -> dict[Container, int]:
+    """Add up what the processes of each container take; one of an unknown container is left out."""
+    sums: Counter[Container] = Counter()
+    for where, percent in percents:
+        container = containers.get(where.container_id)
+        if container is not None:
+            sums[container] += percent
+    return {container: min(percent, _ALL) for container, percent in sums.items()}
+
+
+async def utilisation_gauge(
+    page: Page, driver: Driver, gpus: Iterable[Gpu], container_logs: Path
+) -> None:
+    """Show it of every GPU that is not in MIG mode."""
+    gauge = page.gauge(
+        "divvy_container_gpu_utilisation",
+        "Per cent of a GPU's time that the processes of a container took lately.",
+        ["gpu", "uuid", "namespace", "pod", "container"],
+    )
+    for gpu in gpus:
+        if not gpu.present:
+            continue
+        try:
+            listed = await driver.utilisation(gpu)
+        except DriverProblem:
+            continue  # of this GPU; its state says why
+        processes = [(find_process(process["pid"]), process["percent"]) for process in listed]
+        members = [(process[1], percent) for process, percent in processes if process]
+        if not members:
+            continue
+        try:
+            containers = containers_by_id(link.name for link in container_logs.iterdir())
+        except OSError:
+            continue
+        for container, percent in sorted(by_container(members, containers).items()):
+            namespace, _, pod = container.pod.partition("/")
+            gauge.set(percent, str(gpu.index), gpu.uuid, namespace, pod, container.name)
