@@ -13,7 +13,8 @@ DEVICES, HELD = "divvy_devices", "divvy_device_held"
 POD_USED, SHARE_USED = "divvy_pod_memory_used_mib", "divvy_share_memory_used_mib"
 SHARE_LIMIT, OVER = "divvy_share_memory_limit_mib", "divvy_memory_over_limit_mib"
 MEMORY, UTILISATION = "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_UTIL"
-READ = (DEVICES, HELD, POD_USED, SHARE_USED, SHARE_LIMIT, OVER, MEMORY, UTILISATION)
+OF_CONTAINER = "divvy_container_gpu_utilisation"
+READ = (DEVICES, HELD, POD_USED, SHARE_USED, SHARE_LIMIT, OVER, MEMORY, UTILISATION, OF_CONTAINER)
 
 # UUID of the device behind it, namespace, pod, container.
 Place = tuple[str, str, str, str]
@@ -45,7 +46,8 @@ class HeldDevice:
 class AgentReadings:
     """The readings of one node, by UUID of the GPU or by place; memory in MiB.
 
-    ``claimed`` is the memory in use on devices that a claim holds alone.
+    ``claimed`` is the memory in use on devices that a claim holds alone, ``by_container`` the part
+    of a GPU's time, in per cent, that a container takes.
     """
 
     memory: Mapping[str, int] = field(default_factory=dict)
@@ -57,6 +59,7 @@ class AgentReadings:
     claimed: Mapping[ClaimedPlace, int] = field(default_factory=dict)
     limits: Mapping[Place, int] = field(default_factory=dict)
     over: Mapping[Place, int] = field(default_factory=dict)
+    by_container: Mapping[Place, int] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
     modes: Mapping[str, str] = field(default_factory=dict)
 
@@ -67,7 +70,7 @@ def agent_readings(samples: Iterable[Sample]) -> AgentReadings:
     utilisation: dict[str, int] = {}
     indices: dict[str, int] = {}
     products: dict[str, str] = {}
-    places: dict[str, dict[Place, int]] = {name: {} for name in (SHARE_LIMIT, OVER)}
+    places: dict[str, dict[Place, int]] = {name: {} for name in (SHARE_LIMIT, OVER, OF_CONTAINER)}
     used: dict[Place, int] = {}
     claimed: dict[ClaimedPlace, int] = {}
     held: Counter[tuple[str, str, str, Place]] = Counter()
@@ -104,6 +107,7 @@ def agent_readings(samples: Iterable[Sample]) -> AgentReadings:
         claimed=claimed,
         limits=places[SHARE_LIMIT],
         over=places[OVER],
+        by_container=places[OF_CONTAINER],
         devices=devices,
         modes=modes,
     )

@@ -172,6 +172,7 @@ class _View:
                 used_mib=readings.used.get(held.place),
                 limit_mib=limit,
                 over_mib=readings.over.get(held.place, 0),
+                utilisation=readings.by_container.get(held.place),
             )
 
     def _device_memory(self, held: HeldDevice) -> int | None:
@@ -194,6 +195,12 @@ class _View:
         ]
         used = [self.readings.used[place] for place in places]
         alone = (uuid, device.name, holder.namespace, name)
+        taken = [
+            percent
+            for (gpu, *pod, container), percent in self.readings.by_container.items()
+            if (gpu, *pod) == (uuid, holder.namespace, name)
+            and (not containers or container in containers)
+        ]
         return Holding(
             device="whole" if device.kind == "gpu" else device.profile or "share",
             resource="",
@@ -203,6 +210,7 @@ class _View:
             limit_mib=holder.memory_mib or device.memory_mib or None,
             cores=holder.cores,
             claim=printable(holder.claim),
+            utilisation=sum(taken) if taken else None,
         )
 
     def _free(self, uuid: str, claimed: ClaimedGpu | None) -> Mapping[str, int]:

@@ -34,7 +34,8 @@ class Holding:
     """One device and the container that holds it; sizes in MiB, None where nobody tells.
 
     ``device`` is what it is (``whole``, ``1g.5gb``, ``replica``, ``share``); ``claim`` is the claim
-    that holds it, empty for devices of a device plugin; ``over_mib`` is memory beyond the limit.
+    that holds it, empty for devices of a device plugin; ``over_mib`` is memory beyond the limit,
+    ``utilisation`` per cent of the GPU's time that the container takes.
     """
 
     device: str
@@ -46,6 +47,7 @@ class Holding:
     cores: int | None = None
     over_mib: int = 0
     claim: str = ""
+    utilisation: int | None = None
 
     @property
     def holder(self) -> str:

@@ -67,6 +67,7 @@ def _holding(holding: Holding) -> dict[str, Any]:
         "memoryLimitMiB": holding.limit_mib,
         "memoryOverLimitMiB": holding.over_mib,
         "cores": holding.cores,
+        "utilisation": holding.utilisation,
         **_life(holding.pod),
     }
 

@@ -66,7 +66,9 @@ def gpu_memory(gpu: UsedGpu) -> str:
 def holding_memory(holding: Holding) -> str:
     """Say how much of a device's memory is in use, and what else limits its holder."""
     words = memory_words(holding.used_mib, holding.limit_mib)
-    return words if holding.cores is None else f"{words}, {holding.cores} % of time"
+    if holding.cores is not None:
+        words += f", {holding.cores} % of time"
+    return words if holding.utilisation is None else f"{words}, util {holding.utilisation} %"
 
 
 def holding_state(holding: Holding) -> str:

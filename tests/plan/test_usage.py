@@ -112,6 +112,10 @@ def test_shows_limits_of_shares_and_none_of_replicas() -> None:
     first, second = usage([raw_node("n", gpus)], agents={"n": limited}).nodes[0].gpus
     (holding,) = first.holdings
     assert (holding.device, holding.used_mib, holding.limit_mib) == ("share ×2", 700, 6000)
+    assert holding.utilisation is None
+    working = [*limited, Sample("divvy_container_gpu_utilisation", place, 42)]
+    (holding,) = usage([raw_node("n", gpus)], agents={"n": working}).nodes[0].gpus[0].holdings
+    assert holding.utilisation == 42
     assert (first.free, second.free) == ({"share": 2}, {"share": 4})
     plain = [
         *held("n", 0, SHARED, "time-slicing", "a", "GPU-n-0::0"),
@@ -151,6 +155,10 @@ def test_shows_holders_and_sizes_by_claims_without_the_agent() -> None:
     samples = [Sample("divvy_share_memory_used_mib", place, 700)]
     (node,) = usage([raw_node("n")], [pod], {"n": samples}, gpus=gpus, claims=claims).nodes
     assert [holding.used_mib for holding in node.holdings] == [700]
+    other = {**place, "container": "sidecar"}
+    samples += [Sample("divvy_container_gpu_utilisation", at, 21) for at in (place, other)]
+    (node,) = usage([raw_node("n")], [pod], {"n": samples}, gpus=gpus, claims=claims).nodes
+    assert [holding.utilisation for holding in node.holdings] == [21]
 
 
 def test_shows_a_gpu_that_nobody_claims_as_free() -> None:

@@ -144,6 +144,7 @@ def test_writes_every_figure_to_stable_json():
             "memoryLimitMiB": 4864,
             "memoryOverLimitMiB": 0,
             "cores": None,
+            "utilisation": None,
             "created": "2026-01-01T12:00:00Z",
             "ageSeconds": 90000,
             "state": "Running",
