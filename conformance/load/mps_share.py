@@ -7,11 +7,14 @@ from collections.abc import Sequence
 
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Verdict
+from conformance.not_made import not_made
 from conformance.observe.device_memory import share_sizes
 from conformance.promise import DevicePromise
+from divvy.model.sharing import ALL_COMPUTE
 
 _SECONDS = 120
 _CHUNK_MIB = 64
+_LEAST_MIB = 1024
 _GRANTED, _REFUSED = "0", "12"
 _HOG = re.compile(r"^allocated (\d+) MiB .* (\d+) MiB free, (\d+) SMs; ", re.MULTILINE)
 _CODE = re.compile(r"^code (\d+)$", re.MULTILINE)
@@ -19,7 +22,10 @@ _CODE = re.compile(r"^code (\d+)$", re.MULTILINE)
 
 def ask(pods: PodNamespace, promise: DevicePromise) -> Outcome:
     """Ask in a pod for little, then for more than a share, and print what came of it."""
-    beyond = max(share_sizes(promise)) * 11 // 10
+    sizes = share_sizes(promise)
+    if min(sizes) < _LEAST_MIB:
+        not_made(f"a share of {min(sizes)} MiB has no room for a context and an allocation")
+    beyond = max(sizes) * 11 // 10
     script = "\n".join(
         f"mem-hog --mib {mib} --chunk {_CHUNK_MIB}; echo code $?" for mib in (_CHUNK_MIB, beyond)
     )
@@ -37,6 +43,10 @@ def judge_memory(sizes: Sequence[int], log: str) -> Verdict:
         return expected, f"{len(answers)} of 2 answers, {len(codes)} of 2 exit codes"
     granted, shown = (max(int(answer[column]) for answer in answers) for column in (0, 1))
     limit = max(sizes)
+    # A context of a process takes some hundred MiB; a limit of another share is another number.
+    most = max(granted, shown)
+    if 2 * most < limit:
+        return expected, f"no more than {most} MiB of {limit} granted or shown as free"
     words = (
         f"little: {'granted' if codes[0] == _GRANTED else 'not granted'}",
         f"beyond the limit: {'refused' if codes[1] == _REFUSED else 'not refused'}, "
@@ -50,6 +60,8 @@ def judge_sms(promise: DevicePromise, log: str) -> Verdict:
     """Judge on how many SMs a process computes; drivers round the part to whole pairs of SMs."""
     sms, threads = promise.device.sms, promise.mps.threads if promise.mps else None
     counts = sorted({int(count) for _, _, count in _HOG.findall(log)})
+    if threads == ALL_COMPUTE:
+        not_made("a share of all SMs shows nothing")
     if sms is None or threads is None or not counts:
         return "a number of SMs", f"SMs shown: {counts}, of {sms}, of which {threads} %"
     part = sms * threads / 100

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 SCRIPT = r"""
 while read -r _ _ _ source place options _; do
   case "$place" in
-    / | /proc | /proc/* | /sys | /sys/* | /dev | /dev/pts | /dev/shm | /dev/mqueue) continue ;;
+    / | /proc | /proc/* | /sys | /sys/* | /dev | /dev/pts | /dev/mqueue) continue ;;
+    /dev/shm) [ "$source" = / ] && continue ;; # whole: no folder of a file system of the host's
     /dev/termination-log | /etc/hosts | /etc/hostname | /etc/resolv.conf) continue ;;
     /run/secrets/* | /var/run/secrets/*) continue ;;
   esac
@@ -28,6 +29,7 @@ while read -r _ _ _ source place options _; do
 done < /proc/self/mountinfo
 """
 _SHARE, _MPS_PIPES = "/usr/lib/divvy/share", "/usr/lib/divvy/mps"
+_PIPES_OF_A_GPU = re.compile(r"\S*/mps/GPU-[^/\s]+/pipe")
 _LINE = re.compile(r"mount (ro|rw) (refused|written) (\S+) (.+)")
 
 
@@ -59,8 +61,9 @@ def host_mounts(log: str) -> list[HostMount]:
 
 
 def of_mps(mounts: Sequence[HostMount]) -> list[HostMount]:
-    """Return what a client of MPS writes by design: the sockets of its GPU's daemon."""
-    return [mount for mount in mounts if mount.place == _MPS_PIPES]
+    """Return what a client of MPS writes by design: the sockets of one GPU's daemon."""
+    pipes = [mount for mount in mounts if mount.place == _MPS_PIPES]
+    return pipes if len(pipes) == 1 and _PIPES_OF_A_GPU.fullmatch(pipes[0].source) else []
 
 
 def of_one_share(mounts: Sequence[HostMount]) -> list[HostMount]:

@@ -36,20 +36,26 @@ class Window:
         return (since - self.begins) % (7 * _DAY) < length
 
 
-def _windows(value: object) -> tuple[Window, ...]:
-    if value == "never":
+def _given(value: object) -> object:
+    if value is None:
+        raise ValueError("is empty; write a value, or leave the key out")
+    return value
+
+
+def _windows(value: object) -> object:
+    if _given(value) == "never":
         return ()
     if not isinstance(value, list):
         reason = f"is {value_text(value)}; never or a list of times is expected"
         raise ValueError(reason)  # noqa: TRY004 (pydantic reports no other)
-    return tuple(map(_window, value))
+    return tuple(value)
 
 
 def _window(value: object) -> Window:
     match = re.fullmatch(_WINDOW, value) if isinstance(value, str) else None
     if match is None:
         raise ValueError(
-            f"has {value_text(value)}; a weekday and a time in UTC are expected: Sat 22:00-04:00"
+            f"is {value_text(value)}; a weekday and a time in UTC are expected: Sat 22:00-04:00"
         )
     day, *clock = match.groups()
     hours, minutes, end_hours, end_minutes = map(int, clock)
@@ -61,22 +67,30 @@ def _window(value: object) -> Window:
     )
 
 
+_Given = BeforeValidator(_given)
+
+
 class Policy(StackPart):
     """What stack files may do; what is left out is allowed."""
 
-    memory: Literal["exclusive", "hard", "limited", "prevented", "watched"] | None = None
+    memory: Annotated[
+        Literal["exclusive", "hard", "limited", "prevented", "watched"] | None, _Given
+    ] = None
     """The weakest promise of memory that a device may have."""
-    faults: Literal["isolated"] | None = None
+    faults: Annotated[Literal["isolated"] | None, _Given] = None
     """A fault of one container may end no other: whole GPUs and undivided MIG devices."""
-    sharing: Literal["tenants-apart", "none"] | None = None
+    sharing: Annotated[Literal["tenants-apart", "none"] | None, _Given] = None
     """tenants-apart: GPUs are shared by claims with `tenants` alone; none: not at all."""
-    max_containers_per_device: Count | None = None
+    max_containers_per_device: Annotated[Count | None, _Given] = None
     """So many containers may share a GPU or MIG device at most."""
     oversubscription: Annotated[bool, Field(strict=True)] = True
     """Whether limits of memory may add up to more than the device has."""
     preemption: Annotated[bool, Field(strict=True)] = True
     """Whether pods may be evicted for pods of a higher priority that wait for claims."""
-    evictions: Annotated[InstanceOf[tuple[Window, ...]], BeforeValidator(_windows)] | None = None
+    evictions: Annotated[
+        tuple[Annotated[InstanceOf[Window], BeforeValidator(_window)], ...] | None,
+        BeforeValidator(_windows),
+    ] = None
     """When a change may evict pods that hold a GPU (`change.policy: evict`): never, or a list."""
 
 

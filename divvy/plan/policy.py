@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,10 +11,18 @@ from divvy.model import Cluster, Offer, Problem, Rule
 from divvy.model.policy import Policy
 from divvy.model.problems import Keys, problem
 from divvy.model.sharing import Sharing, sharing_of_claims, sharing_of_replicas
-from divvy.plan.guarantees import MEMORY_LEVELS, Guarantees, guarantees, level, share_guarantees
+from divvy.plan.guarantees import (
+    MEMORY_LEVELS,
+    MIG,
+    Guarantees,
+    guarantees,
+    level,
+    share_guarantees,
+)
 
 # A promise is as strong on a device of any size.
 _DEVICE_MIB = 1 << 20
+_GPU_FILES = "/dev/nvidia"
 
 
 @dataclass(frozen=True)
@@ -40,14 +49,19 @@ def violations(policy: Policy, cluster: Cluster, now: datetime) -> tuple[Problem
         violation
         for name, profile in cluster.profiles.items()
         for number, rule in enumerate(profile.rules)
-        for way in _ways(("profiles", name, *((number,) if len(profile.rules) > 1 else ())), rule)
-        for violation in _of_way(policy, way)
+        for keys in [("profiles", name, *((number,) if len(profile.rules) > 1 else ()))]
+        for violation in (
+            *(problem for way in _ways(keys, rule) for problem in _of_way(policy, way)),
+            *_of_sizes(policy, cluster, name, keys, rule),
+        )
     )
-    return (*of_profiles, *_of_cluster(policy, cluster, now))
+    return (*of_profiles, *_of_files(policy, cluster), *_of_cluster(policy, cluster, now))
 
 
 def _ways(keys: Keys, rule: Rule) -> Iterator[_Way]:
     if rule.claims is not None:
+        if rule.claims.mig:
+            yield _Way((*keys, "claims", "mig"), 1, Sharing(), MIG)
         if rule.claims.shares is not None:
             sharing, apart = sharing_of_claims(rule.claims.shares), bool(rule.claims.tenants)
             promise = share_guarantees(sharing, tenants=apart)
@@ -67,7 +81,7 @@ def _of_way(policy: Policy, way: _Way) -> Iterator[Problem]:
             f"promises memory that is {memory}",
             f"the policy's `memory` is {policy.memory} or stronger",
         )
-    if policy.faults and faults != policy.faults:
+    if policy.faults and faults != policy.faults and way.containers > 1:
         yield problem(
             way.keys,
             "lets a fault of one container end others",
@@ -94,6 +108,44 @@ def _of_way(policy: Policy, way: _Way) -> Iterator[Problem]:
             "has limits that add up to more memory than the device has",
             "the policy's `oversubscription` is false",
         )
+
+
+def _of_sizes(
+    policy: Policy, cluster: Cluster, profile: str, keys: Keys, rule: Rule
+) -> Iterator[Problem]:
+    """Yield limits of a fixed size where no one knows of which devices they are parts."""
+    limit = rule.sharing.memory_limit if rule.sharing else None
+    if policy.oversubscription or limit is None or limit.limit == "auto":
+        return
+    followers = [
+        pool
+        for pool in cluster.pools.values()
+        if profile in (pool.profile, *pool.overrides.values())
+    ]
+    # The stack file's own checks add up the limits of GPUs that it knows.
+    if not followers or any(pool.hardware is None for pool in followers):
+        yield problem(
+            keys,
+            f"has limits of {limit.limit} for GPUs whose memory is not known",
+            "the policy's `oversubscription` is false: write auto, or `hardware` into the pools "
+            "that follow the profile",
+        )
+
+
+def _of_files(policy: Policy, cluster: Cluster) -> Iterator[Problem]:
+    """Yield device files that are the GPUs' own: who gets them has the GPUs themselves."""
+    promises = (policy.memory, policy.faults, policy.sharing, policy.max_containers_per_device)
+    if not any(promises):
+        return
+    for number, device in enumerate(cluster.devices):
+        for path in device.paths:
+            plain = re.split(r"[*?\[]", path, maxsplit=1)[0]
+            if plain.startswith(_GPU_FILES) or (plain != path and _GPU_FILES.startswith(plain)):
+                yield problem(
+                    ("devices", number),
+                    f"offers {path}, which may be files of a GPU",
+                    "the policy lets GPUs be shared by profiles alone",
+                )
 
 
 def _of_cluster(policy: Policy, cluster: Cluster, now: datetime) -> Iterator[Problem]:

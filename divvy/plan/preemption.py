@@ -18,11 +18,11 @@ from typing import Any
 
 from divvy.model import Cluster
 from divvy.plan.anti_affinity import repulsions
-from divvy.plan.claim_quota import ClaimQuotas
+from divvy.plan.claim_quota import ClaimQuotas, Usage, usage_of_claim, usage_of_resources
 from divvy.plan.fit.fitting import claim_kinds
 from divvy.plan.fit.nodes import FitNode, nodes_of_cluster
 from divvy.plan.fit.pods import Around, AskingPod, asking_pod
-from divvy.plan.fit.room import Room, room_of
+from divvy.plan.fit.room import Room, room_of, served_by_claims
 from divvy.plan.fit.shortage import Shortage
 from divvy.plan.live_claims import claimed_gpus, without_claims
 from divvy.plan.node_selection import repelled, selects
@@ -130,7 +130,7 @@ class _Search:
     def __init__(self, cluster: Cluster, observed: Observed, ends: float) -> None:
         self._cluster, self._observed, self._ends = cluster, observed, ends
         self._kinds = claim_kinds(cluster)
-        self._quotas = ClaimQuotas(observed.quotas, self._kinds)
+        self._quotas = ClaimQuotas(observed.quotas)
         # What no node takes does not fit after more decisions either, and pods come in hundreds.
         self._no_node: set[str] = set()
         self._decided_claims: set[tuple[str, str]] = set()
@@ -139,6 +139,14 @@ class _Search:
         live = {_name(pod) for pod in observed.pods}
         reserved = map(_reserved_for, observed.claims)
         self._holders = {claim: pods & live for claim, pods in reserved if pods}
+        self._gone = {_name(pod) for pod in observed.pods if _is_ending(pod)}
+        # Those that go with their pods, by namespace.
+        self._own_claims: dict[str, list[tuple[Usage, frozenset[PodName]]]] = {}
+        for claim in observed.claims:
+            name, pods = _reserved_for(claim)
+            if pods and claim["metadata"].get("ownerReferences"):
+                own_claim = (usage_of_claim(claim), pods & live)
+                self._own_claims.setdefault(name[0], []).append(own_claim)
         on_node: dict[str, list[Mapping[str, Any]]] = {}
         for pod in observed.pods:
             if _runs(pod):
@@ -160,7 +168,7 @@ class _Search:
         for pod in observed.pods:
             node = by_name.get((pod.get("status") or {}).get("nominatedNodeName") or "")
             if node is not None and is_unscheduled(pod):
-                node.guests.append(asking_pod(pod, cluster, self._around(pod)))
+                self._admit(node, asking_pod(pod, cluster, self._around(pod)))
 
     def decide(self, raw: Mapping[str, Any]) -> Decision | None:
         """Decide for a pod, None if it waits for no claim."""
@@ -179,9 +187,13 @@ class _Search:
         if claims & self._decided_claims:
             # What it claims is what that pod gets.
             return Decision(name, priority, reason="a pod before it waits for the same claim")
-        alike = repr((replace(pod, namespace="", name=""), raw["spec"].get("preemptionPolicy")))
+        usage = usage_of_resources(pod.requests, self._kinds)
+        refusal = self._quotas.refusal(pod.namespace, usage, {}) if usage else ""
+        limited = pod.namespace if self._quotas.limits(pod.namespace) else ""
+        policy = raw["spec"].get("preemptionPolicy")
+        alike = repr((replace(pod, namespace=limited, name=""), policy))
         if alike in self._no_node:
-            return Decision(name, priority, reason=_NO_NODE)
+            return Decision(name, priority, reason=refusal or _NO_NODE)
         nodes = [
             node
             for node in self._nodes
@@ -191,7 +203,8 @@ class _Search:
         ]
         fitting = next((node for node in nodes if self._fits(node, pod, ())), None)
         if fitting is not None:
-            self._admit(fitting, pod, claims)
+            self._admit(fitting, pod)
+            self._decided_claims |= claims
             return Decision(
                 name, priority, str(fitting.fit.labels.name), reason="it fits without victims"
             )
@@ -207,22 +220,47 @@ class _Search:
                 options.append((victims, node))
         if not options:
             self._no_node.add(alike)
-            return Decision(name, priority, reason=_NO_NODE)
+            return Decision(name, priority, reason=refusal or _NO_NODE)
         # Of those that cost the same, the youngest.
         options.sort(key=lambda option: min(victim.created for victim in option[0]), reverse=True)
         victims, node = min(options, key=lambda option: _cost(option[0]))
         for victim in victims:
             node.gone.add(victim.name)
+            self._gone.add(victim.name)
             for budget in victim.budgets:
                 self._budgets[budget] -= 1
-        self._admit(node, pod, claims)
+        self._admit(node, pod)
+        self._decided_claims |= claims
         names = tuple(sorted(victim.name for victim in victims))
         return Decision(name, priority, str(node.fit.labels.name), names)
 
-    def _admit(self, node: _Node, pod: AskingPod, claims: set[tuple[str, str]]) -> None:
+    def _admit(self, node: _Node, pod: AskingPod) -> None:
         node.guests.append(pod)
-        self._decided_claims |= claims
-        self._quotas.charge(pod.namespace, pod.requests)
+        self._quotas.charge(pod.namespace, self._usage(node, pod))
+
+    def _usage(self, node: _Node, pod: AskingPod) -> Usage:
+        """Return what the claim counts for that a pod would get for its requests on a node."""
+        served = served_by_claims(node.fit, pod, self._kinds)
+        kinds = {name: self._kinds[name] for name in served}
+        return usage_of_resources(pod.requests, kinds)
+
+    def _is_refused_claim(self, node: _Node, pod: AskingPod, gone: set[PodName]) -> bool:
+        """Return whether a quota refuses the claim for a pod's requests when pods have gone.
+
+        Their own claims go with them, wherever they run.
+        """
+        if not self._quotas.limits(pod.namespace):
+            return False
+        usage = self._usage(node, pod)
+        return bool(usage and self._quotas.refusal(pod.namespace, usage, self._freed(pod, gone)))
+
+    def _freed(self, pod: AskingPod, gone: set[PodName]) -> Usage:
+        freed: Counter[str] = Counter()
+        all_gone = self._gone | gone
+        for claim, pods in self._own_claims.get(pod.namespace, ()):
+            if pods <= all_gone:
+                freed.update(claim)
+        return freed
 
     def _victims(
         self, node: _Node, pod: AskingPod, priority: int, max_sets: int
@@ -271,6 +309,8 @@ class _Search:
         A guest of a lower priority, which the scheduler may keep it for, counts for nothing.
         """
         gone = node.gone | {victim.name for victim in victims}
+        if self._is_refused_claim(node, pod, gone):
+            return False
         room = self._room(node, gone)
         guests = (guest for guest in node.guests if guest.priority >= pod.priority)
         return not any(
@@ -296,7 +336,7 @@ class _Search:
             )
             for pod in pods
         ]
-        ending = {_name(pod) for pod in pods if pod["metadata"].get("deletionTimestamp")}
+        ending = {_name(pod) for pod in pods if _is_ending(pod)}
         names = {running_pod.name for running_pod in running}
         holders = {claim: held for claim, held in self._holders.items() if held <= names}
         return _Node(fit, running, ending, holders)
@@ -321,11 +361,8 @@ class _Search:
         nominated = (raw.get("status") or {}).get("nominatedNodeName")
         if nominated:
             return f"the scheduler makes room for it on {nominated}"
-        refusal = self._quotas.refusal(pod.namespace, pod.requests)
         unread = [note for note in pod.notes if note.startswith("not looked at")]
-        return "; ".join(
-            filter(None, (refusal, pod.held_back, *pod.unread, *pod.narrowed, *unread))
-        )
+        return "; ".join(filter(None, (pod.held_back, *pod.unread, *pod.narrowed, *unread)))
 
     def _is_kept_away(self, raw: Mapping[str, Any], node: _Node) -> bool:
         """Return whether a pod that runs wants none like this one where the node is.
@@ -377,6 +414,10 @@ def _claims_by_name(pod: Mapping[str, Any]) -> set[tuple[str, str]]:
 def _runs(pod: Mapping[str, Any]) -> bool:
     phase = (pod.get("status") or {}).get("phase")
     return bool(pod["spec"].get("nodeName")) and phase not in _ENDED
+
+
+def _is_ending(pod: Mapping[str, Any]) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _reserved_for(claim: Mapping[str, Any]) -> tuple[tuple[str, str], frozenset[PodName]]:

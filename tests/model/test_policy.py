@@ -48,7 +48,11 @@ def test_reads_never_as_no_window() -> None:
     ("value", "reason"),
     [
         ({"evictions": "soon"}, "is 'soon'; never or a list of times is expected"),
-        ({"evictions": ["Sat 24:00-25:00"]}, "has 'Sat 24:00-25:00'; a weekday"),
+        ({"evictions": ["Sat 22:00-23:00", "Sat 24:00-25:00"]}, "evictions[1]: is 'Sat 24:00-25"),
+        ({"evictions": None}, "evictions: is empty"),
+        ({"memory": None}, "memory: is empty"),
+        ({"faults": None, "sharing": None}, "sharing: is empty"),
+        ({"maxContainersPerDevice": None}, "maxContainersPerDevice: is empty"),
         ({"evictions": ["Saturday 22:00-23:00"]}, "a weekday and a time in UTC"),
         ({"evictions": ["Sat 22:00-23:00\n"]}, "a weekday and a time in UTC"),
         ({"evictons": "never"}, "did you mean evictions?"),

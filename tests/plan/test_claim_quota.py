@@ -1,4 +1,4 @@
-"""What ResourceQuotas admit of the claim that the scheduler creates for an extended resource."""
+"""What ResourceQuotas admit of the claim that the scheduler creates for extended resources."""
 
 from __future__ import annotations
 
@@ -8,37 +8,39 @@ from typing import Any
 import pytest
 
 from divvy.model import parse_cluster
-from divvy.plan.claim_quota import ClaimQuotas
+from divvy.plan.claim_quota import ClaimQuotas, Usage, usage_of_claim, usage_of_resources
 from divvy.plan.fit.fitting import claim_kinds
 
-CLUSTER = parse_cluster(
-    {
-        "profiles": {"on-demand": {"claims": {"shares": {}, "mig": ["1g.5gb"]}}},
-        "pools": {"all": {"profile": "on-demand"}},
-    }
+KINDS = claim_kinds(
+    parse_cluster(
+        {
+            "profiles": {"on-demand": {"claims": {"shares": {}, "mig": ["1g.5gb"]}}},
+            "pools": {"all": {"profile": "on-demand"}},
+        }
+    )
 )
 GPU = "divvy-gpu.deviceclass.resource.k8s.io/devices"
 IMPLICIT = "requests.deviceclass.resource.kubernetes.io"
 COUNT = "count/resourceclaims.resource.k8s.io"
+NAMES = {"gpu": "nvidia.com/gpu", "share": "nvidia.com/gpu.shared", "mig": "nvidia.com/mig-1g.5gb"}
 
 
 def quota(hard: dict[str, str], used: dict[str, str], **spec: Any) -> dict[str, Any]:
     meta = {"namespace": "team", "name": "gpus"}
-    return {"metadata": meta, "spec": {"hard": hard, **spec}, "status": {"used": used}}
+    return {"metadata": meta, "spec": spec, "status": {"hard": hard, "used": used}}
 
 
-def quotas(*listed: dict[str, Any]) -> ClaimQuotas:
-    return ClaimQuotas(listed, claim_kinds(CLUSTER))
+def asks(**numbers: int) -> Usage:
+    requests = {NAMES.get(name, name): Fraction(number) for name, number in numbers.items()}
+    return usage_of_resources(requests, KINDS)
 
 
-def asks(**numbers: int) -> dict[str, Fraction]:
-    names = {"gpu": "nvidia.com/gpu", "share": "nvidia.com/gpu.shared", "cpu": "cpu"}
-    names["mig"] = "nvidia.com/mig-1g.5gb"
-    return {names[name]: Fraction(number) for name, number in numbers.items()}
+def refusal(usage: Usage, *quotas: dict[str, Any], freed: Usage | None = None) -> str:
+    return ClaimQuotas(quotas).refusal("team", usage, freed or {})
 
 
 @pytest.mark.parametrize(
-    ("name", "requests"),
+    ("name", "usage"),
     [
         (GPU, asks(gpu=1)),
         ("divvy-share.deviceclass.resource.k8s.io/devices", asks(share=1)),
@@ -48,47 +50,65 @@ def asks(**numbers: int) -> dict[str, Fraction]:
         (COUNT, asks(share=1)),
     ],
 )
-def test_refuses_what_a_quota_has_no_room_for(name: str, requests: dict[str, Fraction]) -> None:
-    full = quotas(quota({name: "3"}, {name: "3"}))
-    assert full.refusal("team", requests) == (
-        f"the ResourceQuota gpus has no {name} left for its claim"
-    )
-    assert not full.refusal("other", requests)
-    assert not quotas(quota({name: "3"}, {name: "2"})).refusal("team", requests)
+def test_refuses_what_a_quota_has_no_room_for(name: str, usage: Usage) -> None:
+    full = quota({name: "3"}, {name: "3"})
+    assert refusal(usage, full) == f"the ResourceQuota gpus has no {name} left for its claim"
+    assert not ClaimQuotas([full]).refusal("other", usage, {})
+    assert not refusal(usage, quota({name: "3"}, {name: "2"}))
+    assert not refusal(usage, full, freed={name: 1})
 
 
 def test_counts_each_device_of_a_class_and_one_claim_for_all() -> None:
     listed = quota({GPU: "5", COUNT: "1"}, {GPU: "2", COUNT: "0"})
-    assert not quotas(listed).refusal("team", asks(gpu=3, share=2))
-    assert GPU in quotas(listed).refusal("team", asks(gpu=4))
+    assert not refusal(asks(gpu=3, share=2), listed)
+    assert GPU in refusal(asks(gpu=4), listed)
+    assert asks(cpu=1) == {}
 
 
 def test_counts_what_earlier_pods_will_have() -> None:
-    listed = quotas(quota({GPU: "2"}, {GPU: "0"}))
-    listed.charge("team", asks(gpu=1))
-    assert not listed.refusal("team", asks(gpu=1))
-    listed.charge("team", asks(gpu=1))
-    listed.charge("other", asks(gpu=1))
-    assert listed.refusal("team", asks(gpu=1))
+    quotas = ClaimQuotas([quota({GPU: "2"}, {GPU: "0"})])
+    quotas.charge("team", asks(gpu=1))
+    assert not quotas.refusal("team", asks(gpu=1), {})
+    quotas.charge("team", asks(gpu=1))
+    quotas.charge("other", asks(gpu=1))
+    assert quotas.refusal("team", asks(gpu=1), {})
 
 
 def test_leaves_to_admission_what_a_pod_was_admitted_with() -> None:
     """The quota of the resource itself counts the pod, and has done so when it was created."""
     name = "requests.nvidia.com/gpu"
-    assert not quotas(quota({name: "1"}, {name: "1"})).refusal("team", asks(gpu=1))
+    assert not refusal(asks(gpu=1), quota({name: "1"}, {name: "1"}))
 
 
 def test_ignores_quotas_that_count_no_claims() -> None:
     full = {COUNT: "0"}
-    assert quotas(quota(full, full)).refusal("team", asks(gpu=1))
-    assert not quotas(quota(full, full)).refusal("team", asks(cpu=1))
-    assert not quotas(quota(full, full, scopes=["BestEffort"])).refusal("team", asks(gpu=1))
+    assert refusal(asks(gpu=1), quota(full, full))
+    assert not refusal(asks(gpu=1), quota(full, full, scopes=["BestEffort"]))
     selector = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "Exists"}]}
-    assert not quotas(quota(full, full, scopeSelector=selector)).refusal("team", asks(gpu=1))
+    assert not refusal(asks(gpu=1), quota(full, full, scopeSelector=selector))
 
 
-def test_refuses_while_a_new_quota_has_not_been_counted() -> None:
-    """The API server refuses as long, too."""
-    assert quotas(quota({GPU: "9"}, {})).refusal("team", asks(gpu=1)) == (
-        f"the ResourceQuota gpus has not been counted yet for {GPU}"
+def test_refuses_while_a_quota_has_not_been_counted() -> None:
+    """As the admission does, which reads the status alone: a quota without one admits all."""
+    other = "other.deviceclass.resource.k8s.io/devices"
+    assert refusal(asks(gpu=1), quota({GPU: "9", other: "9"}, {GPU: "0"})) == (
+        f"the ResourceQuota gpus has not been counted yet for {other}"
     )
+    assert not refusal(asks(gpu=1), quota({GPU: "9", "pods": "9"}, {GPU: "0"}))
+    meta = {"namespace": "team", "name": "gpus"}
+    assert not refusal(asks(gpu=1), {"metadata": meta, "spec": {"hard": {GPU: "0"}}})
+
+
+def test_counts_a_claim_as_the_api_server_does() -> None:
+    def claim(*requests: dict[str, Any]) -> dict[str, Any]:
+        return {"spec": {"devices": {"requests": list(requests)}}}
+
+    two = {"exactly": {"deviceClassName": "divvy-gpu", "count": 2}}
+    single = {"exactly": {"deviceClassName": "divvy-gpu"}}
+    both = {GPU: 3, f"{IMPLICIT}/divvy-gpu": 3, COUNT: 1}
+    assert usage_of_claim(claim(two, single)) == both
+    assert usage_of_claim({"spec": {}}) == {COUNT: 1}
+    options = {"firstAvailable": [two["exactly"], single["exactly"]]}
+    assert usage_of_claim(claim(options, single)) == both
+    everything = {"exactly": {"deviceClassName": "divvy-gpu", "allocationMode": "All"}}
+    assert usage_of_claim(claim(everything))[GPU] == 32

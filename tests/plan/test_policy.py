@@ -27,10 +27,14 @@ PROFILES: dict[str, Any] = {
     "mig-turns": {"mig": {"3g.20gb": 2}, "timeSlicing": {"replicas": 2}},
     "claims": {"claims": {}},
     "shares": {"claims": {"shares": {"max": 8}, "mig": ["1g.5gb"]}},
+    "mig-claims": {"claims": {"mig": ["1g.5gb"]}},
+    "single": {"claims": {"shares": {"max": 1}}},
     "tenants": {"claims": {"shares": {"max": 2}, "tenants": ["prod", "dev"]}},
 }
+MIG_CLAIMS = ["shares.claims.mig", "mig-claims.claims.mig"]
 REPLICAS = ["driver", "limited", "over", "mps", "watched", "turns", "mig-turns"]
 SHARES = ["shares.claims.shares", "tenants.claims.shares"]
+SINGLE = "single.claims.shares"
 
 
 def refused(policy: dict[str, Any], now: datetime = SATURDAY, **cluster: Any) -> list[str]:
@@ -48,7 +52,7 @@ def refused(policy: dict[str, Any], now: datetime = SATURDAY, **cluster: Any) ->
         ({"memory": "prevented"}, ["mps", "watched", "turns", "mig-turns"]),
         (
             {"memory": "limited"},
-            [*REPLICAS[1:], *SHARES],
+            [*REPLICAS[1:], SHARES[0], SINGLE, SHARES[1]],
         ),
         (
             {"faults": "isolated"},
@@ -108,3 +112,46 @@ def test_knows_every_level_that_a_plan_shows() -> None:
         for kind in (*node.devices, *node.claimable)
     }
     assert shown == set(MEMORY_LEVELS)
+
+
+def test_counts_mig_devices_of_claims_as_slices() -> None:
+    paths = refused({"memory": "exclusive"})
+    assert set(MIG_CLAIMS) <= set(paths)
+    assert "mig" in paths
+    assert not {"whole", "claims"} & set(paths)
+
+
+@pytest.mark.parametrize("sharing", ["timeSlicing", "mps"])
+def test_proves_no_fixed_size_on_unknown_gpus(sharing: str) -> None:
+    limit = {"limit": "10Gi", "action": "prevent"}
+    profiles = {"fixed": {sharing: {"replicas": 4, "memoryLimit": limit}}, "whole": {}}
+    hardware = {"hardware": {"model": "A100-SXM4-40GB", "gpus": 1, "count": 1}}
+    known = {"pool": {"profile": "fixed", **hardware}}
+    policy = {"oversubscription": False}
+    assert refused(policy, profiles=profiles, pools=known) == []
+    unknown = {"pool": {"profile": "fixed"}}
+    assert refused(policy, profiles=profiles, pools=unknown) == ["fixed"]
+    unnamed = {"pool": {"profile": "whole", **hardware}}
+    assert refused(policy, profiles=profiles, pools=unnamed) == ["fixed"]
+    assert refused({}, profiles=profiles, pools=unknown) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "is_a_gpus"),
+    [
+        ("/dev/nvidia0", True),
+        ("/dev/nvidia[0-9]", True),
+        ("/dev/nvidia-caps/*", True),
+        ("/dev/*", True),
+        ("/dev/n?idia*", True),
+        ("/dev/fuse", False),
+        ("/dev/fpga*", False),
+        ("/dev/nv", False),
+    ],
+)
+def test_refuses_device_files_that_may_be_a_gpus(path: str, *, is_a_gpus: bool) -> None:
+    devices = [{"resource": "example.com/x", "paths": [path], "count": 9}]
+    expected = ["devices[0]"] if is_a_gpus else []
+    for policy in ({"sharing": "none"}, {"faults": "isolated"}, {"memory": "watched"}):
+        assert refused(policy, profiles={"whole": {}}, devices=devices) == expected
+    assert refused({"oversubscription": False}, profiles={"whole": {}}, devices=devices) == []

@@ -430,34 +430,78 @@ def _ask_by_name(pod: dict[str, Any], resource: str) -> None:
     pod["status"].pop("resourceClaimStatuses")
 
 
+QUOTA = "divvy-gpu.deviceclass.resource.k8s.io/devices"
+
+
+def _limit(state: State, hard: int, used: int) -> None:
+    """Limit the GPUs that the namespace claims."""
+    status = {"hard": {QUOTA: str(hard)}, "used": {QUOTA: str(used)}}
+    meta = {"namespace": "default", "name": "gpus"}
+    state.quotas = [{"metadata": meta, "spec": {}, "status": status}]
+
+
+def _move(state: State, name: str) -> None:
+    """Let a pod and its claim be in another namespace."""
+    claims = [claim for claim in state.claims if claim["metadata"]["name"] == name]
+    for part in (state.pod(name), *claims):
+        part["metadata"]["namespace"] = "other"
+
+
 def test_preempts_nobody_for_a_claim_that_a_quota_refuses() -> None:
     """The scheduler creates it after the victims have gone, and the API server refuses it then."""
-    name = "divvy-gpu.deviceclass.resource.k8s.io/devices"
     state = State()
     state.run("held", WHOLE)
     state.pods.append(waiting_pod(WAITING, 100))
     _ask_by_name(state.pod(WAITING), "nvidia.com/gpu")
-    meta = {"namespace": "default", "name": "gpus"}
-    status = {"used": {name: "1"}}
-    state.quotas.append({"metadata": meta, "spec": {"hard": {name: "1"}}, "status": status})
-    assert state.decision().reason == f"the ResourceQuota gpus has no {name} left for its claim"
+    _limit(state, hard=1, used=2)
+    assert state.decision().reason == f"the ResourceQuota gpus has no {QUOTA} left for its claim"
     assert not state.decision().victims
-    status["used"][name] = "0"
+    # What the victim has counts no more when it has gone.
+    _limit(state, hard=1, used=1)
+    assert state.decision().victims
+    state.end("held")
+    assert state.decision().reason == "it fits without victims"
+
+
+def test_counts_no_claim_of_another_namespace_as_freed() -> None:
+    state = State()
+    state.run("held", WHOLE)
+    _move(state, "held")
+    state.pods.append(waiting_pod(WAITING, 100))
+    _ask_by_name(state.pod(WAITING), "nvidia.com/gpu")
+    _limit(state, hard=1, used=1)
+    assert not state.decision().victims
+    _limit(state, hard=1, used=0)
     assert state.decision().victims
 
 
-def test_preempts_for_no_more_pods_than_a_quota_admits() -> None:
-    name = "divvy-gpu.deviceclass.resource.k8s.io/devices"
+@pytest.mark.parametrize("nominated", [False, True])
+def test_preempts_for_no_more_pods_than_a_quota_admits(*, nominated: bool) -> None:
     state = State(gpus=2)
     for number in range(2):
         state.run(f"held-{number}", WHOLE)
-        state.pods.append(waiting_pod(f"waits-{number}", 100))
+        _move(state, f"held-{number}")
+        state.pods.append(waiting_pod(f"waits-{number}", 100 - number))
         _ask_by_name(state.pod(f"waits-{number}"), "nvidia.com/gpu")
-    meta = {"namespace": "default", "name": "gpus"}
-    status = {"used": {name: "0"}}
-    state.quotas.append({"metadata": meta, "spec": {"hard": {name: "1"}}, "status": status})
+    if nominated:
+        state.pod("waits-0")["status"]["nominatedNodeName"] = "node-0"
+    _limit(state, hard=1, used=0)
     decisions = decide(state.cluster, state.observed())
-    assert [len(decision.victims) for decision in decisions] == [1, 0]
+    assert [len(decision.victims) for decision in decisions] == [int(not nominated), 0]
+
+
+def test_charges_no_quota_for_what_a_device_plugin_serves() -> None:
+    state = State(nodes=2)
+    state.run("held", WHOLE)
+    state.slices = [item for item in state.slices if item["spec"]["nodeName"] == "node-0"]
+    state.nodes[1]["status"]["allocatable"]["nvidia.com/gpu"] = "1"
+    for number in range(2):
+        state.pods.append(waiting_pod(f"waits-{number}", 100 - number))
+        _ask_by_name(state.pod(f"waits-{number}"), "nvidia.com/gpu")
+    _limit(state, hard=1, used=1)
+    first, second = decide(state.cluster, state.observed())
+    assert (first.node, first.reason) == ("node-1", "it fits without victims")
+    assert (second.node, len(second.victims)) == ("node-0", 1)
 
 
 def test_keeps_a_gpu_unchanged_when_none_of_its_claims_goes() -> None:

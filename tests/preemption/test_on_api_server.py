@@ -254,6 +254,15 @@ def test_preempts_nobody_for_a_claim_that_a_quota_refuses(
     name = "divvy-gpu.deviceclass.resource.k8s.io/devices"
     run(server, "held", "low", "divvy-gpu")
     server.until(lambda: scheduled(server) == {"held": True})
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu"}}]
+    idle = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "idle"},
+        "spec": {"devices": {"requests": requests}},
+    }
+    claims = f"{CLAIMS}/namespaces/{NAMESPACE}/resourceclaims"
+    assert server.send("POST", claims, idle).status == 201
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -261,14 +270,16 @@ def test_preempts_nobody_for_a_claim_that_a_quota_refuses(
         "spec": {"hard": {name: "1"}},
     }
     assert server.send("POST", quotas, quota).status == 201
-    used = {"hard": {name: "1"}, "used": {name: "1"}}
+    used = {"hard": {name: "1"}, "used": {name: "2"}}
     server.until(lambda: server.send("GET", f"{quotas}/gpus").body.get("status") == used)
     create(server, "urgent", "urgent", {"resources": {"limits": {"nvidia.com/gpu": "1"}}})
     refusal = f"the ResourceQuota gpus has no {name} left for its claim"
     server.until(lambda: f"team/urgent: nobody is preempted: {refusal}" in controller.read_text())
     assert scheduled(server) == {"held": True, "urgent": False}
-    assert server.send("DELETE", f"{quotas}/gpus").status == 200
+    # What the victim has counts no more when it has gone.
+    assert server.send("DELETE", f"{claims}/idle").status == 200
     server.until(lambda: scheduled(server) == {"urgent": True})
+    assert server.send("DELETE", f"{quotas}/gpus").status == 200
 
 
 def test_lets_a_pod_wait_that_may_preempt_nobody(server: ApiServer, controller: Path) -> None:

@@ -40,7 +40,7 @@ class Room:
 
     def take(self, pod: AskingPod, kinds: Mapping[str, Request]) -> tuple[str, ...] | Shortage:
         """Put a pod here and return what it gets, or leave everything and say what is missing."""
-        by_claims = self._by_claims(pod, kinds)
+        by_claims = served_by_claims(self.node, pod, kinds)
         lacks = [shortage for shortage in self._shortages(pod, by_claims) if shortage is not None]
         claims = [*pod.claims, *requests_by_claim(pod.by_claim, by_claims, kinds)]
         if lacks:
@@ -66,14 +66,6 @@ class Room:
             capacity = float(self.node.capacity.get(name, 0)) or 1.0
             load += max(float(self.used.get(name, 0)), float(least * self.pods)) / capacity
         return load
-
-    def _by_claims(self, pod: AskingPod, kinds: Mapping[str, Request]) -> set[str]:
-        """Return the resources that this node could serve by claims alone."""
-        return {
-            name
-            for name in pod.requests
-            if name in kinds and self.devices.gpus and not self.node.capacity.get(name)
-        }
 
     def _shortages(self, pod: AskingPod, by_claims: set[str]) -> Iterator[Shortage | None]:
         if self.node.is_live and "pods" in self.node.capacity:
@@ -133,3 +125,10 @@ class AlikeNodes:
         while len(self._rooms) < self.node.count:
             self.keep(self.open()[-1])
         return self._rooms
+
+
+def served_by_claims(node: FitNode, pod: AskingPod, kinds: Mapping[str, Request]) -> set[str]:
+    """Return the resources of a pod's requests that a node can serve by claims alone."""
+    return {
+        name for name in pod.requests if name in kinds and node.gpus and not node.capacity.get(name)
+    }

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.load.mps_share import judge_memory, judge_sms
+from conformance.not_made import NotMade
 from divvy.model.sharing import Sharing
 
 SOUND = """\
@@ -40,6 +41,19 @@ def test_fails_on_each_wrong_answer_to_a_request(old: str, new: str, says: str) 
     assert says in actual
 
 
+def test_fails_a_limit_of_another_share() -> None:
+    log = SOUND.replace("allocated 3520", "allocated 1000").replace("3456 MiB free", "936 MiB free")
+    expected, actual = judge_memory([3840], log)
+    assert expected != actual
+    assert actual == "no more than 1000 MiB of 3840 granted or shown as free"
+
+
+def test_judges_no_share_of_all_sms() -> None:
+    """A process that is no client of MPS has them, too."""
+    with pytest.raises(NotMade):
+        judge_sms(promised(40, 100), SOUND)
+
+
 def promised(sms: int | None, threads: int | None) -> Any:
     mps = None if threads is None else Sharing(4, threads=threads)
     return SimpleNamespace(device=SimpleNamespace(sms=sms), mps=mps)
@@ -47,7 +61,7 @@ def promised(sms: int | None, threads: int | None) -> Any:
 
 @pytest.mark.parametrize(
     ("sms", "threads", "holds"),
-    [(40, 25, True), (44, 25, True), (40, 20, True), (40, 50, False), (40, 100, False)],
+    [(40, 25, True), (44, 25, True), (40, 20, True), (40, 50, False)],
 )
 def test_compares_the_sms_with_the_part_of_a_share(sms: int, threads: int, *, holds: bool) -> None:
     expected, actual = judge_sms(promised(sms, threads), SOUND)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.observe.host_mounts import SCRIPT, host_mounts, of_one_share
+from conformance.observe.host_mounts import SCRIPT, host_mounts, of_mps, of_one_share
 
 
 def test_finds_a_writable_mount_by_its_flags_or_a_try() -> None:
@@ -63,3 +63,14 @@ def test_finds_and_tries_a_mount(tmp_path: Path) -> None:
         if mount.place.startswith(str(tmp_path))
     }
     assert results == {f"{tmp_path}/open": (False, True), f"{tmp_path}/closed": (True, False)}
+
+
+def test_accepts_writes_of_a_client_of_mps_to_one_gpus_sockets_only() -> None:
+    right = "mount rw written /var/lib/divvy/mps/GPU-1/pipe /usr/lib/divvy/mps\n"
+    assert [mount.source for mount in of_mps(host_mounts(right))] == [
+        "/var/lib/divvy/mps/GPU-1/pipe"
+    ]
+    for source in ("/", "/var/lib/kubelet", "/var/lib/divvy/mps", "/var/lib/divvy/mps/GPU-1"):
+        assert of_mps(host_mounts(f"mount rw written {source} /usr/lib/divvy/mps\n")) == []
+    assert of_mps(host_mounts(right + right.replace("GPU-1", "GPU-2"))) == []
+    assert of_mps(host_mounts(right.replace(" /usr/lib/divvy/mps", " /mnt"))) == []
