@@ -45,17 +45,14 @@ def violations(policy: Policy, cluster: Cluster, now: datetime) -> tuple[Problem
 
     All profiles count, not only those of pools: a node's label may choose any.
     """
-    of_profiles = (
-        violation
-        for name, profile in cluster.profiles.items()
-        for number, rule in enumerate(profile.rules)
-        for keys in [("profiles", name, *((number,) if len(profile.rules) > 1 else ()))]
-        for violation in (
-            *(problem for way in _ways(keys, rule) for problem in _of_way(policy, way)),
-            *_of_sizes(policy, cluster, name, keys, rule),
-        )
-    )
-    return (*of_profiles, *_of_files(policy, cluster), *_of_cluster(policy, cluster, now))
+    listed: list[Problem] = []
+    for name, profile in cluster.profiles.items():
+        for number, rule in enumerate(profile.rules):
+            keys = ("profiles", name) if len(profile.rules) == 1 else ("profiles", name, number)
+            for way in _ways(keys, rule):
+                listed += _of_way(policy, way)
+            listed += _of_sizes(policy, cluster, name, keys, rule)
+    return (*listed, *_of_files(policy, cluster), *_of_cluster(policy, cluster, now))
 
 
 def _ways(keys: Keys, rule: Rule) -> Iterator[_Way]:
