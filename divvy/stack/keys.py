@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
-
-from divvy.model import Cluster
 
 CLUSTER, LAB = "divvy:cluster", "divvy:lab"
 SECTIONS = (CLUSTER, LAB)
@@ -17,7 +16,6 @@ TOP_LEVEL = ("config", "environment", "secretsprovider", "encryptedkey", "encryp
 # Without a namespace, a key of `config` is the program's own, but not these: a cluster's.
 MISPLACED = ("profiles", "pools")
 _NAMESPACE = "divvy:"
-_CLUSTER_KEYS = tuple(field.alias or name for name, field in Cluster.model_fields.items())
 # A file under review may come from anybody, and its errors end up in CI logs and terminals.
 _PLAIN = re.compile(r"[\w .:+/-]+")
 
@@ -45,16 +43,29 @@ def unread_keys(document: Mapping[str, Any]) -> Iterator[UnreadKey]:
     for key in map(str, config if isinstance(config, Mapping) else ()):
         if key in MISPLACED:
             yield _misplaced(("config", key), f"`{CLUSTER}:`")
-        elif key.removeprefix(_NAMESPACE) in _CLUSTER_KEYS and key.startswith(_NAMESPACE):
-            yield _misplaced(("config", key), f"`{CLUSTER}:`, as `{key.removeprefix(_NAMESPACE)}:`")
         elif key.startswith(_NAMESPACE) and key not in SECTIONS:
-            yield UnreadKey(("config", key), "nothing reads it", _nearest(key, SECTIONS))
+            yield _of_no_section(key)
+
+
+def _of_no_section(key: str) -> UnreadKey:
+    name = key.removeprefix(_NAMESPACE)
+    if name in _cluster_keys():
+        return _misplaced(("config", key), f"`{CLUSTER}:`, as `{name}:`")
+    return UnreadKey(("config", key), "nothing reads it", _nearest(key, SECTIONS))
+
+
+@cache
+def _cluster_keys() -> frozenset[str]:
+    # Only where a key is wrong: the engine starts without pydantic.
+    from divvy.model import Cluster  # noqa: PLC0415
+
+    return frozenset(field.alias or name for name, field in Cluster.model_fields.items())
 
 
 def _at_the_top(key: str) -> UnreadKey:
     if key in SECTIONS:
         return _misplaced((key,), "`config:`")
-    if key in _CLUSTER_KEYS:
+    if key in _cluster_keys():
         return _misplaced((key,), f"`config: {CLUSTER}:`")
     return UnreadKey((key,), "is not a key of a stack file", _nearest(key, TOP_LEVEL))
 
