@@ -7,6 +7,7 @@ from pathlib import Path
 from divvy.model import InvalidValue
 from divvy.model.policy import Policy, parse_policy
 from divvy.stack.errors import StackError
+from divvy.stack.sections import report
 from divvy.stack.yaml_text import YamlText, read_text
 
 
@@ -17,5 +18,5 @@ def read_policy(path: Path) -> Policy:
     try:
         return parse_policy(file.document)
     except InvalidValue as invalid:
-        _, text = file.report((problem.keys, problem) for problem in invalid.problems)
+        _, text = report(file, ((problem.keys, problem) for problem in invalid.problems))
         raise StackError(text) from None

@@ -11,7 +11,7 @@ from divvy.stack.errors import StackError
 from divvy.stack.file import StackFile, read_path
 from divvy.stack.keys import CLUSTER, MISPLACED, SECTIONS, unread_keys
 from divvy.stack.project import find_project
-from divvy.stack.yaml_text import Keys
+from divvy.stack.yaml_text import Keys, YamlText
 
 _T = TypeVar("_T")
 
@@ -25,8 +25,24 @@ class InvalidStack(StackError):
             for key in unread_keys(file.document)
         )
         below = ((("config", section, *problem.keys), problem) for problem in problems)
-        self.problems, text = file.report((*below, *unread))
+        self.problems, text = report(file, (*below, *unread))
         super().__init__(text)
+
+
+def report(
+    file: YamlText, problems: Iterable[tuple[Keys, Problem]]
+) -> tuple[tuple[Problem, ...], str]:
+    """Return problems, each given with its keys, in the file's order, and what to print."""
+    rows = sorted(
+        ((file.line(keys) or 0, problem) for keys, problem in problems), key=lambda row: row[0]
+    )
+    lines = [f"{file.source} has {len(rows)} error{'' if len(rows) == 1 else 's'}:"]
+    for line, problem in rows:
+        where = f"line {line}: " if line else ""
+        lines.append(f"  {where}{problem.path}: {problem.reason}")
+        if problem.remedy:
+            lines.append(f"      {problem.remedy}")
+    return tuple(problem for _, problem in rows), "\n".join(lines)
 
 
 def read_cluster(file: StackFile) -> Cluster:

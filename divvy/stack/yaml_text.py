@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any, ClassVar, TextIO
 
 import yaml
 
-from divvy.model.problems import Problem
 from divvy.stack.errors import StackError
 
 # Deeper than any file of ours or of Kubernetes'.
@@ -150,19 +149,6 @@ class YamlText:
                 return line
             node, line = child
         return line
-
-    def report(self, problems: Iterable[tuple[Keys, Problem]]) -> tuple[tuple[Problem, ...], str]:
-        """Return problems, each given with its keys, in the file's order, and what to print."""
-        rows = sorted(
-            ((self.line(keys) or 0, problem) for keys, problem in problems), key=lambda row: row[0]
-        )
-        lines = [f"{self.source} has {len(rows)} error{'' if len(rows) == 1 else 's'}:"]
-        for line, problem in rows:
-            where = f"line {line}: " if line else ""
-            lines.append(f"  {where}{problem.path}: {problem.reason}")
-            if problem.remedy:
-                lines.append(f"      {problem.remedy}")
-        return tuple(problem for _, problem in rows), "\n".join(lines)
 
     @cached_property
     def _tree(self) -> yaml.Node | None:
