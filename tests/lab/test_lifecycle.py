@@ -23,7 +23,7 @@ def _traces() -> dict[str, set[str]]:
         with contextlib.suppress(OSError):
             command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             environment = (process / "environ").read_bytes()
-            if b"/var/lib/divvy-test" in environment or "divvy-test" in command:
+            if b"/var/lib/divvy-test" in environment or "/var/lib/divvy-test" in command:
                 marked.add(f"{process.name} {command}")
     links = subprocess.run(["ip", "-oneline", "link"], capture_output=True, text=True, check=True)
     routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True)
