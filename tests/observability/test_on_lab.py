@@ -47,7 +47,7 @@ def hog(name: str, resource: str, image: str, mib: int, node: str = NODE) -> dic
 
 def busy(name: str, resource: str, image: str, node: str) -> dict[str, Any]:
     """Return a pod whose kernels take GPU time, and no processor's."""
-    manifest = pod(name, resource, "echo 0 200 | time-share --asleep work 1000", node)
+    manifest = pod(name, resource, "echo 0 1000000000 | time-share --asleep work 1000", node)
     manifest["spec"]["containers"][0]["image"] = image
     return manifest
 
