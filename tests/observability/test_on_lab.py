@@ -81,7 +81,7 @@ def test_answers_every_panel_of_the_dashboard(deployed: Deployment, tmp_path: Pa
             return not unanswered
 
         try:
-            deployed.until(answered, 60)
+            deployed.until(answered, 120)
         finally:
             lab.kubectl("label", "node", "gpu-h100", "divvy.gpu/profile-")
             assert not unanswered
