@@ -20,9 +20,9 @@ settings.load_profile("divvy")
 # Rooms whose unit tests need no compiler and no server: they fail within seconds.
 _PURE = (
     "agent/claims", "agent/gpu", "agent/memory/test_memory_limit",
-    "agent/memory/test_unaccounted_memory", "agent/plugin", "claim_templates", "cli", "components",
-    "conformance", "docs", "engine", "init", "model", "plan", "render", "stack",
-    "test_dependencies", "test_words",
+    "agent/memory/test_unaccounted_memory", "agent/plugin", "agent/test_containers",
+    "claim_templates", "cli", "components", "conformance", "docs", "engine", "init", "model",
+    "plan", "render", "stack", "test_dependencies", "test_words",
 )  # fmt: skip
 # Among them, what waits for sockets and loops.
 _EDGES = (

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from divvy.agent.containers import Container, Member, containers_by_id
 from divvy.agent.gpu.hardware import Gpu
-from divvy.agent.memory.memory_limit import Container, Member, containers_by_id
-from divvy.agent.memory.processes import find_process
 from divvy.agent.metrics_page import Page
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
-
-_ALL = 100
+from divvy.agent.processes import find_process
+from divvy.model.sharing import ALL_COMPUTE
 
 
 def by_container(
@@ -25,7 +24,7 @@ def by_container(
         container = containers.get(where.container_id)
         if container is not None:
             sums[container] += percent
-    return {container: min(percent, _ALL) for container, percent in sums.items()}
+    return {container: min(percent, ALL_COMPUTE) for container, percent in sums.items()}
 
 
 async def utilisation_gauge(
@@ -41,17 +40,19 @@ async def utilisation_gauge(
         if not gpu.present:
             continue
         try:
-            listed = await driver.utilisation(gpu)
+            processes = await driver.utilisation(gpu)
         except DriverProblem:
             continue  # of this GPU; its state says why
-        processes = [(find_process(process["pid"]), process["percent"]) for process in listed]
-        members = [(process[1], percent) for process, percent in processes if process]
-        if not members:
-            continue
+        percents = []
+        for process in processes:
+            running = find_process(process["pid"])
+            if running is not None:
+                _, where = running
+                percents.append((where, process["percent"]))
         try:
             containers = containers_by_id(link.name for link in container_logs.iterdir())
         except OSError:
-            continue
-        for container, percent in sorted(by_container(members, containers).items()):
+            return
+        for container, percent in sorted(by_container(percents, containers).items()):
             namespace, _, pod = container.pod.partition("/")
             gauge.set(percent, str(gpu.index), gpu.uuid, namespace, pod, container.name)

@@ -13,10 +13,10 @@ from divvy.agent import container_utilisation
 from divvy.agent.claims.claim_users import named_holders
 from divvy.agent.claims.metrics import prepare_seconds
 from divvy.agent.claims.record import ClaimRecord
+from divvy.agent.containers import Member, Process
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.gpu.status import GpuStatus, NodeStatus
 from divvy.agent.inject.account import Figures
-from divvy.agent.memory.memory_limit import Member, Process
 from divvy.agent.memory.shares import ShareFigures
 from divvy.agent.metrics import metrics_page, mode
 from divvy.agent.mps.service import MpsFigures

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from divvy.agent.containers import Member, Process
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.inject.share_folder import ShareFolder
-from divvy.agent.memory.memory_limit import Member, Process
 from divvy.agent.memory.shares import ShareAccounts
 from tests.agent.devices import gpu, snapshot
 from tests.limiter.tenant import line, tell

@@ -10,24 +10,23 @@ from pathlib import Path
 from time import monotonic
 
 from divvy.agent.api_server.client import ApiServer
+from divvy.agent.containers import Process, containers_by_id
 from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.gpu.holders import by_uuid
 from divvy.agent.memory.memory_limit import (
     ClaimLimits,
     Excess,
     Limit,
-    Process,
     Use,
-    containers_by_id,
     enforcement,
     excesses,
 )
-from divvy.agent.memory.processes import find_process, send
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.plugin.device_holders import DeviceHolders, HoldersUnknown
 from divvy.agent.plugin.inventory import Resource
 from divvy.agent.plugin.registration import DevicePlugins
+from divvy.agent.processes import find_process, send
 from divvy.agent.ticks import next_tick
 from divvy.kube.backoff import Backoff
 from divvy.kube.errors import KubeError

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from divvy.agent.claims.claim_users import claim_limits, named_holders
-from divvy.agent.memory.memory_limit import Container, Member, Process, Use, excesses
+from divvy.agent.containers import Container, Member, Process
+from divvy.agent.memory.memory_limit import Use, excesses
 from tests.agent.claim_values import claim, claim_record, held, offered_gpu
 
 FIRST, OTHER = offered_gpu(0), offered_gpu(1)

@@ -1,81 +1,19 @@
-"""From a process to its container, which are above their limit, and how one is ended."""
+"""Which containers are above their limit, and when their processes are ended."""
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 
-import pytest
-
+from divvy.agent.containers import Container, Member, Process
 from divvy.agent.gpu.holders import Holder
-from divvy.agent.memory import processes
-from divvy.agent.memory.memory_limit import (
-    Container,
-    Excess,
-    Limit,
-    Member,
-    Process,
-    Use,
-    containers_by_id,
-    enforcement,
-    excesses,
-    member,
-)
+from divvy.agent.memory.memory_limit import Excess, Limit, Use, enforcement, excesses
 
 UID = "0cb0a8de-f426-41f8-b28e-6bd02aa3eb2e"
 CONTAINER = "9c03f94287184f1e508c67b2a4d6e60716610c14cc462f7bacd613eacaa1fc45"
-SYSTEMD = UID.replace("-", "_")
 SHARED, OTHER = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 LIMITS = {SHARED: Limit(6826)}
 WHERE, OTHER_ID = Member(UID, CONTAINER), "0" * 64
-
-
-@pytest.mark.parametrize(
-    "cgroup",
-    [
-        f"0::/kubepods/besteffort/pod{UID}/{CONTAINER}\n",
-        f"0::/kubepods/pod{UID}/{CONTAINER}\n",
-        # a group of the container's own below it
-        f"0::/kubepods/besteffort/pod{UID}/{CONTAINER}/init\n",
-        f"0::/parent/node/kubepods/burstable/pod{UID}/{CONTAINER}\n",
-        "0::/kubepods.slice/kubepods-burstable.slice/"
-        f"kubepods-burstable-pod{SYSTEMD}.slice/cri-containerd-{CONTAINER}.scope\n",
-        f"0::/kubepods.slice/kubepods-pod{SYSTEMD}.slice/crio-{CONTAINER}.scope\n",
-        # cgroup v1 beside an empty v2 hierarchy
-        f"12:memory:/kubepods/burstable/pod{UID}/{CONTAINER}\n"
-        f"1:name=systemd:/kubepods/burstable/pod{UID}/{CONTAINER}\n0::/\n",
-        f"4:devices:/kubepods.slice/kubepods-besteffort.slice/"
-        f"kubepods-besteffort-pod{SYSTEMD}.slice/docker-{CONTAINER}.scope\n",
-    ],
-)
-def test_reads_pod_and_container_from_the_cgroup(cgroup: str) -> None:
-    assert member(cgroup) == WHERE
-
-
-@pytest.mark.parametrize(
-    "cgroup",
-    [
-        "0::/system.slice/nvidia-persistenced.service\n",
-        f"0::/user.slice/pod{UID}/x\n",
-        "0::/kubepods/besteffort\n",
-        "",
-    ],
-)
-def test_finds_no_container_for_a_process_outside_pods(cgroup: str) -> None:
-    assert member(cgroup) is None
-
-
-def test_reads_a_static_pod_by_its_hash() -> None:
-    uid = "f" * 32
-    assert member(f"0::/kubepods/burstable/pod{uid}/{CONTAINER}") == Member(uid, CONTAINER)
-
-
-def test_names_containers_by_the_kubelets_links() -> None:
-    links = [f"web-1_default_main-{CONTAINER}.log", "lost+found"]
-    assert containers_by_id(links) == {CONTAINER: Container("default/web-1", "main")}
 
 
 CONTAINERS = {
@@ -137,24 +75,6 @@ def test_reports_usage_and_limit_in_the_event() -> None:
     assert "terminated" not in warned.sentence
     (enforced,) = over_limit(9000, holder(0), enforced=True)
     assert enforced.sentence.endswith("its processes on the device are terminated")
-
-
-@pytest.fixture
-def sleeper() -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-
-
-def test_ends_only_the_process_that_it_examined(sleeper: subprocess.Popen[bytes]) -> None:
-    mine = Process(sleeper.pid, processes.start_time(sleeper.pid))
-    assert not processes.send(replace(mine, started=mine.started - 1), signal.SIGKILL)
-    assert sleeper.poll() is None
-    assert processes.send(mine, signal.SIGTERM)
-    assert sleeper.wait() == -signal.SIGTERM
-    assert not processes.send(mine, signal.SIGKILL)
-
-
-def test_ignores_a_process_outside_pods() -> None:
-    assert processes.find_process(os.getpid()) is None
 
 
 def test_waits_ten_seconds_between_the_two_signals() -> None:

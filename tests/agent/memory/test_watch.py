@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from divvy.agent.containers import Process
 from divvy.agent.memory import watch
-from divvy.agent.memory.memory_limit import Excess, Process
+from divvy.agent.memory.memory_limit import Excess
 from divvy.agent.memory.watch import MemoryWatch
 from divvy.kube import backoff
 from divvy.kube.errors import ApiError

@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from divvy.agent.memory.memory_limit import Member, Process, member
+from divvy.agent.containers import Member, Process, member
 
 _PROC = Path("/proc")
 _START_TIME = 19  # field 22 of proc(5)'s stat, counted from the third
