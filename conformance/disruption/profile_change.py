@@ -94,8 +94,8 @@ def kind_to_hold(
     target: ClusterUnderTest, node: NodePromise, promises: Sequence[DevicePromise]
 ) -> DevicePromise:
     """Return the kind of device that another profile would take away, else the first."""
-    changed = _other_profile(target, node)
-    remaining = () if changed is None else changed.per_node
+    other_plan = _other_profile(target, node)
+    remaining = other_plan.per_node if other_plan else ()
     lost = (promise for promise in promises if promise.resource not in remaining)
     return next(lost, promises[0])
 

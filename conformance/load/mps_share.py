@@ -41,17 +41,17 @@ def judge_memory(sizes: Sequence[int], log: str) -> Verdict:
     answers, codes = _HOG.findall(log), _CODE.findall(log)
     if len(answers) != 2 or len(codes) != 2:
         return expected, f"{len(answers)} of 2 answers, {len(codes)} of 2 exit codes"
-    granted, shown = (max(int(answer[column]) for answer in answers) for column in (0, 1))
+    granted_mib, free_mib = (max(int(answer[column]) for answer in answers) for column in (0, 1))
     limit = max(sizes)
     # A context of a process takes some hundred MiB; a limit of another share is another number.
-    most = max(granted, shown)
-    if 2 * most < limit:
-        return expected, f"no more than {most} MiB of {limit} granted or shown as free"
+    most_mib = max(granted_mib, free_mib)
+    if 2 * most_mib < limit:
+        return expected, f"no more than {most_mib} MiB of {limit} granted or shown as free"
     words = (
         f"little: {'granted' if codes[0] == _GRANTED else 'not granted'}",
         f"beyond the limit: {'refused' if codes[1] == _REFUSED else 'not refused'}, "
-        f"{'within it' if granted <= limit else f'{granted} MiB granted of {limit}'}",
-        f"shown as free: {'within it' if shown <= limit else f'{shown} MiB of {limit}'}",
+        f"{'within it' if granted_mib <= limit else f'{granted_mib} MiB granted of {limit}'}",
+        f"shown as free: {'within it' if free_mib <= limit else f'{free_mib} MiB of {limit}'}",
     )
     return expected, "; ".join(words)
 

@@ -11,11 +11,11 @@ from divvy.cli.errors import fail
 from divvy.cli.options import named_stack, stack_names
 from divvy.cli.output import counted
 from divvy.cli.rung_check import warn_of_weaker_rungs
-from divvy.plan.policy import violations
+from divvy.plan.policy_violations import violations
 from divvy.stack.errors import StackError
 from divvy.stack.file import read_stack
 from divvy.stack.keys import CLUSTER
-from divvy.stack.policy import read_policy
+from divvy.stack.policy_file import read_policy
 from divvy.stack.sections import InvalidStack, read_cluster
 
 
@@ -32,7 +32,7 @@ def validate(
     files: Annotated[
         list[Path] | None, typer.Option("--file", help="Stack file to check (repeatable).")
     ] = None,
-    policy: Annotated[
+    policy_file: Annotated[
         Path | None,
         typer.Option("--policy", help="A policy file: what stack files may do."),
     ] = None,
@@ -48,13 +48,13 @@ def validate(
         wanted.append((stack, None))
     if not wanted:
         fail("name a stack with -s <stack>, or a file with --file FILE")
-    allowed = None if policy is None else read_policy(policy)
+    policy = read_policy(policy_file) if policy_file else None
     errors = []
     for stack, path in wanted:
         try:
             source = read_stack(stack, path)
             cluster = read_cluster(source)
-            if allowed and (problems := violations(allowed, cluster, datetime.now(UTC))):
+            if policy and (problems := violations(policy, cluster, datetime.now(UTC))):
                 raise InvalidStack(source, CLUSTER, problems)
         except StackError as error:
             errors.append(str(error))

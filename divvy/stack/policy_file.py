@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from divvy.model import InvalidValue
-from divvy.model.policy import Policy, parse_policy
+from divvy.model.stack_policy import Policy, parse_policy
 from divvy.stack.errors import StackError
 from divvy.stack.sections import report
 from divvy.stack.yaml_text import YamlText, read_text

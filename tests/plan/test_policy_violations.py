@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from divvy.model import parse_cluster
-from divvy.model.policy import parse_policy
+from divvy.model.stack_policy import parse_policy
 from divvy.plan.guarantees import MEMORY_LEVELS, level
-from divvy.plan.policy import violations
+from divvy.plan.policy_violations import violations
 from divvy.plan.prediction import plan
 
 SATURDAY = datetime(2026, 11, 28, 23, tzinfo=UTC)

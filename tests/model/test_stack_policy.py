@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from divvy.model import InvalidValue
-from divvy.model.policy import parse_policy
+from divvy.model.stack_policy import parse_policy
 
 # 2026-11-28 is a Saturday.
 SATURDAY, SUNDAY, MONDAY = 28, 29, 30

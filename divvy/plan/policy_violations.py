@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from divvy.model import Cluster, Offer, Problem, Rule
-from divvy.model.policy import Policy
 from divvy.model.problems import Keys, problem
 from divvy.model.sharing import Sharing, sharing_of_claims, sharing_of_replicas
+from divvy.model.stack_policy import Policy
 from divvy.plan.guarantees import (
     MEMORY_LEVELS,
     MIG,
