@@ -114,14 +114,13 @@ class _RunningPod:
 
 @dataclass
 class _Node:
-    """A node with all its pods; ``gone`` are those that end, ``guests`` those it is kept for.
+    """A node with all its pods; ``guests`` are those that it is kept for.
 
     ``holders`` are the claims that are free when the pods of this node that hold them have gone.
     """
 
     fit: FitNode
     pods: list[_RunningPod]
-    gone: set[PodName]
     holders: Mapping[tuple[str, str], frozenset[PodName]]
     guests: list[AskingPod] = field(default_factory=list)
 
@@ -139,7 +138,10 @@ class _Search:
         live = {_name(pod) for pod in observed.pods}
         reserved = map(_reserved_for, observed.claims)
         self._holders = {claim: pods & live for claim, pods in reserved if pods}
-        self._gone = {_name(pod) for pod in observed.pods if _is_ending(pod)}
+        # Pods that end, and victims.
+        self._gone = {
+            _name(pod) for pod in observed.pods if pod["metadata"].get("deletionTimestamp")
+        }
         # Those that go with their pods, by namespace.
         self._own_claims: dict[str, list[tuple[Usage, frozenset[PodName]]]] = {}
         for claim in observed.claims:
@@ -225,7 +227,6 @@ class _Search:
         options.sort(key=lambda option: min(victim.created for victim in option[0]), reverse=True)
         victims, node = min(options, key=lambda option: _cost(option[0]))
         for victim in victims:
-            node.gone.add(victim.name)
             self._gone.add(victim.name)
             for budget in victim.budgets:
                 self._budgets[budget] -= 1
@@ -252,15 +253,14 @@ class _Search:
         if not self._quotas.limits(pod.namespace):
             return False
         usage = self._usage(node, pod)
-        return bool(usage and self._quotas.refusal(pod.namespace, usage, self._freed(pod, gone)))
-
-    def _freed(self, pod: AskingPod, gone: set[PodName]) -> Usage:
+        # Adding up what is freed takes long where a namespace has thousands of claims.
+        if not usage or not self._quotas.refusal(pod.namespace, usage, {}):
+            return False
         freed: Counter[str] = Counter()
-        all_gone = self._gone | gone
         for claim, pods in self._own_claims.get(pod.namespace, ()):
-            if pods <= all_gone:
+            if pods <= gone:
                 freed.update(claim)
-        return freed
+        return bool(self._quotas.refusal(pod.namespace, usage, freed))
 
     def _victims(
         self, node: _Node, pod: AskingPod, priority: int, max_sets: int
@@ -270,7 +270,7 @@ class _Search:
             lower_pod
             for lower_pod in node.pods
             if lower_pod.priority < priority
-            and lower_pod.name not in node.gone
+            and lower_pod.name not in self._gone
             and self._within([lower_pod])
         ]
         if not lower or not self._fits(node, pod, lower):
@@ -308,7 +308,7 @@ class _Search:
 
         A guest of a lower priority, which the scheduler may keep it for, counts for nothing.
         """
-        gone = node.gone | {victim.name for victim in victims}
+        gone = self._gone | {victim.name for victim in victims}
         if self._is_refused_claim(node, pod, gone):
             return False
         room = self._room(node, gone)
@@ -336,10 +336,9 @@ class _Search:
             )
             for pod in pods
         ]
-        ending = {_name(pod) for pod in pods if _is_ending(pod)}
         names = {running_pod.name for running_pod in running}
         holders = {claim: held for claim, held in self._holders.items() if held <= names}
-        return _Node(fit, running, ending, holders)
+        return _Node(fit, running, holders)
 
     def _budgets_of(self, pod: Mapping[str, Any]) -> tuple[int, ...]:
         meta = pod["metadata"]
@@ -414,10 +413,6 @@ def _claims_by_name(pod: Mapping[str, Any]) -> set[tuple[str, str]]:
 def _runs(pod: Mapping[str, Any]) -> bool:
     phase = (pod.get("status") or {}).get("phase")
     return bool(pod["spec"].get("nodeName")) and phase not in _ENDED
-
-
-def _is_ending(pod: Mapping[str, Any]) -> bool:
-    return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _reserved_for(claim: Mapping[str, Any]) -> tuple[tuple[str, str], frozenset[PodName]]:
