@@ -18,8 +18,11 @@ GRANTED, REFUSED = 0, 12
 # Of a share this large, two processes get more than half each with what their contexts take.
 _ROOM_FOR_TWO_MIB = 2048
 _STARTED, _NOTICED = 60, 30
-# The driver's own library, by its SONAME the one that a program then asks for.
-_PAST = "LD_PRELOAD=/usr/lib/divvy/driver/libcuda-driver.so.1"
+# The driver's own library, by its SONAME the one that a program then asks for; and by MPS without
+# the limit that it keeps of the container's variable.
+_PAST = (
+    "env -u CUDA_MPS_PINNED_DEVICE_MEM_LIMIT LD_PRELOAD=/usr/lib/divvy/driver/libcuda-driver.so.1"
+)
 _CODE = re.compile(r"^code (\w+) (\d+)$", re.MULTILINE)
 
 

@@ -38,3 +38,24 @@ def test_proves_shares_by_mps_and_sees_their_faults(scene: Scene) -> None:
         options = ("--pool=notebooks", "--select=ISO-15,ISO-16", "--exclusive")
         faulty = scene.verify(*options, cluster=other, expect=1)
         assert results(faulty) == {"ISO-15": "failed", "ISO-16": "failed"}, scene.output
+
+
+def test_proves_limited_shares_by_mps(scene: Scene) -> None:
+    limit = {"limit": "3000Mi", "action": "prevent"}
+    with followed(scene.deployed, {"mps": {"replicas": 4, "memoryLimit": limit}}, "notebooks"):
+        select = "--select=ISO-06,ISO-08,ISO-09,ISO-10,ISO-11,ISO-12,ISO-16,WORK-01,WORK-06"
+        sound = scene.verify("--pool=notebooks", select, "--exclusive", expect=0)
+    assert results(sound) == dict.fromkeys(select.partition("=")[2].split(","), "passed"), (
+        scene.output
+    )
+
+
+def test_leaves_shares_by_mps_alone_when_disturbed(scene: Scene) -> None:
+    with followed(scene.deployed, MPS, "notebooks"):
+        options = ("--pool=notebooks", "--select=DISR", "--exclusive", "--disruptive")
+        sound = scene.verify(*options, expect=0)
+    assert results(sound) == {
+        **dict.fromkeys(("DISR-02", "DISR-03", "DISR-04"), "passed"),
+        # MPS daemons end with the agent's pod; the lab's nodes have no systemd.
+        **dict.fromkeys(("DISR-01", "DISR-07", "DISR-08"), "skipped"),
+    }, scene.output

@@ -410,6 +410,17 @@ def test_stops_deciding_on_stale_observations() -> None:
     assert decide(state.cluster, state.observed(), 0.0) == ()
 
 
+def test_names_each_victim_for_one_waiting_pod_only() -> None:
+    state = State(gpus=2)
+    for number in range(2):
+        state.run(f"held-{number}", WHOLE)
+        state.pods.append(waiting_pod(f"waits-{number}", 100 - number))
+        state.claims.append(claim_of(f"waits-{number}", WHOLE))
+    first, second = decide(state.cluster, state.observed())
+    assert (len(first.victims), len(second.victims)) == (1, 1)
+    assert first.victims != second.victims
+
+
 def test_takes_the_first_victims_when_time_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each full node takes a while, and a fleet has thousands."""
     state = State(nodes=2)
@@ -461,6 +472,18 @@ def test_preempts_nobody_for_a_claim_that_a_quota_refuses() -> None:
     assert state.decision().victims
     state.end("held")
     assert state.decision().reason == "it fits without victims"
+
+
+def test_counts_no_claim_of_a_pod_that_stays_as_freed() -> None:
+    state = State(gpus=2)
+    state.run("low", WHOLE)
+    state.run("high", WHOLE, 200)
+    state.pods.append(waiting_pod(WAITING, 100))
+    _ask_by_name(state.pod(WAITING), "nvidia.com/gpu")
+    _limit(state, hard=1, used=2)
+    assert not state.decision().victims
+    _limit(state, hard=2, used=2)
+    assert [victim.name for victim in state.decision().victims] == ["low"]
 
 
 def test_counts_no_claim_of_another_namespace_as_freed() -> None:

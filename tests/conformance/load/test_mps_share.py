@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance.load.mps_share import judge_memory, judge_sms
+from conformance.load.mps_share import ask, judge_memory, judge_sms
 from conformance.not_made import NotMade
 from divvy.model.sharing import Sharing
 
@@ -52,6 +52,21 @@ def test_judges_no_share_of_all_sms() -> None:
     """A process that is no client of MPS has them, too."""
     with pytest.raises(NotMade):
         judge_sms(promised(40, 100), SOUND)
+
+
+def test_asks_for_nothing_on_a_share_too_small_for_a_context() -> None:
+    small = SimpleNamespace(
+        mps=Sharing(48, memory_mib=320, threads=2),
+        device=SimpleNamespace(memory_mib=15360, placement=None),
+        node=SimpleNamespace(
+            name="n",
+            labels={},
+            plan=SimpleNamespace(gpus=(SimpleNamespace(model=SimpleNamespace(memory_mib=15360)),)),
+        ),
+    )
+    pods: Any = None
+    with pytest.raises(NotMade, match="320 MiB has no room"):
+        ask(pods, small)  # type: ignore[arg-type]
 
 
 def promised(sms: int | None, threads: int | None) -> Any:

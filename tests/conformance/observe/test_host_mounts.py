@@ -65,6 +65,21 @@ def test_finds_and_tries_a_mount(tmp_path: Path) -> None:
     assert results == {f"{tmp_path}/open": (False, True), f"{tmp_path}/closed": (True, False)}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes mounts")
+def test_finds_a_folder_of_the_host_in_place_of_shared_memory(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for mount, places in (
+        (f"--bind {tmp_path}/folder", ["/dev/shm"]),
+        ("-t tmpfs none", []),
+    ):
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", f'mount {mount} /dev/shm; exec sh -c "$0"', SCRIPT],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        shown = host_mounts(done.stdout)
+        assert [mount.place for mount in shown if mount.place == "/dev/shm"] == places
+
+
 def test_accepts_writes_of_a_client_of_mps_to_one_gpus_sockets_only() -> None:
     right = "mount rw written /var/lib/divvy/mps/GPU-1/pipe /usr/lib/divvy/mps\n"
     assert [mount.source for mount in of_mps(host_mounts(right))] == [
