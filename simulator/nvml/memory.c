@@ -197,14 +197,15 @@ EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
     unsigned room = *count;
     *count = 0;
     /* One sample of every process that has worked lately: the driver keeps several of each. */
-    for (uint32_t i = 0; i < all.count && since < now; i++)
-        if (all.process[i].utilisation > 0) {
-            if (*count < room)
-                samples[*count] = (nvmlProcessUtilizationSample_t){
-                    .pid = all.process[i].pid, .timeStamp = now, .smUtil = all.process[i].utilisation > 100 ? 100 : all.process[i].utilisation,
-                    .memUtil = all.process[i].utilisation * 6 / 10};
-            ++*count;
-        }
+    for (uint32_t i = 0; i < all.count && since < now; i++) {
+        unsigned percent = all.process[i].utilisation < 100 ? all.process[i].utilisation : 100;
+        if (percent == 0)
+            continue;
+        if (*count < room)
+            samples[*count] = (nvmlProcessUtilizationSample_t){
+                .pid = all.process[i].pid, .timeStamp = now, .smUtil = percent, .memUtil = percent * 6 / 10};
+        ++*count;
+    }
     if (*count == 0)
         return SIM_ERR_NOT_FOUND;
     return *count > room ? SIM_ERR_INSUFFICIENT_SIZE : 0;
