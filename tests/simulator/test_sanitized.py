@@ -95,7 +95,7 @@ HELLO = frame(1, struct.pack("32sII", VERSION.encode(), 1, 0))
 def lengths(driver: DriverRoot) -> dict[int, int]:
     """Find out how long each type's structure is: all other lengths are refused."""
     known = {}
-    sizes = [8, 16, 24, 32, 40, 48, 56, 64, *range(72, 700, 8), 4808, 10328]
+    sizes = [8, 16, 24, 32, 40, 48, 56, 64, *range(72, 700, 8), 6408, 10328]
     for kind in range(2, TYPES + 1):
         for size in sizes:
             answer = b""
