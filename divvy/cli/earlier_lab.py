@@ -19,7 +19,7 @@ def forget_earlier_lab(stack: str, server: str) -> bool:
     providers = [
         resource for resource in store.load().resources if resource.type.startswith(PROVIDER_PREFIX)
     ]
-    clusters = [provider.outputs[CLUSTER] for provider in providers if CLUSTER in provider.outputs]
+    clusters = [provider.rest[CLUSTER] for provider in providers if CLUSTER in provider.rest]
     servers = {cluster["server"] for cluster in clusters}
     if servers != {server}:
         return False

@@ -23,8 +23,10 @@ from divvy.engine.urn import (
 )
 from divvy.engine.values import has_unknown, unwrapped
 
-# The output of a provider resource that says which cluster holds the stack's objects.
-CLUSTER = "__cluster"
+# What a provider resource is recorded with beside the official fields: which cluster holds the
+# stack's objects. Among its outputs, the official provider would take it for a change.
+CLUSTER = "divvyCluster"
+_INTERNAL = "__internal"
 
 
 class ProviderPackage(Protocol):
@@ -101,19 +103,19 @@ class Providers:
             raise NotSupported(f"a provider configured by another resource {LEADS_ON}")
         if goal.version:
             inputs["version"] = goal.version
-        # The official engine's own, which the program does not give.
-        if old is not None and "__internal" in old.inputs:
-            inputs["__internal"] = old.inputs["__internal"]
+        outputs = dict(inputs)
+        # The official engine has it among the inputs of every provider, and not of the outputs.
+        inputs[_INTERNAL] = {} if old is None else old.inputs.get(_INTERNAL, {})
         identity = old.id if old is not None else str(uuid.uuid4())
-        new = recorded(goal, old, identity, inputs, inputs)
+        new = recorded(goal, old, identity, inputs, outputs)
         cluster = self._instance(new).cluster()
         if cluster:
             if old is not None:
                 self._refuse_other_cluster(old, inputs, cluster)
                 # A user who may not see the uid leaves the guard against another cluster alone.
-                uid = cluster["uid"] or old.outputs.get(CLUSTER, {}).get("uid", "")
+                uid = cluster["uid"] or old.rest.get(CLUSTER, {}).get("uid", "")
                 cluster = {**cluster, "uid": uid}
-            new = replace(new, outputs={**inputs, CLUSTER: dict(cluster)})
+            new = replace(new, rest={**new.rest, CLUSTER: dict(cluster)})
         self.known(new)
         return "create" if old is None else "same" if old.inputs == inputs else "update", new
 
@@ -165,7 +167,7 @@ class Providers:
     def _refuse_other_cluster(
         self, old: ResourceState, inputs: Mapping[str, Any], cluster: Mapping[str, str]
     ) -> None:
-        before: Mapping[str, str] | None = old.outputs.get(CLUSTER)
+        before: Mapping[str, str] | None = old.rest.get(CLUSTER)
         if before is None and self.reconnected(old, replace(old, inputs=inputs)):
             before = self._instance(old).cluster()  # the official engine records no cluster
         if before is not None and not same_cluster(before, cluster):
@@ -173,7 +175,7 @@ class Providers:
 
     def _cluster_of(self, reference: str) -> Mapping[str, str]:
         state = self._state(reference)
-        recorded: Mapping[str, str] | None = state.outputs.get(CLUSTER)
+        recorded: Mapping[str, str] | None = state.rest.get(CLUSTER)
         return recorded or self._instance(state).cluster()
 
     def _instance(self, state: ResourceState) -> Provider:
@@ -184,7 +186,7 @@ class Providers:
             if self._closed:
                 raise StepFailed("the run is over: no provider is started any more")
             if key not in self._providers:
-                cluster = state.outputs.get(CLUSTER) or {}
+                cluster = state.rest.get(CLUSTER) or {}
                 self._providers[key] = self._package(state.type).make(configuration, cluster)
             return self._providers[key]
 

@@ -18,6 +18,8 @@ HELM_VERSION = "v4.3.1"
 PROMETHEUS_VERSION = "v3.13.5"
 NVIDIA_DEVICE_PLUGIN_VERSION = "v0.19.0"
 NVIDIA_CONTAINER_TOOLKIT_VERSION = "v1.20.1"
+PULUMI_VERSION = "v3.274.1"
+PULUMI_KUBERNETES_VERSION = "v4.25.0"
 
 # Debugging information that -s -w drops at the end is not made at all: a sixth of the time.
 _FLAGS = ("-gcflags=all=-dwarf=false",)
@@ -50,8 +52,12 @@ class Tool:
         of_c = ("cgo",) if self.cgo else ()
         for part in (*self.packages, *_FLAGS, self.ldflags, self.tags, *of_c):
             digest.update(part.encode() + b"\0")
-        for name in ("go.mod", "go.sum"):
-            digest.update((self.module / name).read_bytes())
+        for path in (
+            *sorted(self.module.glob("*.go")),
+            self.module / "go.mod",
+            self.module / "go.sum",
+        ):
+            digest.update(path.read_bytes())
         return digest.hexdigest()[:16]
 
     @property
@@ -193,11 +199,53 @@ NVIDIA_CONTAINER_TOOLKIT = Tool(
     ),
     cgo=True,
 )
+PULUMI = Tool(
+    name="pulumi",
+    packages=("github.com/pulumi/pulumi/pkg/v3/cmd/pulumi",),
+    ldflags=_stamp({"github.com/pulumi/pulumi/sdk/v3/go/common/version.Version": PULUMI_VERSION}),
+)
+# The last release whose language hosts are part of the SDK's module.
+PULUMI_LANGUAGES = Tool(
+    name="pulumi-languages",
+    packages=tuple(
+        f"github.com/pulumi/pulumi/sdk/v3/{host}"
+        for host in (
+            "go/pulumi-language-go",
+            "nodejs/cmd/pulumi-language-nodejs",
+            "python/cmd/pulumi-language-python",
+        )
+    ),
+    ldflags="",
+)
+PULUMI_LANGUAGE_YAML = Tool(
+    name="pulumi-language-yaml",
+    packages=("github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml",),
+    ldflags="",
+)
+PULUMI_RESOURCE_KUBERNETES = Tool(
+    name="pulumi-resource-kubernetes",
+    packages=(".",),
+    ldflags=_stamp(
+        {
+            "github.com/pulumi/pulumi-kubernetes/provider/v4/pkg/version.Version": (
+                PULUMI_KUBERNETES_VERSION.removeprefix("v")
+            )
+        }
+    ),
+)
+PULUMI_SDK_GENERATOR = Tool(name="pulumi-sdk-generator", packages=(".",), ldflags="")
 # What a lab runs unless it chooses another Kubernetes, what tests need beside it, what `make field`
-# proves.
+# proves, and Pulumi's own engine, on which the program is proven, too.
 LAB_TOOLS = (KUBERNETES, CONTAINERD)
 TEST_TOOLS = (HELM, PROMETHEUS)
 FIELD_TOOLS = (NVIDIA_DEVICE_PLUGIN, NVIDIA_CONTAINER_TOOLKIT)
+PULUMI_TOOLS = (
+    PULUMI,
+    PULUMI_LANGUAGES,
+    PULUMI_LANGUAGE_YAML,
+    PULUMI_RESOURCE_KUBERNETES,
+    PULUMI_SDK_GENERATOR,
+)
 # What a lab can be upgraded to, or chooses instead.
 OTHER_RELEASES = tuple(
     kubernetes(release) for release in KUBERNETES_VERSIONS if release != DEFAULT_KUBERNETES

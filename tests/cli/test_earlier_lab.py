@@ -22,9 +22,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def provider(kind: str, server: str | None) -> ResourceState:
-    outputs = {} if server is None else {CLUSTER: {"uid": "u", "server": server}}
+    rest = {} if server is None else {CLUSTER: {"uid": "u", "server": server}}
     return ResourceState(
-        f"{URN}{kind}::default", f"pulumi:providers:{kind}", custom=True, id="1", outputs=outputs
+        f"{URN}{kind}::default", f"pulumi:providers:{kind}", custom=True, id="1", rest=rest
     )
 
 

@@ -66,9 +66,13 @@ class OwnStack:
         self.value = without_claims(copy.deepcopy(whole["config"]["divvy:cluster"]))
         self.value["plugin"] = {"image": {"reference": IMAGE}}
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def write(self) -> None:
+        """Write the stack file."""
         config = {"config": {"divvy:cluster": self.value}}
         (self.folder / "Pulumi.own.yaml").write_text(yaml.safe_dump(config))
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        self.write()
         return subprocess.Popen(
             divvy_command(*arguments, "--stack=own"),
             cwd=self.folder,

@@ -11,6 +11,7 @@ import pytest
 
 from divvy.lab import tools
 from divvy.lab.description import DEFAULT_KUBERNETES, Release
+from divvy.lab.paths import REPOSITORY
 from divvy.lab.setup import machine
 from divvy.lab.setup.steps import Step, StepFailed, run_steps
 
@@ -81,6 +82,14 @@ def test_builds_every_release_for_all_tests() -> None:
     assert "-m divvy.lab.setup all\n" in done.stdout
     built = {tools.KUBERNETES, *tools.OTHER_RELEASES}
     assert built == {tools.kubernetes(release) for release in tools.KUBERNETES_VERSIONS}
+
+
+def test_builds_pulumi_from_the_modules_that_the_documents_name() -> None:
+    page = (REPOSITORY / "docs/pulumi.md").read_text()
+    for version in (tools.PULUMI_VERSION, tools.PULUMI_KUBERNETES_VERSION):
+        assert version.removeprefix("v") in page
+    module = (tools.PULUMI.module / "go.mod").read_text()
+    assert f"github.com/pulumi/pulumi/pkg/v3 {tools.PULUMI_VERSION} " in module
 
 
 def test_builds_each_release_from_its_own_modules() -> None:

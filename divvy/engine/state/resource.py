@@ -14,8 +14,8 @@ from divvy.engine.urn import provider_reference, split_provider_reference
 class ResourceState:
     """A resource of a stack.
 
-    ``inputs`` and ``outputs`` carry secret marks. ``rest`` holds fields of the
-    official format that the engine does not read; they are written back as found.
+    ``inputs`` and ``outputs`` carry secret marks. ``rest`` holds all other
+    fields, which are written back as they were read: of the official format, and of this engine.
     """
 
     urn: str

@@ -148,9 +148,7 @@ def test_keeps_the_guard_against_another_cluster_when_a_user_may_not_see_its_uid
     (provider,) = (
         resource for resource in trial.latest()["resources"] if resource["urn"].endswith("::p")
     )
-    assert provider["outputs"]["__cluster"]["uid"] == trial.cluster.uid(
-        "namespace", "kube-system", ""
-    )
+    assert provider["divvyCluster"]["uid"] == trial.cluster.uid("namespace", "kube-system", "")
 
 
 @pytest.mark.lab

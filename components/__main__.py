@@ -1,0 +1,5 @@
+"""What `pulumi package add` starts: see PulumiPlugin.yaml."""
+
+from divvy.components.provider import main
+
+main()

@@ -1,0 +1,65 @@
+"""A Pulumi provider with the component: it is made by programs in any language."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pulumi
+from pulumi.provider import ConstructResult, Provider
+from pulumi.provider import main as serve
+
+from divvy.distribution import version
+from divvy.model import InvalidCluster
+from divvy.render.pulumi_schema import COMPONENT, pulumi_schema
+
+from .gpu_cluster import GpuCluster
+
+
+class ComponentProvider(Provider):
+    """Makes GpuCluster beside the resources of another program."""
+
+    def __init__(self) -> None:
+        super().__init__(version(), pulumi_schema(version()))
+
+    def construct(
+        self,
+        name: str,
+        resource_type: str,
+        inputs: Any,
+        options: pulumi.ResourceOptions | None = None,
+    ) -> ConstructResult:
+        """Make the component; raises InputPropertyError for what its cluster should not be."""
+        if resource_type != COMPONENT:
+            raise pulumi.RunError(f"Divvy has {COMPONENT} alone, and no {resource_type}")
+        try:
+            cluster = GpuCluster(name, {"cluster": as_in_a_file(inputs["cluster"])}, options)
+        except InvalidCluster as invalid:
+            raise pulumi.InputPropertyError("cluster", str(invalid)) from None
+        return ConstructResult(
+            cluster.urn, {"image": cluster.image, "advertised": cluster.advertised}
+        )
+
+
+def as_in_a_file(value: Any) -> Any:
+    """Return a value of Pulumi's protocol as a stack file would have it.
+
+    All numbers of the protocol are floats. Raises InputPropertyError for what is not known yet.
+    """
+    if isinstance(value, pulumi.Output):
+        raise pulumi.InputPropertyError(
+            "cluster",
+            "a value in it is an output of another resource, and the cluster is planned before "
+            "there is one: write the value itself; to name the cluster, give the component a "
+            "provider",
+        )
+    if isinstance(value, dict):
+        return {key: as_in_a_file(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_in_a_file(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def main() -> None:
+    """Serve the engine that has started this process."""
+    serve(ComponentProvider(), sys.argv[1:])

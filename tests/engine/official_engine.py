@@ -1,0 +1,83 @@
+"""Pulumi's own engine: the `pulumi` command, its language hosts and its provider for Kubernetes.
+
+All are built from their modules (tools/). The host for Python is an older release, as later ones
+are no module: it starts the program that the SDK in use has for this.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from divvy.lab.paths import REPOSITORY
+from divvy.lab.tools import PULUMI, PULUMI_LANGUAGES, PULUMI_TOOLS
+
+# What the SDK's module has for the host, and for dynamic resources.
+_OF_SDK = (
+    "python/cmd/pulumi-language-python-exec",
+    "python/dist/pulumi-resource-pulumi-python",
+)
+
+
+@dataclass(frozen=True)
+class OfficialEngine:
+    """The command, as a user has it who installed Pulumi; ``home`` is PULUMI_HOME."""
+
+    home: Path
+
+    def __post_init__(self) -> None:
+        for tool in PULUMI_TOOLS:
+            tool.build()
+        command = ["go", "list", "-m", "-f", "{{.Dir}}", "github.com/pulumi/pulumi/sdk/v3"]
+        listed = subprocess.run(
+            command, cwd=PULUMI.module, capture_output=True, text=True, check=True
+        )
+        self._programs.mkdir(parents=True)
+        # The host starts the program that lies beside it.
+        host = PULUMI_LANGUAGES.bin / "pulumi-language-python"
+        for path in (host, *(Path(listed.stdout.strip()) / name for name in _OF_SDK)):
+            copied = shutil.copy(path, self._programs)
+            Path(copied).chmod(0o755)
+        # What is installed as this command, from the work tree.
+        plugin = self._programs / "pulumi-resource-divvy"
+        plugin.write_text(f'#!/bin/sh\nexec {sys.executable} {REPOSITORY}/components "$@"\n')
+        plugin.chmod(0o755)
+
+    @property
+    def _programs(self) -> Path:
+        return self.home / "programs"
+
+    def run(self, folder: Path, *arguments: str, expect: int = 0, **more: str) -> str:
+        """Run a `pulumi` command on the project in a folder, whose state lies there as well.
+
+        ``more`` are variables of its environment.
+        """
+        own = (self._programs, Path(sys.executable).parent, *(tool.bin for tool in PULUMI_TOOLS))
+        environment = {
+            **os.environ,
+            "PATH": ":".join([*map(str, own), os.environ["PATH"]]),
+            "PYTHONPATH": str(REPOSITORY),
+            "PULUMI_HOME": str(self.home),
+            "PULUMI_BACKEND_URL": f"file://{folder}",
+            "PULUMI_CONFIG_PASSPHRASE": "",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+            **more,
+        }
+        done = subprocess.run(
+            [str(PULUMI.bin / "pulumi"), *arguments, "--non-interactive"],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        assert done.returncode == expect, done.stdout
+        return done.stdout

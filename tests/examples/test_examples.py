@@ -1,0 +1,152 @@
+"""The examples: one cluster in five languages, on Pulumi's own engine, is the same objects."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from divvy.lab.paths import REPOSITORY
+from divvy.lab.tools import PULUMI_SDK_GENERATOR
+from divvy.render.pulumi_schema import pulumi_schema
+from tests.divvy_command import run_divvy
+from tests.engine.bare_cluster import BareCluster, bare_cluster
+from tests.engine.official_engine import OfficialEngine
+from tests.engine.test_official_engine import objects_of
+from tests.engine.test_own_stack import left
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+
+EXAMPLES = REPOSITORY / "examples"
+_GO_MODULE = """\
+module example.com/pulumi-divvy/sdk/go/divvy
+
+go 1.26.0
+
+require github.com/pulumi/pulumi/sdk/v3 v3.274.1
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[BareCluster]:
+    with bare_cluster() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def official(tmp_path_factory: pytest.TempPathFactory) -> OfficialEngine:
+    return OfficialEngine(tmp_path_factory.mktemp("pulumi"))
+
+
+@pytest.fixture(scope="module")
+def expected(cluster: BareCluster, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """Return the objects of the stack file, made by `divvy up`."""
+    folder = tmp_path_factory.mktemp("stack") / "stack-file"
+    shutil.copytree(EXAMPLES / "stack-file", folder)
+    environment = {"KUBECONFIG": str(cluster.kubeconfig)}
+    run_divvy("up", "--stack=prod", "--yes", folder=folder, environment=environment)
+    objects = objects_of(cluster)
+    run_divvy("destroy", "--stack=prod", "--yes", folder=folder, environment=environment)
+    return objects
+
+
+def run(folder: Path, *command: str, text: str = "") -> None:
+    done = subprocess.run(
+        command, cwd=folder, input=text, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def generate_sdk(folder: Path, language: str, within: str = "") -> None:
+    """Write the package into `sdks/divvy`, as `pulumi package add` does."""
+    written = folder / "written"
+    generator = str(PULUMI_SDK_GENERATOR.bin / "pulumi-sdk-generator")
+    run(folder, generator, language, str(written), text=pulumi_schema("0.2.0"))
+    (folder / "sdks").mkdir()
+    (written / within).rename(folder / "sdks/divvy")
+
+
+def prepare_go(folder: Path) -> None:
+    generate_sdk(folder, "go", "divvy")
+    (folder / "sdks/divvy/go.mod").write_text(_GO_MODULE)
+    run(folder, "go", "mod", "tidy")
+    # Minutes, once; the engine's own build takes it from the compiler's cache.
+    run(folder, "go", "build", "-o", "program", ".")
+
+
+def prepare_typescript(folder: Path) -> None:
+    if shutil.which("npm") is None:
+        pytest.skip("Node is not installed")
+    generate_sdk(folder, "nodejs")
+    install = ("npm", "install", "--no-audit", "--no-fund")
+    run(folder / "sdks/divvy", *install)
+    run(folder, *install, "--ignore-scripts")
+    # The program's arguments are typed: a wrong one is found before it runs.
+    run(folder, "npx", "tsc", "--noEmit")
+
+
+def prepare_none(_folder: Path) -> None:
+    """Python and YAML need nothing."""
+
+
+@pytest.mark.parametrize(
+    ("name", "prepare"),
+    [
+        ("stack-file", prepare_none),
+        ("python", prepare_none),
+        ("yaml", prepare_none),
+        ("typescript", prepare_typescript),
+        ("go", prepare_go),
+    ],
+)
+def test_makes_the_same_objects_as_the_stack_file(
+    name: str,
+    prepare: Any,
+    official: OfficialEngine,
+    cluster: BareCluster,
+    expected: Mapping[str, Any],
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / name
+    shutil.copytree(EXAMPLES / name, folder)
+    prepare(folder)
+    environment = {"KUBECONFIG": str(cluster.kubeconfig)}
+    official.run(folder, "stack", "init", "prod", **environment)
+    official.run(folder, "up", "--stack=prod", "--yes", **environment)
+    try:
+        assert len(expected) > 10
+        assert objects_of(cluster) == expected
+        official.run(folder, "preview", "--stack=prod", "--expect-no-changes", **environment)
+        if name != "stack-file":
+            shown = official.run(folder, "stack", "output", "--stack=prod", "--json", **environment)
+            advertised = json.loads(shown[shown.index("{") :])["advertised"]
+            # 3 nodes of 2 T4 in quarters; 2 nodes of 4 A100, of which one is cut.
+            assert advertised == {
+                "nvidia.com/gpu": 6,
+                "nvidia.com/gpu.shared": 24,
+                "nvidia.com/mig-2g.10gb": 4,
+                "nvidia.com/mig-3g.20gb": 2,
+            }
+    finally:
+        official.run(folder, "destroy", "--stack=prod", "--yes", **environment)
+    assert left(cluster) == set()
+
+
+def test_refuses_a_cluster_that_cannot_be(
+    official: OfficialEngine, cluster: BareCluster, tmp_path: Path
+) -> None:
+    folder = tmp_path / "yaml"
+    shutil.copytree(EXAMPLES / "yaml", folder)
+    program = folder / "Pulumi.yaml"
+    program.write_text(program.read_text().replace("3g.20gb: 1", "3g.20gb: 3"))
+    environment = {"KUBECONFIG": str(cluster.kubeconfig)}
+    official.run(folder, "stack", "init", "prod", **environment)
+    refused = official.run(folder, "up", "--stack=prod", "--yes", expect=1, **environment)
+    assert "profiles.mixed" in refused, refused
+    assert "Traceback" not in refused, refused
+    assert left(cluster) == set()
