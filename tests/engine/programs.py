@@ -76,8 +76,8 @@ class Program:
         (self.folder / "__main__.py").write_text(_PROGRAM)
         (self.folder / "stacks/Pulumi.dev.yaml").write_text("config: {}\n")
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a divvy command in a process group of its own."""
+    def write(self) -> None:
+        """Write what the program registers."""
         target = {
             "kubeconfig": str(self.kubeconfig),
             "namespace": self.namespace,
@@ -85,6 +85,10 @@ class Program:
             **self.more,
         }
         (self.folder / "resources.json").write_text(json.dumps(target))
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a divvy command in a process group of its own."""
+        self.write()
         return subprocess.Popen(
             divvy_command(*arguments, "--stack=dev"),
             cwd=self.folder,

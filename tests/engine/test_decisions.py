@@ -181,6 +181,14 @@ def test_merges_a_secrets_string_data_into_its_data() -> None:
     assert normalised({"kind": "Secret", "stringData": {"b": UNKNOWN}})["data"] == {"b": UNKNOWN}
 
 
+def test_takes_empty_labels_and_annotations_for_none() -> None:
+    named = {"kind": "ConfigMap", "metadata": {"name": "a"}}
+    for empty in ({"labels": {}}, {"annotations": {}}, {"labels": {}, "annotations": {}}):
+        assert normalised({**named, "metadata": {"name": "a", **empty}}) == named
+    labelled = {**named, "metadata": {"name": "a", "labels": {"x": ""}}}
+    assert normalised(labelled) == labelled
+
+
 def test_maps_only_what_a_pattern_names() -> None:
     value = {"data": {"a": 1}, "m": {"x": 1}}
     assert mapped(value, "data", str) == {"data": "{'a': 1}", "m": {"x": 1}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,9 @@ import pytest
 
 from tests.engine.bare_cluster import BareCluster
 from tests.engine.official_engine import OfficialEngine
+from tests.engine.programs import Program
 from tests.engine.test_own_stack import KINDS, NAMESPACE, OwnStack, left
+from tests.engine.test_random_programs import compare, random_resources
 
 pytestmark = pytest.mark.lab
 
@@ -91,3 +95,37 @@ def test_gives_its_stack_to_the_embedded_engine(own: OwnStack, official: Officia
     official.run(own.folder, "preview", "--stack=own", "--expect-no-changes", "--diff")
     official.run(own.folder, "refresh", "--stack=own", "--yes", "--expect-no-changes")
     own.run("destroy", "--yes")
+
+
+@pytest.mark.timeout(1800)
+def test_keeps_one_state_with_both_engines_in_turn(
+    official: OfficialEngine, cluster: BareCluster, tmp_path: Path
+) -> None:
+    dice = random.Random(int(os.environ.get("DIVVY_RANDOM_SEED", "7")))
+    namespace = f"in-turn-{os.getpid()}"
+    cluster.kubectl("create", "namespace", namespace)
+    program = Program(tmp_path, cluster.kubeconfig, namespace)
+
+    def run_official(*arguments: str) -> None:
+        program.write()
+        official.run(tmp_path, *arguments, "--stack=dev", PULUMI_CONFIG_PASSPHRASE="open")
+
+    program.up()
+    for number in range(int(os.environ.get("DIVVY_RANDOM_PROGRAMS", "12"))):
+        program.resources = random_resources(dice, program.resources)
+        for wanted in program.resources.values():
+            # The official engine replaces what moves to another provider of the same cluster.
+            wanted["provider"] = "cluster"
+        if dice.random() < 0.5:
+            if dice.random() < 0.3:
+                program.up_killed(dice.uniform(0.0, 0.4))
+            program.up()
+            compare(cluster, program, number)
+            run_official("preview", "--expect-no-changes", "--diff")
+        else:
+            run_official("up", "--yes")
+            compare(cluster, program, number)
+            program.run("preview")
+    run_official("destroy", "--yes")
+    program.resources = {}
+    assert program.state() == {}

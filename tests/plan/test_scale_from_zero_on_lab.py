@@ -49,8 +49,9 @@ class Autoscaler:
 
     def learn(self, templates: list[dict[str, Any]]) -> None:
         """Make the nodes of the templates, as large as a cloud's, and the cluster's classes."""
+        listed = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
         classes = self.lab.get("deviceclasses")["items"]
-        self.scheduling.apply(*(_of_user(item) for item in classes))
+        self.scheduling.apply(*(_of_user(item | listed) for item in classes))
         for template in templates:
             if template["kind"] == "Node":
                 self._make_node(template)

@@ -39,9 +39,16 @@ def normalised(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object as the API server keeps it.
 
     A Secret's stringData is part of its data. The rules of a ClusterRole that aggregates others
-    are its controller's.
+    are its controller's. Empty labels and annotations are none.
     """
     normal = dict(inputs)
+    metadata = normal.get("metadata")
+    if isinstance(metadata, Mapping):
+        normal["metadata"] = {
+            key: value
+            for key, value in metadata.items()
+            if value != {} or key not in ("labels", "annotations")
+        }
     if normal.get("kind") == "ClusterRole" and normal.get("aggregationRule"):
         normal.pop("rules", None)
     text = normal.get("stringData")
