@@ -11,7 +11,9 @@ from divvy.cli.options import OutFile, StackName, StackPath, named_stack
 from divvy.cli.output import Format, write
 from divvy.plan import Plan
 from divvy.plan import plan as predict
+from divvy.plan.kueue_quota import kueue_quota
 from divvy.plan.node_templates import node_templates
+from divvy.render.kueue import kueue_objects
 from divvy.render.markdown import plan_markdown
 from divvy.render.node_templates import (
     CannotTell,
@@ -36,6 +38,7 @@ class PlanFormat(StrEnum):
     SLICES = "slices"
     KARPENTER = "karpenter"
     CLUSTER_API = "clusterapi"
+    KUEUE = "kueue"
 
 
 _TEMPLATES = {
@@ -54,14 +57,18 @@ def plan(
             "-o",
             "--output",
             help="Format; slices, karpenter and clusterapi describe a node of each pool to an "
-            "autoscaler.",
+            "autoscaler, kueue its quota.",
         ),
     ] = PlanFormat.TEXT,
     out: OutFile = None,
 ) -> None:
     """Predict what every node will advertise and guarantee; nothing is touched."""
     source = read_stack(named_stack(stack, file), file)
-    predicted = predict(read_cluster(source), source.name)
+    cluster = read_cluster(source)
+    predicted = predict(cluster, source.name)
+    if output is PlanFormat.KUEUE:
+        write(kueue_objects(kueue_quota(predicted, cluster.names)), out)
+        return
     if output not in _TEMPLATES:
         write(render_plan(predicted, Format(output.value)), out)
         return

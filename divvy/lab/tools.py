@@ -20,6 +20,7 @@ NVIDIA_DEVICE_PLUGIN_VERSION = "v0.19.0"
 NVIDIA_CONTAINER_TOOLKIT_VERSION = "v1.20.1"
 PULUMI_VERSION = "v3.274.1"
 PULUMI_KUBERNETES_VERSION = "v4.25.0"
+KUEUE_VERSION = "v0.19.1"
 
 # Debugging information that -s -w drops at the end is not made at all: a sixth of the time.
 _FLAGS = ("-gcflags=all=-dwarf=false",)
@@ -234,6 +235,11 @@ PULUMI_RESOURCE_KUBERNETES = Tool(
     ),
 )
 PULUMI_SDK_GENERATOR = Tool(name="pulumi-sdk-generator", packages=(".",), ldflags="")
+KUEUE = Tool(
+    name="kueue",
+    packages=("sigs.k8s.io/kueue/cmd/kueue",),
+    ldflags=_stamp({"sigs.k8s.io/kueue/pkg/version.GitVersion": KUEUE_VERSION}),
+)
 # What a lab runs unless it chooses another Kubernetes, what tests need beside it, what `make field`
 # proves, and Pulumi's own engine, on which the program is proven, too.
 LAB_TOOLS = (KUBERNETES, CONTAINERD)
@@ -246,6 +252,8 @@ PULUMI_TOOLS = (
     PULUMI_RESOURCE_KUBERNETES,
     PULUMI_SDK_GENERATOR,
 )
+# What only `make test-all` needs, beside the other releases.
+THOROUGH_TOOLS = (KUEUE, *PULUMI_TOOLS)
 # What a lab can be upgraded to, or chooses instead.
 OTHER_RELEASES = tuple(
     kubernetes(release) for release in KUBERNETES_VERSIONS if release != DEFAULT_KUBERNETES

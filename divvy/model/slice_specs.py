@@ -71,7 +71,7 @@ def slice_specs(
             "name": counter_set_name(gpu.uuid),
             "counters": {
                 **{name: {"value": str(value)} for name, value in gpu.gpu.counters.items()},
-                names.MEMORY: {"value": mib_quantity(_memory_counter(gpu))},
+                names.MEMORY: {"value": mib_quantity(memory_counter(gpu))},
             },
         }
         for gpu in gpus
@@ -144,7 +144,7 @@ def _parts(
     }
 
 
-def _memory_counter(gpu: OfferedGpu) -> int:
+def memory_counter(gpu: OfferedGpu) -> int:
     """Return the memory (MiB) that the GPU's counter has: what its slices hold at most.
 
     The least is what whole GPUs and shares take. MIG devices that the slices admit must never be
@@ -161,7 +161,7 @@ def _memory_counter(gpu: OfferedGpu) -> int:
 
 
 def _consumed_memory(gpu: OfferedGpu, device: ClaimDevice) -> int:
-    return _memory_counter(gpu) if device.profile is None else device.memory_mib
+    return memory_counter(gpu) if device.profile is None else device.memory_mib
 
 
 def _slices(device: ClaimDevice) -> int:

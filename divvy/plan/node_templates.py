@@ -48,12 +48,16 @@ def node_templates(plan: Plan) -> tuple[NodeTemplate, ...]:
     )
 
 
-def _slices(name: str, node: NodePlan) -> Mapping[str, Mapping[str, Any]]:
-    offered = [
+def offered_gpus(node: NodePlan) -> tuple[OfferedGpu, ...]:
+    """Return the GPUs of a node that claims are offered, by index."""
+    return tuple(
         _offered(gpu.index, gpu.model, gpu.claims) for gpu in node.gpus if gpu.claims is not None
-    ]
+    )
+
+
+def _slices(name: str, node: NodePlan) -> Mapping[str, Mapping[str, Any]]:
     attributes = {f"gpu-{gpu.index}": _of_model(gpu.model) for gpu in node.gpus}
-    specs = slice_specs(name, offered, {}, {}, {}, attributes)
+    specs = slice_specs(name, offered_gpus(node), {}, {}, {}, attributes)
     return {slice_name: _without_driver(spec) for slice_name, spec in specs.items()}
 
 

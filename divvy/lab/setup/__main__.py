@@ -30,13 +30,13 @@ def main(arguments: list[str]) -> int:
         print(missing, "Unit tests and plans need Python alone: make unit.", file=sys.stderr)
         return 1
     from divvy.lab.images import IMAGES
-    from divvy.lab.tools import LAB_TOOLS, OTHER_RELEASES, PULUMI_TOOLS, TEST_TOOLS
+    from divvy.lab.tools import LAB_TOOLS, OTHER_RELEASES, TEST_TOOLS, THOROUGH_TOOLS
 
     tools = LAB_TOOLS if arguments == ["lab"] else LAB_TOOLS + TEST_TOOLS
     if not run_steps([Step("Debian packages", machine.ensure_packages)]):
         return 1
     # Go compiles for minutes on all processors; what the rest waits for is the network.
-    built = tools + OTHER_RELEASES + PULUMI_TOOLS if arguments == ["all"] else tools
+    built = tools + OTHER_RELEASES + THOROUGH_TOOLS if arguments == ["all"] else tools
     compiled = [Step(f"Go tools: {tool.name}", parts.build_tool(tool)) for tool in built]
     rest = [
         *of_python,

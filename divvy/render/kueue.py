@@ -1,0 +1,97 @@
+"""What Kueue is given: its Configuration, and the flavors and quota of the pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from divvy.model.claim_names import MEMORY
+from divvy.model.contract import CLAIMS_DRIVER
+from divvy.model.quantities import mib_quantity
+from divvy.plan.kueue_quota import ClassMapping, KueueQuota
+from divvy.render.plain_yaml import plain_yaml
+
+_API = "kueue.x-k8s.io/v1beta2"
+_CONFIGURATION_HEAD = (
+    "# Merge this into Kueue's own Configuration (ConfigMap kueue-manager-config) and restart it.\n"
+)
+_QUEUE_HEAD = (
+    "# All that the pools have, each resource alone: a GPU that is claimed in one way is missing "
+    "in the others.\n"
+    "# Divide it among a ClusterQueue for each team, and add cpu and memory.\n"
+)
+
+
+def kueue_objects(quota: KueueQuota) -> str:
+    """Return the Configuration, ResourceFlavors and a ClusterQueue (Kueue 0.19) as YAML.
+
+    Comments say what is charged or refused otherwise than a user would expect.
+    """
+    return "---\n".join(_documents(quota))
+
+
+def _documents(quota: KueueQuota) -> Iterator[str]:
+    if quota.mappings:
+        notes = "".join(f"# {note}\n" for note in quota.notes)
+        yield notes + _CONFIGURATION_HEAD + plain_yaml(_configuration(quota))
+    for flavor in quota.flavors:
+        spec = {"nodeLabels": dict(flavor.labels)} if flavor.labels else {}
+        yield plain_yaml(_object("ResourceFlavor", flavor.pool, spec))
+    left_out = "".join(
+        f"# Pool {pool} is left out: nothing is known of its hardware.\n" for pool in quota.unknown
+    )
+    if any(flavor.quota for flavor in quota.flavors):
+        yield left_out + _QUEUE_HEAD + plain_yaml(_cluster_queue(quota))
+    elif left_out:
+        yield left_out
+
+
+def _configuration(quota: KueueQuota) -> dict[str, Any]:
+    gates = {"KueueDRAIntegrationConsumableCapacity": True}
+    shares = any(mapping.source == "capacity" for mapping in quota.mappings)
+    return {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        **({"featureGates": gates} if shares else {}),
+        "resources": {"deviceClassMappings": [_mapping(mapping) for mapping in quota.mappings]},
+    }
+
+
+def _mapping(mapping: ClassMapping) -> dict[str, Any]:
+    classes = {"name": mapping.resource, "deviceClassNames": list(mapping.classes)}
+    if mapping.source == "count":
+        return classes
+    source = {
+        "name": MEMORY,
+        "driver": CLAIMS_DRIVER,
+        # The class selects the devices.
+        "deviceSelector": {"cel": {"expression": f'device.driver == "{CLAIMS_DRIVER}"'}},
+    }
+    return {**classes, "sources": [{mapping.source: source}]}
+
+
+def _cluster_queue(quota: KueueQuota) -> dict[str, Any]:
+    in_mib = {mapping.resource for mapping in quota.mappings if mapping.source != "count"}
+    group = {
+        "coveredResources": list(quota.flavors[0].quota),
+        "flavors": [
+            {
+                "name": flavor.pool,
+                "resources": [
+                    {
+                        "name": resource,
+                        "nominalQuota": mib_quantity(amount)
+                        if amount and resource in in_mib
+                        else str(amount),
+                    }
+                    for resource, amount in flavor.quota.items()
+                ],
+            }
+            for flavor in quota.flavors
+        ],
+    }
+    return _object("ClusterQueue", "divvy", {"namespaceSelector": {}, "resourceGroups": [group]})
+
+
+def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": _API, "kind": kind, "metadata": {"name": name}, "spec": spec}
