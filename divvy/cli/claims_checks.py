@@ -9,7 +9,7 @@ from divvy.model import Cluster
 from divvy.model.claims_floor import floor_problems, floor_warnings
 from divvy.plan.live_claims import pods_with_claims
 from divvy.plan.lost_priorities import priorities_warning
-from divvy.plan.share_quota import quota_warning, uncovered_quotas
+from divvy.plan.share_quota import quota_warning, size_quota_warning, uncovered_quotas
 from divvy.render.node_moves import node_move_lines
 
 _CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
@@ -44,7 +44,7 @@ def check_floor(cluster: Cluster) -> None:
         return
     with reading(cluster.kubeconfig, cluster.context) as reader:
         answer = reader.find("/version") or {}
-        warnings = (_quota_warning(cluster, reader), _priorities_warning(cluster, reader))
+        warnings = (*_quota_warnings(cluster, reader), _priorities_warning(cluster, reader))
         moves = _moves(cluster, reader)
     version = str(answer.get("gitVersion", ""))
     for problem in floor_problems(cluster, version):
@@ -71,13 +71,13 @@ def _priorities_warning(cluster: Cluster, reader: ClusterReader) -> str | None:
         return f"it is not known which nodes move from the device plugin to claims: {refusal}"
 
 
-def _quota_warning(cluster: Cluster, reader: ClusterReader) -> str | None:
-    """Return which namespaces' quotas leave out shares, None where none does."""
+def _quota_warnings(cluster: Cluster, reader: ClusterReader) -> list[str | None]:
+    """Return what the quotas of namespaces leave out of shares, None where it is nothing."""
     if not any(claims.shares for claims in cluster.claims):
-        return None
+        return []
     try:
         quotas = list(reader.paged("/api/v1/resourcequotas"))
         uncovered = uncovered_quotas(cluster, quotas, reader.paged("/api/v1/namespaces"))
     except NotAllowed as refusal:
-        return f"it is not known whether ResourceQuotas limit shares: {refusal}"
-    return quota_warning(uncovered)
+        return [f"it is not known whether ResourceQuotas limit shares: {refusal}"]
+    return [quota_warning(uncovered), size_quota_warning(cluster, quotas)]

@@ -72,8 +72,34 @@ def quota_warning(uncovered: Iterable[UncoveredQuota]) -> str | None:
     )
 
 
+def size_quota_warning(cluster: Cluster, quotas: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return one sentence for the quotas of sizes, None where there are none.
+
+    A size has become a claim before ResourceQuotas are counted.
+    """
+    sizes = {cluster.names.memory, cluster.names.memory_percentage, cluster.names.cores}
+    listed = sorted(
+        f"{quota['metadata']['namespace']} ({name})"
+        for quota in quotas
+        for name in (quota.get("spec") or {}).get("hard") or {}
+        if _resource(name) in sizes
+    )
+    if not listed:
+        return None
+    more = f" and {len(listed) - _MAX_NAMESPACES} more" if len(listed) > _MAX_NAMESPACES else ""
+    return (
+        "ResourceQuotas count no sizes, which become claims before quotas are counted; these limit "
+        f"nothing: {', '.join(listed[:_MAX_NAMESPACES])}{more}; Kueue can count MiB "
+        "(divvy plan -o kueue)"
+    )
+
+
+def _resource(name: str) -> str:
+    return name.removeprefix("requests.").removeprefix("limits.")
+
+
 def _limits_gpus(name: str, cluster: Cluster) -> bool:
-    resource = name.removeprefix("requests.").removeprefix("limits.")
+    resource = _resource(name)
     gpus = (cluster.names.gpu, f"{VENDOR}/gpu", f"{VENDOR}/mig-")
     return resource.startswith(gpus) or name == f"{GPU_CLASS}{CLASS_QUOTA}"
 

@@ -92,6 +92,13 @@ def test_builds_pulumi_from_the_modules_that_the_documents_name() -> None:
     assert f"github.com/pulumi/pulumi/pkg/v3 {tools.PULUMI_VERSION} " in module
 
 
+def test_builds_kueue_for_all_tests_alone() -> None:
+    assert tools.THOROUGH_TOOLS == (tools.KUEUE,)
+    assert tools.KUEUE not in {*tools.LAB_TOOLS, *tools.TEST_TOOLS, *tools.FIELD_TOOLS}
+    modules = (tools.KUEUE.module / "go.mod").read_text()
+    assert f"sigs.k8s.io/kueue {tools.KUEUE_VERSION} " in modules
+
+
 def test_builds_each_release_from_its_own_modules() -> None:
     assert tuple(tools.KUBERNETES_VERSIONS) == get_args(Release)
     for release, version in tools.KUBERNETES_VERSIONS.items():

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from divvy.model import Cluster, parse_cluster
-from divvy.plan.share_quota import UncoveredQuota, quota_warning, uncovered_quotas
+from divvy.plan.share_quota import (
+    UncoveredQuota,
+    quota_warning,
+    size_quota_warning,
+    uncovered_quotas,
+)
 
 SHARES = "divvy-share.deviceclass.resource.k8s.io/devices"
 PROD = "divvy-share-prod.deviceclass.resource.k8s.io/devices"
@@ -100,3 +105,18 @@ def test_warns_in_one_sentence() -> None:
         f"namespaces; add to team-0 ({SHARES}), "
     )
     assert warning.endswith(f"team-4 ({SHARES}) and 2 more")
+
+
+def test_names_quotas_of_sizes_which_limit_nothing() -> None:
+    known = cluster({"shares": {}}, names={"cores": "example.org/time"})
+    quotas = [
+        quota("b", "limits.nvidia.com/gpumem", "requests.nvidia.com/gpu"),
+        quota("a", "requests.nvidia.com/gpumem-percentage", "requests.example.org/time"),
+        quota("c", SHARES, "requests.nvidia.com/gpu"),
+    ]
+    assert size_quota_warning(known, quotas) == (
+        "ResourceQuotas count no sizes, which become claims before quotas are counted; these limit "
+        "nothing: a (requests.example.org/time), a (requests.nvidia.com/gpumem-percentage), "
+        "b (limits.nvidia.com/gpumem); Kueue can count MiB (divvy plan -o kueue)"
+    )
+    assert size_quota_warning(known, quotas[2:]) is None

@@ -74,6 +74,13 @@ def test_admits_shares_under_a_quota_for_whole_gpus(server: ApiServer) -> None:
     assert made_by_hand(server, "ResourceClaim", claim("divvy-share"), "whole") == ""
 
 
+@pytest.mark.parametrize("name", [f"requests.{MEMORY}", f"limits.{MEMORY}"])
+def test_counts_no_sizes_under_a_quota_of_sizes(server: ApiServer, name: str) -> None:
+    namespace = server.namespace(f"sizes-{len(name)}")
+    quota(server, namespace, {name: "0"})
+    assert server.dry_run(pod({GPU: 1, MEMORY: 3000}, namespace=namespace)).refusal == ""
+
+
 @pytest.mark.parametrize(
     "name", [f"requests.{GPU}", "divvy-gpu.deviceclass.resource.k8s.io/devices"]
 )
@@ -120,6 +127,8 @@ def test_names_the_namespaces_whose_quota_leaves_out_shares(
     quota(server, "left-out", {f"requests.{GPU}": "4"})
     server.namespace("covered")
     quota(server, "covered", {f"requests.{GPU}": "4", SHARES: "4"})
+    server.namespace("sized")
+    quota(server, "sized", {f"limits.{MEMORY}": "8000", SHARES: "4"})
     stack = tmp_path / "Pulumi.x.yaml"
     stack.write_text(
         "config:\n  divvy:cluster:\n"
@@ -131,6 +140,7 @@ def test_names_the_namespaces_whose_quota_leaves_out_shares(
     assert checked.exit_code == 0, checked.output
     assert f"left-out ({SHARES})" in checked.stderr
     assert "covered (" not in checked.stderr
+    assert f"these limit nothing: sized (limits.{MEMORY})" in checked.stderr
 
 
 @pytest.mark.parametrize("limits", [{MEMORY: 3000}, {GPU: 1, PERCENTAGE: 5}, {CORES: 5}])
