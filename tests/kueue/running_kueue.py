@@ -21,6 +21,7 @@ import yaml
 
 from divvy.lab.certificates import create_authority
 from divvy.lab.tools import KUEUE
+from tests.api_reader import ApiReader
 from tests.engine.bare_cluster import BareCluster
 from tests.running_lab import RunningLab
 
@@ -33,12 +34,13 @@ _GROUPS = ("", "batch", "kueue.x-k8s.io")
 @contextlib.contextmanager
 def running_kueue(
     cluster: RunningLab | BareCluster, configuration: Mapping[str, Any], folder: Path
-) -> Iterator[None]:
-    """Run it with this Configuration; its CRDs stay."""
+) -> Iterator[ApiReader]:
+    """Run it with this Configuration, and give a connection that knows its kinds of objects."""
     KUEUE.build()
     manifests = _module() / "config/components"
-    for file in sorted((manifests / "crd/bases").glob("*.yaml")):
-        cluster.kubectl("apply", "--server-side", f"--filename={file}")
+    kinds = f"--filename={manifests / 'crd/bases'}"
+    cluster.kubectl("apply", "--server-side", kinds)
+    cluster.kubectl("wait", "--for=condition=Established", kinds)
     webhook, health = _free_port(), _free_port()
     authority = create_authority(folder)
     for certificates in (folder, folder / "etc/kueue/metrics/certs"):
@@ -62,8 +64,11 @@ def running_kueue(
             assert time.monotonic() < deadline, log.read_text()[-3000:]
             time.sleep(0.2)
         cluster.kubectl("apply", "--server-side", "--filename=-", stdin=webhooks)
-        yield
+        with contextlib.closing(ApiReader(cluster.kubeconfig)) as api:
+            yield api
     finally:
+        # Its finalizers are its own to remove: what is left of its objects goes while it runs.
+        cluster.kubectl("delete", kinds)
         cluster.kubectl("delete", "--ignore-not-found", "--filename=-", stdin=webhooks)
         process.kill()
         process.wait()
