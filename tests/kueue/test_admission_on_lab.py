@@ -157,6 +157,14 @@ class Team:
         objects = [] if by_limits else [_template(name, self.namespace, request)]
         self.claims.lab.apply(*objects, _job(name, self.namespace, self.image, request, by_limits))
 
+    def start_pod(self, name: str, limits: Mapping[str, Any]) -> None:
+        """Create a pod."""
+        metadata = {"name": name, "namespace": self.namespace, "labels": QUEUE}
+        spec = _pod_spec(name, self.image, limits, by_limits=True)
+        self.claims.lab.apply(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        )
+
     def end(self, name: str) -> None:
         """Delete a Job."""
         self.claims.lab.kubectl("delete", "job", name, f"-n={self.namespace}")
@@ -329,14 +337,7 @@ def test_admits_pods_by_size_through_their_claims(claims: Deployment, kueue: Kue
     with team(kueue, {SHARES: "5Gi"}) as queue:
         limits = {GPUS: 1, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 10}
         for name in ("first", "second"):
-            claims.lab.apply(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "metadata": {"name": name, "namespace": queue.namespace, "labels": QUEUE},
-                    "spec": _pod_spec(name, queue.image, limits, by_limits=True),
-                }
-            )
+            queue.start_pod(name, limits)
             claims.until(lambda: queue.charged() == queue.used() == {SHARES: 3000 * MIB}, 90)
         gated = {
             pod["metadata"]["name"]
@@ -346,17 +347,31 @@ def test_admits_pods_by_size_through_their_claims(claims: Deployment, kueue: Kue
         assert gated == {"second"}
 
 
-def test_admits_no_job_by_size_and_no_percentage(claims: Deployment, kueue: Kueue) -> None:
-    """A Job's template is no pod yet: its limits are no claims. A percentage is alternatives."""
+def test_admits_no_job_by_size(kueue: Kueue) -> None:
+    """A Job's template is no pod yet: its limits are no claims, and have no requests beside them."""
     with team(kueue, {SHARES: "5Gi", GPUS: "1"}) as queue:
         queue.start("sized", {GPUS: 1, "nvidia.com/gpumem": 3000})
         queue.waits("sized", "resource nvidia.com/gpumem unavailable in ClusterQueue")
         queue.start("shared", {"nvidia.com/gpu.shared": 1})
-        queue.waits("shared", "nvidia.com/gpu.shared resolves to DeviceClass divvy-share")
-        pod = _pod_spec("part", queue.image, {"nvidia.com/gpumem-percentage": 10}, by_limits=True)
-        meta = {"name": "part", "namespace": queue.namespace, "labels": QUEUE}
-        claims.lab.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod})
-        queue.waits("part", "FirstAvailable device selection is not supported")
+        queue.waits("shared", "insufficient quota for nvidia.com/gpu.shared in flavor")
+        assert queue.charged() == queue.used() == {}
+
+
+REFUSED = [
+    ({"nvidia.com/gpumem-percentage": 10}, "FirstAvailable device selection is not supported"),
+    ({"nvidia.com/gpu.shared": 1}, "nvidia.com/gpu.shared resolves to DeviceClass divvy-share"),
+    (
+        {"nvidia.com/mig-1g.5gb": 1},
+        "nvidia.com/mig-1g.5gb resolves to DeviceClass divvy-mig-1g.5gb",
+    ),
+]
+
+
+def test_refuses_pods_whose_memory_kueue_cannot_tell(kueue: Kueue) -> None:
+    with team(kueue, {SHARES: "5Gi", MIG: "5Gi"}) as queue:
+        for number, (limits, reason) in enumerate(REFUSED):
+            queue.start_pod(name := f"pod-{number}", limits)
+            queue.waits(name, reason)
         assert queue.charged() == queue.used() == {}
 
 

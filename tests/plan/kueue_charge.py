@@ -83,11 +83,14 @@ def _capacities(
 
 
 def _selects(name: str, device: Mapping[str, Any]) -> bool:
-    values = {key: next(iter(value.values())) for key, value in device["attributes"].items()}
-    kind, tenant = values["kind"], values.get("tenant", "")
+    kind, tenant = _value(device, "kind"), _value(device, "tenant")
     if name == "divvy-gpu":
-        return bool(values["whole"])
+        return bool(_value(device, "whole"))
     if name.startswith("divvy-share"):
         return kind == "share" and name == f"divvy-share-{tenant}".rstrip("-")
-    profile = values.get("profile", "").replace("+", ".")
+    profile = str(_value(device, "profile")).replace("+", ".")
     return kind == "mig" and name in ("divvy-mig", f"divvy-mig-{profile}")
+
+
+def _value(device: Mapping[str, Any], name: str) -> object:
+    return next(iter(device["attributes"].get(name, {"string": ""}).values()))

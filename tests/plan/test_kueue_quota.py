@@ -121,7 +121,7 @@ def used(cluster: Cluster, node: NodeDevices, spec: Mapping[str, Any]) -> Counte
             elif request.kind == "share":
                 taken[SHARES] += allocation.memory_mib << 20
             else:
-                taken[MIG] += allocation.device.consumes[MEMORY]
+                taken[MIG] += allocation.device.memory_mib << 20
     return taken
 
 
