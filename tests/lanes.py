@@ -104,6 +104,8 @@ def main() -> int:
     arguments = parser.parse_args()
     # What an interrupted lane has left in its buffer is worth reading.
     os.environ["PYTHONUNBUFFERED"] = "1"
+    # Where it is set, as in many images, each of some thousand processes compiles what it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory(prefix="divvy-lanes-") as folder:
         first = [[*_pytest(arguments.timeout), "-m", marks] for marks in arguments.first]
         if failed_first := [code for code in run(first) if code]:
