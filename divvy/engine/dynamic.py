@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Mapping
@@ -14,12 +15,14 @@ import grpc
 from divvy.engine.errors import StepFailed
 from divvy.engine.provider import Diff, Provider, ProviderResult
 from divvy.engine.state.resource import ResourceState
-from divvy.engine.urn import urn_name, urn_type
+from divvy.engine.urn import urn_name
 from divvy.engine.values import UNKNOWN, from_struct, to_struct
 from divvy.engine.wire import provider_pb2 as api
 from divvy.engine.wire import provider_pb2_grpc as stubs
 
 _PROVIDER_KEY = "__provider"
+# Where an exception's class is from, which is no user's concern.
+_MODULE = re.compile(r"^(?:\w+\.)+(?=\w+: )")
 _CHILD = Path(__file__).with_name("dynamic_child.py")
 _LIMIT = [("grpc.max_receive_message_length", 400 << 20), ("grpc.max_send_message_length", -1)]
 
@@ -67,7 +70,7 @@ class DynamicProvider(Provider):
     ) -> dict[str, Any]:
         """Let the provider check the inputs."""
         request = api.CheckRequest(urn=urn, olds=to_struct(old or {}), news=to_struct(new))
-        answer = self._call("Check", request, urn)
+        answer = self._call("Check", request)
         if answer.failures:
             reasons = "; ".join(
                 f"{failure.property}: {failure.reason}" for failure in answer.failures
@@ -83,7 +86,7 @@ class DynamicProvider(Provider):
             olds=to_struct(resource.outputs),
             news=to_struct(inputs),
         )
-        answer = self._call("Diff", request, resource.urn)
+        answer = self._call("Diff", request)
         changed = tuple(
             key
             for key in sorted({*resource.inputs, *inputs})
@@ -117,7 +120,7 @@ class DynamicProvider(Provider):
     ) -> ProviderResult:
         """Let the provider create."""
         request = api.CreateRequest(urn=urn, properties=to_struct(inputs), timeout=timeout)
-        answer = self._call("Create", request, urn)
+        answer = self._call("Create", request)
         return ProviderResult(answer.id, from_struct(answer.properties))
 
     def preview_create(
@@ -142,7 +145,7 @@ class DynamicProvider(Provider):
             news=to_struct(inputs),
             timeout=timeout,
         )
-        answer = self._call("Update", request, resource.urn)
+        answer = self._call("Update", request)
         return ProviderResult(resource.id, from_struct(answer.properties))
 
     def preview_update(
@@ -160,7 +163,7 @@ class DynamicProvider(Provider):
             properties=to_struct(resource.outputs),
             timeout=timeout,
         )
-        self._call("Delete", request, resource.urn)
+        self._call("Delete", request)
 
     def read(self, resource: ResourceState) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Let the provider read."""
@@ -170,7 +173,7 @@ class DynamicProvider(Provider):
             properties=to_struct(resource.outputs),
             inputs=to_struct(resource.inputs),
         )
-        answer = self._call("Read", request, resource.urn)
+        answer = self._call("Read", request)
         if not answer.id:
             return None
         inputs = from_struct(answer.inputs) if answer.HasField("inputs") else dict(resource.inputs)
@@ -183,7 +186,7 @@ class DynamicProvider(Provider):
             "when the program registers it; `divvy refresh --clear-pending-creates` forgets it"
         )
 
-    def _call(self, name: str, request: Any, urn: str) -> Any:
+    def _call(self, name: str, request: Any) -> Any:
         try:
             return getattr(self._ready(), name)(request)
         except grpc.RpcError as error:
@@ -191,7 +194,7 @@ class DynamicProvider(Provider):
             text = last[-1] if last else str(error.code())
             # An exception of the provider's own is UNKNOWN; everything else may be the process.
             own = error.code() == grpc.StatusCode.UNKNOWN
-            raise StepFailed(f"{urn_type(urn)}: {text}", unsure=not own) from None
+            raise StepFailed(_MODULE.sub("", text), unsure=not own) from None
 
     def _ready(self) -> Any:
         with self._lock:

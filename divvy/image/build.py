@@ -265,8 +265,10 @@ def _run(*command: str) -> str:
     except FileNotFoundError:
         raise BuildFailed(f"{command[0]} is not installed") from None
     if result.returncode:
-        last = (result.stderr or result.stdout).strip().splitlines()[-3:]
-        why = f"{' '.join(command[:3])} failed: {' / '.join(last)}"
+        lines = (result.stderr or result.stdout).strip().splitlines()
+        # buildah and skopeo log each attempt, and end with the error.
+        errors = [line for line in lines if line.startswith("Error:")]
+        why = f"{' '.join(command[:2])} failed: {' / '.join(errors or lines[-3:])}"
         if any(words in why for words in _UNVERIFIED):
             why += "; `plugin.image.insecure: true` in the stack file skips that verification"
         raise BuildFailed(why)

@@ -108,6 +108,23 @@ def test_lists_everything_that_a_machine_lacks_to_build(
     assert "plugin.image.reference" in str(failed.value)
 
 
+def test_names_the_error_of_a_build_and_none_of_its_attempts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    skopeo = tmp_path / "skopeo"
+    skopeo.write_text(
+        "#!/bin/sh\necho time=1 level=warning retrying >&2\necho Error: no host >&2\nexit 1\n"
+    )
+    skopeo.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    with pytest.raises(BuildFailed) as failed:
+        exists("registry.example/agent@sha256:0")
+    assert str(failed.value) == (
+        "cannot tell whether registry.example/agent@sha256:0 still exists: "
+        "skopeo inspect failed: Error: no host"
+    )
+
+
 def test_uses_a_registry_without_tls_only_when_told(
     registry: Registry,
 ) -> None:
