@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,14 +12,29 @@ from typing import Any
 import pytest
 
 from divvy.agent.mps.supervision import EXCLUSIVE_PROCESS
+from tests.agent.mps.kills import kill_at_random
+from tests.agent.mps.mps_node import (
+    GPU,
+    MPS,
+    SHARED,
+    allocated,
+    ask,
+    container,
+    daemon,
+    daemons_of,
+    end,
+    exit_code,
+    modes,
+    nothing_is_left,
+    program,
+    record,
+    runs,
+)
 from tests.fakes.agent import AgentNode, agent_node, end_daemons
 from tests.fakes.device_manager import AdmissionFailed, Container
 from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
-from tests.simulator.driver_root import HOLDER
 
-SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
-MPS: dict[str, Any] = {"mps": {"replicas": 4}}
 PER_REPLICA_MIB = 10240
 CONNECTION_FAILED = 805
 pytestmark = [
@@ -32,89 +42,6 @@ pytestmark = [
     needs_simulator,
     pytest.mark.skipif(os.geteuid() != 0, reason="compute modes are root's to set"),
 ]
-
-
-def modes(node: AgentNode) -> list[str]:
-    program = str(node.driver / "usr/bin/nvidia-smi")
-    query = [program, "--query-gpu=compute_mode", "--format=csv,noheader"]
-    return subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()
-
-
-def record(node: AgentNode) -> dict[str, Any]:
-    try:
-        return dict(json.loads((node.folder / "state/mps.json").read_text())["gpus"])
-    except FileNotFoundError:
-        return {}
-
-
-def daemon(node: AgentNode, at: int = 0) -> int:
-    """Return the PID of a GPU's daemon, 0 without one."""
-    gpus = sorted(record(node).items())
-    return int(gpus[at][1]["pid"]) if len(gpus) > at else 0
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def daemons_of(node: AgentNode) -> list[int]:
-    """Return every control daemon and server that uses this node's folders."""
-    indexes = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            program = str((folder / "exe").readlink())
-            arguments = (folder / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        # Without an option it is the prompt by which the agent asks.
-        if program == str(node.driver / "usr/bin/nvidia-cuda-mps-control") and b"-f" in arguments:
-            indexes.append(int(folder.name))
-    return indexes
-
-
-async def container(node: AgentNode, pod: str, mib: int, count: int = 1) -> subprocess.Popen[str]:
-    """Admit a pod and start its program with the environment and mounts that it was given."""
-    return allocated(node, await node.kubelet.admit(pod, SHARED, count), mib)
-
-
-def allocated(node: AgentNode, answer: Any, mib: int) -> subprocess.Popen[str]:
-    """Start a container's program with what Allocate answered."""
-    environment = dict(answer.envs)
-    for mount in answer.mounts:
-        if mount.container_path == environment["CUDA_MPS_PIPE_DIRECTORY"]:
-            environment["CUDA_MPS_PIPE_DIRECTORY"] = mount.host_path
-    memory = {mount.container_path: mount.host_path for mount in answer.mounts}.get("/dev/shm")
-    return program(node, mib, environment, memory)
-
-
-def program(
-    node: AgentNode, mib: int, environment: dict[str, str], memory: str | None = None
-) -> subprocess.Popen[str]:
-    """Start a program that holds memory; its /dev/shm is a folder, None: that of this process."""
-    mounted = 'mount --bind "$0" /dev/shm && exec "$@"'
-    within = [] if memory is None else ["unshare", "--mount", "sh", "-c", mounted, memory]
-    library = node.driver / "usr/lib/x86_64-linux-gnu/libcuda.so.1"
-    return subprocess.Popen(
-        [*within, sys.executable, "-S", str(HOLDER), str(library), str(mib)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-    )
-
-
-def exit_code(process: subprocess.Popen[str]) -> int:
-    assert process.stdout is not None
-    return int(process.stdout.readline())
-
-
-def end(*processes: subprocess.Popen[str]) -> None:
-    for process in processes:
-        process.kill()
-        process.communicate()
 
 
 def test_runs_containers_as_clients_of_their_gpus_daemon() -> None:
@@ -266,10 +193,7 @@ def test_leaves_clients_alone_when_the_agent_is_killed() -> None:
             await node.start()
             await node.offered(SHARED, 4)
             assert daemon(node) == before
-            assert client.stdin is not None
-            client.stdin.write("init\n")
-            client.stdin.flush()
-            assert exit_code(client) == 0
+            assert ask(client, "init") == 0
             end(client)
 
     play(scene)
@@ -287,14 +211,6 @@ def test_repairs_what_a_killed_agent_left() -> None:
             nothing_is_left(node)
 
     play(scene)
-
-
-def nothing_is_left(node: AgentNode) -> None:
-    assert set(modes(node)) == {"Default"}
-    assert record(node) == {}
-    assert daemons_of(node) == []
-    assert not list((node.folder / "state/mps").glob("*"))
-    assert not list((node.folder / "mps").glob("*"))
 
 
 @pytest.mark.parametrize("lost", ["record", "state", "record and daemon"])
@@ -331,10 +247,7 @@ def test_adopts_a_daemon_without_a_record_and_starts_no_second() -> None:
             await node.until(lambda: kept.read_text() != "{")
             await node.offered(SHARED, 4)
             assert daemon(node) == before
-            assert client.stdin is not None
-            client.stdin.write("init\n")
-            client.stdin.flush()
-            assert exit_code(client) == 0
+            assert ask(client, "init") == 0
             end(client)
 
     play(scene)
@@ -376,10 +289,7 @@ def test_keeps_a_daemon_until_its_last_client_is_gone() -> None:
             await node.until(lambda: node.status["state"] == "Waiting")
             assert "default/client" in node.status["reason"]
             assert modes(node) == ["Exclusive_Process"]
-            assert client.stdin is not None
-            client.stdin.write("init\n")
-            client.stdin.flush()
-            assert exit_code(client) == 0
+            assert ask(client, "init") == 0
             end(client)
             node.kubelet.end("default/client")
             await node.offered(SHARED, 4)
@@ -529,29 +439,7 @@ def limited(node: AgentNode, environment: dict[str, str], memory: str) -> bool:
 
 
 def test_recovers_from_kills_of_agent_and_daemon_at_any_instant() -> None:
-    async def scene() -> None:
-        instants = random.Random(7)
-        async with agent_node(1, MPS) as node:
-            for _ in range(6):
-                await asyncio.sleep(instants.uniform(0, 1.5))
-                if (pid := daemon(node)) and instants.random() < 0.6:
-                    try:
-                        os.kill(pid, signal.SIGKILL)
-                    except ProcessLookupError:
-                        continue
-                if instants.random() < 0.6:
-                    await node.kill()
-                    await node.start()
-            await node.offered(SHARED, 4, 60)
-            assert modes(node) == ["Exclusive_Process"]
-            assert daemon(node) in daemons_of(node)
-            assert len(daemons_of(node)) == 1
-            node.configure({})
-            await node.offered(GPU, 1)
-            assert modes(node) == ["Default"]
-            assert daemons_of(node) == []
-
-    play(scene)
+    play(lambda: kill_at_random(number=12, seed=7))
 
 
 def test_sets_the_exclusive_process_mode() -> None:
