@@ -18,6 +18,7 @@ from divvy.agent.mps.shared_memory import mount_memory
 from divvy.agent.mps.supervision import (
     ASK_SECONDS,
     EXCLUSIVE_PROCESS,
+    STARTING,
     Ceiling,
     Life,
     Seen,
@@ -118,6 +119,8 @@ class Mps:
 
     def problem(self, uuid: str) -> str:
         """Say why no container can be a client of a GPU's daemon now, "" where it can."""
+        if not self._knows_wanted:
+            return STARTING
         supervised = self._gpus.get(uuid)
         seen = Seen(None, None, alive=False) if supervised is None else self._seen(supervised)
         return problem_of(self._wanted.get(uuid), seen, self._life(uuid))

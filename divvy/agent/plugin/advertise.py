@@ -206,6 +206,16 @@ class Advertiser:
         memory = self._memory(resource, uuid)
         return client_edits(self._mps.pipes(uuid), memory, resource.sharing.times(count))
 
+    def _require_daemon(self, resource: Resource, uuid: str) -> None:
+        """Raise Refused where a container would find no daemon: it would compute without limits.
+
+        After a boot the kubelet starts containers again by what it was answered before it: a
+        runtime would make a plain folder of what is not mounted.
+        """
+        if problem := self._mps.problem(uuid):
+            raise Refused(f"{resource.name}: {uuid}: {problem}; the start will be retried")
+        self._memory(resource, uuid)
+
     def _memory(self, resource: Resource, uuid: str) -> Path:
         try:
             return self._mps.memory(uuid)
@@ -241,9 +251,7 @@ class Advertiser:
             why = OF_THE_DRIVERS_LIMIT if sharing.by_driver else OF_THE_LIMITER
         require_no_other_gpu(resource.name, device_ids, holders, bare, why)
         if sharing.by_mps:
-            # After a boot the kubelet starts containers again by what it was answered before it:
-            # a runtime would make a plain folder of what is not mounted.
-            self._memory(resource, physical(device_ids[0]))
+            self._require_daemon(resource, physical(device_ids[0]))
         if sharing.is_prevented:
             self._lay_again(resource, device_ids)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -31,12 +32,12 @@ from tests.agent.mps.mps_node import (
     runs,
 )
 from tests.fakes.agent import AgentNode, agent_node, end_daemons
-from tests.fakes.device_manager import AdmissionFailed, Container
+from tests.fakes.device_manager import AdmissionFailed, Container, StartFailed
 from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
 
 PER_REPLICA_MIB = 10240
-CONNECTION_FAILED = 805
+OUT_OF_MEMORY, CONNECTION_FAILED = 2, 805
 pytestmark = [
     pytest.mark.agent_process,
     needs_simulator,
@@ -165,6 +166,55 @@ def test_withdraws_the_shares_of_a_failing_daemon_within_a_second(how: signal.Si
             assert modes(node) == ["Exclusive_Process"] * 2
 
     play(scene)
+
+
+def test_starts_no_container_while_its_daemon_is_away() -> None:
+    """It would compute outside of MPS, without limits, and shut the next daemon out."""
+
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            await node.kubelet.admit("default/early", SHARED)
+            os.kill(daemon(node), signal.SIGKILL)
+            await node.offered(SHARED, 0)
+            with pytest.raises(StartFailed, match="no MPS daemon.*the start will be retried"):
+                await node.kubelet.start_container("default/early")
+            await node.offered(SHARED, 4)
+            await node.kubelet.start_container("default/early")
+
+    play(scene)
+
+
+def test_starts_containers_after_a_boot_behind_their_daemon() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            answer = await node.kubelet.admit("default/again", SHARED)
+            await node.kill()
+            end_daemons(node.folder / "state/mps")
+            node.smi("-c", "DEFAULT")
+            start_slowly(node)
+            await node.start()
+            while True:
+                try:
+                    await node.kubelet.start_container("default/again")
+                except StartFailed:
+                    await asyncio.sleep(0.02)
+                else:
+                    break
+            beyond = allocated(node, answer, PER_REPLICA_MIB + 60)
+            assert exit_code(beyond) == OUT_OF_MEMORY
+            end(beyond)
+
+    play(scene)
+
+
+def start_slowly(node: AgentNode) -> None:
+    """Have daemons of a node start after a second."""
+    program = node.driver / "usr/bin/nvidia-cuda-mps-control"
+    real = program.rename(program.with_name("real-control"))
+    program.write_text(f'#!/bin/sh\n[ $# = 0 ] || sleep 1\nexec {real} "$@"\n')
+    program.chmod(0o755)
 
 
 def test_replaces_a_daemon_that_stays_wedged() -> None:
