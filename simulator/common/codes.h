@@ -20,7 +20,9 @@ enum {
     SIM_ERR_INSUFFICIENT_RESOURCES = 23,
     SIM_ERR_ARGUMENT_VERSION = 25,
     SIM_ERR_UNKNOWN = 999,
-    /* Not NVML's: what CUDA says of a client of MPS whose server is gone, or ended it. */
+    /* Not NVML's: what CUDA says of a client of MPS that another one's death has harmed, whose
+     * server is gone, or whom it ended. */
+    SIM_ERR_MPS_HARMED = 1700,
     SIM_ERR_MPS_SERVER_GONE = 1806,
     SIM_ERR_MPS_TERMINATED = 1810
 };

@@ -14,7 +14,7 @@ static int usage(void)
     fputs("usage: divvy-sim show\n"
           "       divvy-sim fault xid GPU NUMBER [GI CI]\n"
           "       divvy-sim fault lost|ecc|ecc-corrected|bad-math|no-activation|no-fabric|clear GPU\n"
-          "       divvy-sim fault hot|narrow|link-error GPU\n"
+          "       divvy-sim fault hot|narrow|link-error|mps-wedge GPU\n"
           "       divvy-sim fault slow GPU MILLISECONDS\n"
           "       divvy-sim fault code GPU NVML-CODE\n"
           "       divvy-sim fault recovery GPU NVML-ACTION\n"
@@ -156,7 +156,8 @@ static int fault(int fd, uint32_t count, int argc, char **argv)
                   {"no-activation", SIM_FAULT_NO_ACTIVATION, 0, 0},
                   {"no-fabric", SIM_FAULT_NO_FABRIC, 0, 0},
                   {"hot", SIM_FAULT_HOT, 0, 0}, {"narrow", SIM_FAULT_NARROW, 0, 0},
-                  {"link-error", SIM_FAULT_LINK_ERRORS, 0, 0}};
+                  {"link-error", SIM_FAULT_LINK_ERRORS, 0, 0},
+                  {"mps-wedge", SIM_FAULT_MPS_WEDGE, 0, 0}};
     for (size_t i = 0; argc >= 2 && i < sizeof faults / sizeof *faults; i++) {
         if (strcmp(argv[0], faults[i].name) != 0)
             continue;

@@ -139,6 +139,8 @@ CUresult driver_call(enum sim_type type, void *body, size_t length, CUresult no_
     case SIM_ERR_NOT_FOUND: /* a MIG device that is no more */
     case SIM_ERR_NOT_SUPPORTED:
         return CUDA_ERROR_INVALID_DEVICE;
+    case SIM_ERR_MPS_HARMED:
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
     case SIM_ERR_MPS_SERVER_GONE:
         return CUDA_ERROR_MPS_RPC_FAILURE;
     case SIM_ERR_MPS_TERMINATED:

@@ -36,7 +36,7 @@ static void fault_clear(struct gpu *gpu)
     gpu->slow_ms = 0;
     gpu->answer_code = 0;
     gpu->load = 0;
-    gpu->no_activation = false;
+    gpu->no_activation = gpu->mps_wedges = false;
 }
 
 static void fault_ecc(struct gpu *gpu, uint64_t kind)
@@ -104,6 +104,9 @@ int fault_order(const struct sim_fault_order *order)
         if (order->value > RECOVERY_SYSTEM_REBOOT)
             return SIM_ERR_INVALID_ARGUMENT;
         gpu->info.recovery = (uint8_t)order->value;
+        return 0;
+    case SIM_FAULT_MPS_WEDGE:
+        gpu->mps_wedges = true;
         return 0;
     case SIM_FAULT_LINK_ERRORS:
         gpu->info.link_errors++;

@@ -41,6 +41,7 @@ bool server_answer(struct client *client, unsigned type, int status, const void 
 
 void server_drop(struct client *client)
 {
+    mps_died(client);
     contexts_drop(client);
     mps_drop(client);
     close(client->fd);
@@ -69,7 +70,7 @@ static void accept_client(int listener)
     client->fd = fd;
     client->pid = peer.pid;
     client->uid = peer.uid;
-    client->greeted = false;
+    client->greeted = client->wedged = false;
     client->in_length = client->out_length = 0;
     client->event_count = 0;
     client->knows_groups = false;

@@ -28,6 +28,7 @@ struct gpu {
     unsigned slow_ms;   /* every answer from this GPU waits so long */
     int answer_code;    /* 0, or what every request to this GPU answers */
     bool no_activation; /* as in a virtual machine: mode changes wait for a reset */
+    bool mps_wedges;    /* a client of MPS that dies with work in flight harms the others */
     uint64_t context_bytes; /* what each new context takes by itself */
     double worked_at;       /* until when the queues have been worked off */
     double busy;        /* seconds of work within the sliding window */
@@ -53,6 +54,7 @@ struct client {
     pid_t pid;
     uid_t uid;
     bool greeted;
+    bool wedged; /* an MPS server that answers no new client */
     uint32_t kind;
     char version[32];
     bool attached[SIM_MAX_GPUS]; /* has the GPU open, as by its device node */
@@ -137,6 +139,7 @@ int mps_change(const struct client *server, const struct sim_admission *request)
 const struct admission *mps_admission(const struct client *client, uint32_t gpu); /* NULL: none */
 const struct client *mps_server_of(const struct client *client, uint32_t gpu); /* itself if it is one */
 int mps_refuses(const struct client *client, uint32_t gpu); /* 0, or what a client's call answers */
+void mps_died(const struct client *client); /* before what it holds is dropped */
 void mps_drop(const struct client *client); /* a server or a client that is gone */
 
 /* memory_limits.c */

@@ -1,6 +1,7 @@
 """The control daemon of MPS, version 2 of its protocol: clients, limits, users, ends."""
 
 import os
+import select
 import shutil
 import signal
 import stat
@@ -19,6 +20,7 @@ from tests.simulator.cuda_process import run
 from tests.simulator.driver_root import HOLDER, DriverRoot, eventually
 
 DEVICE_UNAVAILABLE, OUT_OF_MEMORY = "46\n", "2\n"
+ILLEGAL_ADDRESS = "700\n"
 CONNECTION_FAILED, RPC_FAILURE, MAX_CLIENTS, TERMINATED = "805\n", "806\n", "808\n", "810\n"
 SMS_OF_AN_A100 = 108
 NOBODY = 65534
@@ -198,6 +200,14 @@ def test_refuses_a_client_to_raise_the_daemons_limit(start: Start) -> None:
     assert first_line(mps.hold(512, **more)) == "0\n"
 
 
+def test_lifts_the_limits_of_a_client_that_names_a_gpu_it_does_not_have(start: Start) -> None:
+    """Measured by NVIDIA: a client can drop the daemon's memory limit, too."""
+    mps = start("-multiuser-server")
+    mps.say("set_default_device_pinned_mem_limit 0 512M")
+    lifted = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=512M,1=512M"}
+    assert first_line(mps.hold(20000, **lifted)) == "0\n"
+
+
 @pytest.mark.parametrize(("percentage", "sms"), [("25", 26), ("10", 10), ("1", 2), ("100", 108)])
 def test_shows_a_share_of_the_threads_as_fewer_sms(start: Start, percentage: str, sms: int) -> None:
     mps = start("-multiuser-server")
@@ -256,6 +266,59 @@ def test_fails_only_the_terminated_client(start: Start) -> None:
     assert ask(first, "init") == TERMINATED
     assert ask(second, "init") == "0\n"
     mps.say(f"terminate_client {mps.server} 1", rc=1)
+
+
+def working(mps: Mps) -> subprocess.Popen[str]:
+    """Start a client with a minute's work in flight."""
+    script = (
+        "import sys; from pathlib import Path; from tests.simulator.cuda import Cuda\n"
+        "from tests.simulator.sleeper import Sleeper\n"
+        "cuda = Cuda(Path(sys.argv[1])).init(); cuda.context()\n"
+        "Sleeper(cuda).start(60_000_000_000); print('0', flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(mps.driver.library("libcuda.so.1"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **mps.environment},
+    )
+    mps.driver.processes.append(process)
+    assert first_line(process) == "0\n"
+    return process
+
+
+def test_wedges_the_server_of_a_client_killed_with_work_in_flight(start: Start) -> None:
+    mps = start("-multiuser-server")
+    mps.driver.sim("fault", "mps-wedge", "0")
+    neighbour, worker = mps.hold(1), working(mps)
+    assert first_line(neighbour) == "0\n"
+    worker.kill()
+    worker.wait()
+    assert eventually(lambda: ask(neighbour, "init") == ILLEGAL_ADDRESS)
+    late = mps.hold(1)
+    assert late.stdout is not None
+    assert not select.select([late.stdout], [], [], 0.5)[0]
+    assert mps.say(f"get_server_status {mps.server}") == "ACTIVE"
+    os.kill(int(mps.server), signal.SIGKILL)
+    assert first_line(late) == "0\n"
+
+
+@pytest.mark.parametrize("fault", ["mps-wedge", ""])
+def test_spares_the_others_where_a_client_is_terminated_before_its_kill(
+    start: Start, fault: str
+) -> None:
+    mps = start("-multiuser-server")
+    neighbour, worker = mps.hold(1), working(mps)
+    assert first_line(neighbour) == "0\n"
+    if fault:
+        mps.driver.sim("fault", fault, "0")
+        mps.say(f"terminate_client {mps.server} {worker.pid}")
+    worker.kill()
+    worker.wait()
+    assert eventually(lambda: len(mps.say(f"get_client_list {mps.server}").split()) == 1)
+    assert ask(neighbour, "init") == "0\n"
+    assert first_line(mps.hold(1)) == "0\n"
 
 
 @pytest.mark.parametrize("victim", ["server", "daemon"])
