@@ -129,6 +129,7 @@ class Agent:
             api,
             settings.container_logs,
             self.claims.limits,
+            self.mps.terminate,
         )
         self.share_accounts = ShareAccounts(
             self.driver,

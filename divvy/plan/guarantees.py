@@ -97,7 +97,8 @@ def _mps_guarantees(sharing: Sharing) -> Guarantees:
     whole_card = "whole card: all its memory, also for a replica"
     return Guarantees(
         _memory_by_mps(sharing),
-        f"concurrent: each process uses at most {sharing.threads} % of the SMs{_unless(sharing)}; "
+        f"concurrent: each process uses at most {sharing.threads} % of the SMs"
+        f"{_threads_unless(sharing)}; "
         "no SM is its own",
         f"shared: one fault ends all {sharing.replicas} clients of the GPU, and so does the end of "
         "its MPS daemon, as at a restart of the agent's pod or by a command of root in any of its "
@@ -106,14 +107,16 @@ def _mps_guarantees(sharing: Sharing) -> Guarantees:
     )
 
 
-def _unless(sharing: Sharing) -> str:
-    """Say who can lift the limits of MPS: its variables, and its daemon's own."""
-    root = "root in any of the GPU's containers commands its daemon otherwise"
-    return (
-        f", unless {root}"
-        if sharing.one_per_container
-        else (f", unless it drops the container's variables, or {root}")
-    )
+_ROOT_COMMANDS = "root in any of the GPU's containers commands its daemon otherwise"
+# Also where the daemon has the limit, too: a client that names a GPU that it does not have is
+# without any memory limit (measured by NVIDIA with driver 615, Dynamo's guide to limits with MPS).
+_MEMORY_UNLESS = f", unless it changes the container's variables, or {_ROOT_COMMANDS}"
+
+
+def _threads_unless(sharing: Sharing) -> str:
+    """Say who can lift the limit of threads: the container's variable, and the daemon's own."""
+    variables = "" if sharing.one_per_container else "it drops the container's variables, or "
+    return f", unless {variables}{_ROOT_COMMANDS}"
 
 
 def _memory_by_mps(sharing: Sharing) -> str:
@@ -124,7 +127,7 @@ def _memory_by_mps(sharing: Sharing) -> str:
         "enforce": "a container whose processes exceed it together is terminated",
         "warn": "what a container's processes use together above it is noticed, not prevented",
     }
-    refused = f"MPS refuses each process more than {limit}{_unless(sharing)}"
+    refused = f"MPS refuses each process more than {limit}{_MEMORY_UNLESS}"
     return f"per process: {refused}; {ends[sharing.action]}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from time import monotonic
@@ -41,7 +42,7 @@ class MemoryWatch:
     """Watches containers with a limit; needs the host's PIDs and /var/log/containers' names.
 
     ``plugins`` advertise the limits, ``holders`` say whose they are; ``claimed`` tells both of
-    claims, by GPU.
+    claims, by GPU. ``terminate_client`` ends what a PID has on a GPU by MPS.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class MemoryWatch:
         api: ApiServer,
         container_logs: Path,
         claimed: Callable[[], Awaitable[Mapping[str, ClaimLimits]]],
+        terminate_client: Callable[[str, int], Awaitable[None]],
     ) -> None:
         self._driver = driver
         self._plugins = plugins
@@ -59,6 +61,7 @@ class MemoryWatch:
         self._api = api
         self._container_logs = container_logs
         self._claimed = claimed
+        self._terminate_client = terminate_client
         self._sigterm_times: dict[Process, float] = {}
         self._reports: dict[tuple[str, str, str], asyncio.Task[None]] = {}
         self.excesses: tuple[Excess, ...] = ()
@@ -83,7 +86,7 @@ class MemoryWatch:
                 continue  # told elsewhere; the next look is in a moment
             known = {excess.key for excess in self.excesses}
             self.excesses = over
-            self._enforce(over, monotonic())
+            await self._enforce(over, monotonic())
             for excess in over:
                 if excess.key not in known:
                     self._report(excess)
@@ -108,13 +111,24 @@ class MemoryWatch:
                 return
         _log.warning("cannot record an Event of %s: %s", excess.pod, excess.sentence)
 
-    def _enforce(self, excesses: Iterable[Excess], now: float) -> None:
+    async def _enforce(self, excesses: Iterable[Excess], now: float) -> None:
         """End who is above an enforced limit: SIGTERM, after a grace SIGKILL."""
-        above = [process for excess in excesses if excess.enforced for process in excess.processes]
+        above = {
+            process: excess.uuid
+            for excess in excesses
+            if excess.enforced
+            for process in excess.processes
+        }
         self._sigterm_times, due = enforcement(above, self._sigterm_times, now)
-        for process, number in due:
-            if send(process, number):
-                _log.warning("%s to process %s: above its memory limit", number.name, process)
+        await asyncio.gather(
+            *(self._end(above[process], process, number) for process, number in due)
+        )
+
+    async def _end(self, uuid: str, process: Process, number: signal.Signals) -> None:
+        # First: a client of MPS that is killed with work in flight takes the others along.
+        await self._terminate_client(uuid, process.pid)
+        if send(process, number):
+            _log.warning("%s to process %s: above its memory limit", number.name, process)
 
     async def _excesses(
         self, limited: Iterable[Resource], claimed: Mapping[str, ClaimLimits]

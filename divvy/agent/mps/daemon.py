@@ -137,9 +137,24 @@ class MpsDaemon:
                 if server in self.servers:  # else it has ended meanwhile
                     raise
 
+    async def terminate(self, client: int) -> None:
+        """End what a client has on the GPU, before its process is ended; raises NoAnswer.
+
+        A client killed with work in flight fails the others, and its server lets no new one in
+        (drivers before 625).
+        """
+        for server in self.servers:
+            await self._say(f"terminate_client {server} {client}")
+
     async def quit(self) -> None:
-        """Ask it to end at once, with its servers; raises NoAnswer."""
-        await self._say("quit -t 0")
+        """End what its clients have on the GPU, then itself and its servers; raises NoAnswer."""
+        await self.ask()
+        commands = []
+        for server in sorted(self.servers):
+            clients = await self._say(f"get_client_list {server}")
+            pids = filter(str.isdecimal, clients.split())
+            commands += [f"terminate_client {server} {pid}" for pid in pids]
+        await self._say("\n".join([*commands, "quit -t 0"]))
 
     def end(self) -> None:
         """End its process and its servers' now, and whatever they have left running."""

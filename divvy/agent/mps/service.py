@@ -34,7 +34,8 @@ _STARTING_SECONDS = 0.1
 # With the pause between two questions: a daemon that fails is known to within a second.
 _SILENCE_SECONDS = 0.5
 _MODE_SECONDS = 2.0
-# A pod that ends has 5 seconds; the driver's answer may take some of them.
+# A pod that ends has 5 seconds: for the clients' work, and for the driver's answer.
+_DRAIN_SECONDS = 2.0
 _STOP_SECONDS = 1.0
 
 
@@ -117,6 +118,18 @@ class Mps:
         supervised = self._gpus.get(uuid)
         return frozenset() if supervised is None else supervised.daemon.servers
 
+    async def terminate(self, uuid: str, client: int) -> None:
+        """End what a client of a GPU's daemon has on it, before its process is ended."""
+        supervised = self._gpus.get(uuid)
+        if supervised is None or not supervised.daemon.servers:
+            return
+        try:
+            await supervised.daemon.terminate(client)
+        except Refused as refused:  # it is no client any more
+            _log.debug("GPU %s: client %s: %s", uuid, client, refused)
+        except NoAnswer as no_answer:
+            _log.warning("GPU %s: client %s is not terminated: %s", uuid, client, no_answer)
+
     def problem(self, uuid: str) -> str:
         """Say why no container can be a client of a GPU's daemon now, "" where it can."""
         if not self._knows_wanted:
@@ -155,7 +168,7 @@ class Mps:
     async def _undo(self, supervised: _SupervisedGpu) -> None:
         with contextlib.suppress(NoAnswer, TimeoutError):
             if supervised.daemon.alive:
-                async with asyncio.timeout(_STOP_SECONDS):
+                async with asyncio.timeout(_DRAIN_SECONDS):
                     await supervised.daemon.quit()
         supervised.daemon.gone()
         recorded = self._record.gpus[supervised.uuid]

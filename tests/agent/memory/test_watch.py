@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from signal import SIGKILL, SIGTERM, Signals
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -49,7 +49,15 @@ async def claimed() -> dict[str, Any]:
     return {}
 
 
-def looking(api: SilentApi, excesses_of: Callable[[], tuple[Excess, ...]]) -> MemoryWatch:
+async def no_client(uuid: str, pid: int) -> None:
+    """Terminate nobody: the GPU has no MPS daemon."""
+
+
+def looking(
+    api: SilentApi,
+    excesses_of: Callable[[], tuple[Excess, ...]],
+    terminate_client: Callable[[str, int], Awaitable[None]] = no_client,
+) -> MemoryWatch:
     """Return a watch that finds these containers above an enforced limit."""
 
     async def excesses(*_: object) -> tuple[Excess, ...]:
@@ -57,9 +65,10 @@ def looking(api: SilentApi, excesses_of: Callable[[], tuple[Excess, ...]]) -> Me
 
     limited = SimpleNamespace(sharing=Sharing(2, memory_mib=1, action="enforce"), name="r")
     plugins = SimpleNamespace(advertised=lambda: [limited])
-    watch: Any = MemoryWatch(None, plugins, None, api, None, claimed)  # type: ignore[arg-type]
+    make: Any = MemoryWatch
+    watch = make(None, plugins, None, api, None, claimed, terminate_client)
     watch._excesses = excesses
-    return watch  # type: ignore[no-any-return]
+    return cast(MemoryWatch, watch)
 
 
 @pytest.fixture(name="sent")
@@ -134,5 +143,27 @@ def test_limits_pending_events_per_container() -> None:
         assert api.waiting == 3
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+    play(scene)
+
+
+def test_terminates_a_client_of_mps_before_its_process(
+    sent: list[tuple[Process, Signals]],
+) -> None:
+    terminated: list[tuple[str, int, int]] = []
+
+    async def terminate(uuid: str, pid: int) -> None:
+        await asyncio.sleep(0.05)
+        terminated.append((uuid, pid, len(sent)))
+
+    async def scene() -> None:
+        running = asyncio.create_task(looking(SilentApi(), lambda: ALL[:1], terminate).run())
+        async with asyncio.timeout(5):
+            while len(sent) < 2:
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        # How many signals were sent before: none, then SIGTERM.
+        assert terminated[:2] == [("GPU-0", 11, 0), ("GPU-0", 11, 1)]
 
     play(scene)

@@ -64,12 +64,15 @@ async def container(node: AgentNode, pod: str, mib: int, count: int = 1) -> subp
 
 def allocated(node: AgentNode, answer: Any, mib: int) -> subprocess.Popen[str]:
     """Start a container's program with what Allocate answered."""
+    return program(node, mib, *client_environment(answer))
+
+
+def client_environment(answer: Any) -> tuple[dict[str, str], str | None]:
+    """Return the environment of a container on this host, and its /dev/shm."""
     environment = dict(answer.envs)
-    for mount in answer.mounts:
-        if mount.container_path == environment["CUDA_MPS_PIPE_DIRECTORY"]:
-            environment["CUDA_MPS_PIPE_DIRECTORY"] = mount.host_path
-    memory = {mount.container_path: mount.host_path for mount in answer.mounts}.get("/dev/shm")
-    return program(node, mib, environment, memory)
+    mounts = {mount.container_path: mount.host_path for mount in answer.mounts}
+    environment["CUDA_MPS_PIPE_DIRECTORY"] = mounts[environment["CUDA_MPS_PIPE_DIRECTORY"]]
+    return environment, mounts.get("/dev/shm")
 
 
 def program(

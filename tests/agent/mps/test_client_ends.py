@@ -1,0 +1,132 @@
+"""Where the agent ends clients of MPS, their daemon terminates them first.
+
+A client that is killed with work in flight fails its neighbours and wedges their server, as users
+and NVIDIA report of drivers before 625; the simulated driver does so after `fault mps-wedge`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.mps.mps_node import (
+    GPU,
+    MPS,
+    SHARED,
+    ask,
+    client_environment,
+    container,
+    end,
+    exit_code,
+)
+from tests.fakes.agent import AgentNode, agent_node
+from tests.fakes.scene import play
+from tests.fakes.simulator import needs_simulator
+from tests.simulator.control_groups import hierarchy, removed
+from tests.simulator.driver_root import eventually
+
+TERMINATED = 810
+ENFORCED: dict[str, Any] = {
+    "mps": {"replicas": 4, "memoryLimit": {"limit": "auto", "action": "enforce"}}
+}
+POD_UID, CONTAINER_ID = "0a1b2c3d-0000-4000-8000-000000000001", "ab" * 32
+# Two processes, each within MPS' limit and together above their container's, with work in flight.
+GREEDY = """
+import os, sys
+from pathlib import Path
+from tests.simulator.cuda import Cuda
+from tests.simulator.sleeper import Sleeper
+Path(sys.argv[2], "cgroup.procs").write_text("0")
+os.fork()
+cuda = Cuda(Path(sys.argv[1])).init()
+cuda.context()
+cuda.allocate(6 << 30)
+Sleeper(cuda).start(600_000_000_000)
+print("0", flush=True)
+sys.stdin.read()
+"""
+pytestmark = [
+    pytest.mark.agent_process,
+    needs_simulator,
+    pytest.mark.skipif(os.geteuid() != 0, reason="compute modes are root's to set"),
+]
+
+
+@pytest.mark.parametrize("how", ["the agent is stopped", "the profile goes"])
+def test_terminates_clients_before_their_daemon_ends(how: str) -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            client = await container(node, "default/client", 100)
+            assert exit_code(client) == 0
+            assert node.agent is not None
+            if how == "the agent is stopped":
+                node.agent.terminate()
+                await node.agent.wait()
+            else:
+                # The kubelet knows of no client any more, and its program runs on.
+                node.kubelet.end("default/client")
+                node.configure({})
+                await node.offered(GPU, 1)
+            assert ask(client, "init") == TERMINATED
+            end(client)
+
+    play(scene)
+
+
+@contextlib.contextmanager
+def container_group() -> Iterator[Path]:
+    """Give the control group of a pod's container, as a kubelet names it."""
+    pods = hierarchy() / f"kubepods-of-{os.getpid()}"
+    group = pods / f"pod{POD_UID}" / CONTAINER_ID
+    group.mkdir(parents=True)
+    try:
+        yield group
+    finally:
+        assert eventually(lambda: all(map(removed, (group, group.parent, pods))))
+
+
+def test_ends_a_container_above_its_limit_without_harm_to_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / f"greedy_default_main-{CONTAINER_ID}.log").touch()
+
+    async def scene(group: Path) -> None:
+        environment = {"DIVVY_CONTAINER_LOGS": str(tmp_path)}
+        async with agent_node(1, ENFORCED, environment=environment) as node:
+            await node.offered(SHARED, 4)
+            node.simulate("fault", "mps-wedge", "0")
+            neighbour = await container(node, "default/neighbour", 100)
+            assert exit_code(neighbour) == 0
+            answer = await node.kubelet.admit("default/greedy", SHARED)
+            processes = greedy(node, answer, group)
+            assert [exit_code(processes) for _ in range(2)] == [0, 0]
+            await node.until(lambda: not (group / "cgroup.procs").read_text(), 20)
+            assert ask(neighbour, "init") == 0
+            late = await container(node, "default/late", 100)
+            assert exit_code(late) == 0
+            end(neighbour, late, processes)
+
+    with container_group() as group:
+        play(lambda: scene(group))
+
+
+def greedy(node: AgentNode, answer: Any, group: Path) -> subprocess.Popen[str]:
+    library = node.driver / "usr/lib/x86_64-linux-gnu/libcuda.so.1"
+    environment, memory = client_environment(answer)
+    mounted = 'mount --bind "$0" /dev/shm && exec "$@"'
+    return subprocess.Popen(
+        [
+            *("unshare", "--mount", "sh", "-c", mounted, str(memory)),
+            *(sys.executable, "-c", GREEDY, str(library), str(group)),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
