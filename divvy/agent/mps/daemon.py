@@ -24,6 +24,9 @@ PROGRAM = "usr/bin/nvidia-cuda-mps-control"
 _WITH_MEMORY = (sys.executable, "-I", "-S", own_memory.__file__)
 # On a node whose tenants take all processors even a program that only asks is slow.
 _ANSWER_SECONDS = 5.0
+# Longer than a server takes from its start until it lists the client that it was started for.
+_SERVER_START_SECONDS = 5.0
+_LOOK_SECONDS = 0.2
 _MAX_LOG_BYTES = 4 << 20
 _LAST_WORDS_BYTES = 1000
 _NONE = Process(0, 0)
@@ -146,6 +149,22 @@ class MpsDaemon:
         for server in self.servers:
             await self._say(f"terminate_client {server} {client}")
 
+    async def end_idle_servers(self) -> None:
+        """End servers without clients, before the next one comes; raises NoAnswer.
+
+        In one whose client was killed with work in flight, new clients hang in their
+        initialisation (drivers before 625), and it says that it is active. A young one may be
+        starting for a client that it does not list yet: waits for that.
+        """
+        await self.ask()
+        for server in self._servers:
+            while await self._is_idle(server):
+                if server.age >= _SERVER_START_SECONDS:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(server.pid, signal.SIGKILL)
+                    break
+                await asyncio.sleep(_LOOK_SECONDS)
+
     async def quit(self) -> None:
         """End what its clients have on the GPU, then itself and its servers; raises NoAnswer."""
         await self.ask()
@@ -213,6 +232,9 @@ class MpsDaemon:
             PIPES_VARIABLE: str(self.pipes),
             "CUDA_MPS_LOG_DIRECTORY": str(self._folder / "log"),
         }
+
+    async def _is_idle(self, server: Process) -> bool:
+        return server.runs and not (await self._say(f"get_client_list {server.pid}")).split()
 
     async def _set(self, command: str) -> None:
         answer = await self._say(command)

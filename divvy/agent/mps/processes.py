@@ -7,6 +7,7 @@ lost, which process is which GPU's. The environment that a daemon was started wi
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,11 @@ class Process:
     def runs(self) -> bool:
         """Return whether it still runs; a zombie does not."""
         return start_time(self.pid) == self.started != 0
+
+    @property
+    def age(self) -> float:
+        """Return for how many seconds it has run, or would have."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self.started / os.sysconf("SC_CLK_TCK")
 
 
 def start_time(pid: int) -> int:

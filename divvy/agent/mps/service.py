@@ -118,6 +118,10 @@ class Mps:
         supervised = self._gpus.get(uuid)
         return frozenset() if supervised is None else supervised.daemon.servers
 
+    async def end_idle_servers(self, uuid: str) -> None:
+        """End a GPU's servers without clients: the daemon starts others; raises NoAnswer."""
+        await self._gpus[uuid].daemon.end_idle_servers()
+
     async def terminate(self, uuid: str, client: int) -> None:
         """End what a client of a GPU's daemon has on it, before its process is ended."""
         supervised = self._gpus.get(uuid)

@@ -16,6 +16,7 @@ from divvy.agent.inject.device_files import device_files, file_resources
 from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.mps.client import client_edits
+from divvy.agent.mps.daemon import NoAnswer
 from divvy.agent.mps.service import Mps
 from divvy.agent.nvml.cap_nodes import make_cap_nodes
 from divvy.agent.nvml.driver import Driver
@@ -206,7 +207,7 @@ class Advertiser:
         memory = self._memory(resource, uuid)
         return client_edits(self._mps.pipes(uuid), memory, resource.sharing.times(count))
 
-    def _require_daemon(self, resource: Resource, uuid: str) -> None:
+    async def _require_daemon(self, resource: Resource, uuid: str) -> None:
         """Raise Refused where a container would find no daemon: it would compute without limits.
 
         After a boot the kubelet starts containers again by what it was answered before it: a
@@ -215,6 +216,11 @@ class Advertiser:
         if problem := self._mps.problem(uuid):
             raise Refused(f"{resource.name}: {uuid}: {problem}; the start will be retried")
         self._memory(resource, uuid)
+        try:
+            await self._mps.end_idle_servers(uuid)
+        except NoAnswer as no_answer:
+            words = f"its MPS daemon does not answer: {no_answer}; the start will be retried"
+            raise Refused(f"{resource.name}: {uuid}: {words}") from no_answer
 
     def _memory(self, resource: Resource, uuid: str) -> Path:
         try:
@@ -251,7 +257,7 @@ class Advertiser:
             why = OF_THE_DRIVERS_LIMIT if sharing.by_driver else OF_THE_LIMITER
         require_no_other_gpu(resource.name, device_ids, holders, bare, why)
         if sharing.by_mps:
-            self._require_daemon(resource, physical(device_ids[0]))
+            await self._require_daemon(resource, physical(device_ids[0]))
         if sharing.is_prevented:
             self._lay_again(resource, device_ids)
 

@@ -6,6 +6,7 @@ and NVIDIA report of drivers before 625; the simulated driver does so after `fau
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import subprocess
@@ -20,6 +21,7 @@ from tests.agent.mps.mps_node import (
     GPU,
     MPS,
     SHARED,
+    allocated,
     ask,
     client_environment,
     container,
@@ -37,6 +39,17 @@ ENFORCED: dict[str, Any] = {
     "mps": {"replicas": 4, "memoryLimit": {"limit": "auto", "action": "enforce"}}
 }
 POD_UID, CONTAINER_ID = "0a1b2c3d-0000-4000-8000-000000000001", "ab" * 32
+WORKING = """
+import sys
+from pathlib import Path
+from tests.simulator.cuda import Cuda
+from tests.simulator.sleeper import Sleeper
+cuda = Cuda(Path(sys.argv[1])).init()
+cuda.context()
+Sleeper(cuda).start(600_000_000_000)
+print("0", flush=True)
+sys.stdin.read()
+"""
 # Two processes, each within MPS' limit and together above their container's, with work in flight.
 GREEDY = """
 import os, sys
@@ -104,7 +117,7 @@ def test_ends_a_container_above_its_limit_without_harm_to_its_neighbours(tmp_pat
             neighbour = await container(node, "default/neighbour", 100)
             assert exit_code(neighbour) == 0
             answer = await node.kubelet.admit("default/greedy", SHARED)
-            processes = greedy(node, answer, group)
+            processes = started(node, answer, GREEDY, str(group))
             assert [exit_code(processes) for _ in range(2)] == [0, 0]
             await node.until(lambda: not (group / "cgroup.procs").read_text(), 20)
             assert ask(neighbour, "init") == 0
@@ -116,14 +129,52 @@ def test_ends_a_container_above_its_limit_without_harm_to_its_neighbours(tmp_pat
         play(lambda: scene(group))
 
 
-def greedy(node: AgentNode, answer: Any, group: Path) -> subprocess.Popen[str]:
+def test_starts_no_container_behind_the_wedged_server_of_one_that_was_killed() -> None:
+    """The kubelet kills, and no plugin hears of it before."""
+
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            node.simulate("fault", "mps-wedge", "0")
+            killed = started(node, await node.kubelet.admit("default/killed", SHARED), WORKING)
+            assert exit_code(killed) == 0
+            end(killed)
+            node.kubelet.end("default/killed")
+            answer = await node.kubelet.admit("default/next", SHARED)
+            await node.kubelet.start_container("default/next")
+            following = allocated(node, answer, 100)
+            first_answer = asyncio.to_thread(exit_code, following)
+            try:
+                assert await asyncio.wait_for(first_answer, 10) == 0
+            finally:
+                end(following)
+
+    play(scene)
+
+
+def test_keeps_the_server_of_a_neighbour_at_the_start_of_a_container() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            neighbour = await container(node, "default/neighbour", 100)
+            assert exit_code(neighbour) == 0
+            await node.kubelet.admit("default/next", SHARED)
+            await node.kubelet.start_container("default/next")
+            assert ask(neighbour, "init") == 0
+            end(neighbour)
+
+    play(scene)
+
+
+def started(node: AgentNode, answer: Any, script: str, *arguments: str) -> subprocess.Popen[str]:
+    """Start a container's program with what Allocate answered."""
     library = node.driver / "usr/lib/x86_64-linux-gnu/libcuda.so.1"
     environment, memory = client_environment(answer)
     mounted = 'mount --bind "$0" /dev/shm && exec "$@"'
     return subprocess.Popen(
         [
             *("unshare", "--mount", "sh", "-c", mounted, str(memory)),
-            *(sys.executable, "-c", GREEDY, str(library), str(group)),
+            *(sys.executable, "-c", script, str(library), *arguments),
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -71,6 +71,7 @@ def test_treats_a_zombie_as_ended() -> None:
     process.stdout.readline()
     known = Process(process.pid, start_time(process.pid))
     assert known.runs
+    assert -0.1 < known.age < 60
     os.kill(process.pid, signal.SIGKILL)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert not known.runs
