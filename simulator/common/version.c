@@ -23,6 +23,11 @@ const char *sim_version(void)
     return sim_version_stamp + sizeof STAMP - 1;
 }
 
+void sim_set_version(const char *version)
+{
+    snprintf(sim_version_stamp + sizeof STAMP - 1, sizeof sim_version_stamp - (sizeof STAMP - 1), "%s", version);
+}
+
 int sim_cuda_version(const char *driver_version)
 {
     static const struct {

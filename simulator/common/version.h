@@ -8,6 +8,9 @@
 /* Version stamped into this file at installation, such as "550.163.01". */
 const char *sim_version(void);
 
+/* Take another for this process: of a program that is one file for all versions. */
+void sim_set_version(const char *version);
+
 /* CUDA version that a driver version brings, as 1000 * major + 10 * minor. */
 int sim_cuda_version(const char *driver_version);
 

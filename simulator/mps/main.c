@@ -64,6 +64,8 @@ bool find_gpus(void)
     int driver = sim_connect(sim_root(), SIM_CLIENT_TOOL, &hello);
     if (driver < 0)
         return false;
+    /* It is the program of the driver that is loaded when it starts, and of no later one. */
+    sim_set_version(hello.version);
     for (uint32_t i = 0; i < hello.gpu_count; i++) {
         struct sim_gpu gpu = {.index = i};
         if (sim_call(driver, SIM_GPU, &gpu, sizeof gpu) == 0 && !gpu.lost && !gpu.mig_mode &&

@@ -17,7 +17,7 @@ import pytest
 
 from divvy.model.gpu_models import gpu_model
 from tests.simulator.cuda_process import run
-from tests.simulator.driver_root import HOLDER, DriverRoot, eventually
+from tests.simulator.driver_root import HOLDER, OTHER_VERSION, DriverRoot, eventually
 
 DEVICE_UNAVAILABLE, OUT_OF_MEMORY = "46\n", "2\n"
 ILLEGAL_ADDRESS = "700\n"
@@ -346,6 +346,13 @@ def test_waits_for_clients_on_quit_as_long_as_told(start: Start) -> None:
     mps.say("quit -t 0")
     assert eventually(lambda: mps.daemon.poll() == 0)
     assert ask(holder, "init") == RPC_FAILURE
+
+
+def test_starts_no_server_of_a_driver_that_has_been_replaced(start: Start) -> None:
+    mps = start("-multiuser-server")
+    mps.driver.sim("driver", OTHER_VERSION)
+    assert first_line(mps.hold(1)) == CONNECTION_FAILED
+    assert mps.say("get_server_list") == ""
 
 
 def test_refuses_a_second_daemon_in_a_folder(start: Start) -> None:

@@ -26,11 +26,15 @@ _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 @dataclass(frozen=True)
 class Recorded:
-    """A GPU's compute mode before, and the daemon's process: PID and start time, 0 without one."""
+    """A GPU's compute mode before, and the daemon's process: PID and start time, 0 without one.
+
+    ``driver`` is the version of the driver that it was started with, "" if that is not known.
+    """
 
     mode: int
     pid: int = 0
     started: int = 0
+    driver: str = ""
 
     @property
     def process(self) -> Process:
@@ -69,17 +73,17 @@ class MpsRecord:
             recorded = added.setdefault(uuid, Recorded(_DEFAULT_COMPUTE_MODE))
             if uuid in daemons and not recorded.process.runs:
                 process = daemons[uuid]
-                added[uuid] = replace(recorded, pid=process.pid, started=process.started)
+                added[uuid] = Recorded(recorded.mode, process.pid, process.started)
         try:
             self._write(added)
         except OSError as error:  # the next agent finds them too
             _log.warning("%s is not written (%s): going on without it", self._path, error)
             self.gpus = added
 
-    def set_process(self, uuid: str, process: Process | None) -> None:
+    def set_process(self, uuid: str, process: Process | None, driver: str = "") -> None:
         """Write which process is a GPU's daemon, None for none; raises OSError."""
         pid, started = (0, 0) if process is None else (process.pid, process.started)
-        self.note(uuid, replace(self.gpus[uuid], pid=pid, started=started))
+        self.note(uuid, replace(self.gpus[uuid], pid=pid, started=started, driver=driver))
 
     def clear(self, uuid: str) -> None:
         """Write that nothing is left to undo for a GPU; raises OSError."""
@@ -96,6 +100,7 @@ class MpsRecord:
 
 def _recorded(raw: Mapping[str, Any]) -> Recorded:
     recorded = from_plain(Recorded, raw)
-    if not all(isinstance(value, int) for value in asdict(recorded).values()):
+    numbers = (recorded.mode, recorded.pid, recorded.started)
+    if not all(isinstance(n, int) for n in numbers) or not isinstance(recorded.driver, str):
         raise TypeError(f"{raw!r} is not a record of a GPU")
     return recorded

@@ -18,6 +18,7 @@ from divvy.agent.mps.shared_memory import mount_memory
 from divvy.agent.mps.supervision import (
     ASK_SECONDS,
     EXCLUSIVE_PROCESS,
+    OUTDATED,
     STARTING,
     Ceiling,
     Life,
@@ -224,9 +225,13 @@ class Mps:
         return Life() if supervised is None else supervised.life
 
     def _seen(self, supervised: _SupervisedGpu) -> Seen:
-        return Seen(
-            self._record.gpus.get(supervised.uuid), supervised.mode, supervised.daemon.alive
-        )
+        recorded = self._record.gpus.get(supervised.uuid)
+        return Seen(recorded, supervised.mode, supervised.daemon.alive, self._driver_version)
+
+    @property
+    def _driver_version(self) -> str:
+        snapshot = self._driver.snapshot
+        return "" if snapshot is None or self._driver.problem else snapshot.driver_version
 
     def _report(self, supervised: _SupervisedGpu) -> None:
         problem = self.problem(supervised.uuid)
@@ -297,7 +302,7 @@ class Mps:
         process = supervised.daemon.start()
         supervised.life = supervised.life.starting(monotonic())
         try:
-            self._record.set_process(supervised.uuid, process)
+            self._record.set_process(supervised.uuid, process, self._driver_version)
         except OSError:
             # An agent that starts after a crash of this one would not find it.
             supervised.daemon.gone()
@@ -305,8 +310,9 @@ class Mps:
 
     def _kill(self, supervised: _SupervisedGpu) -> None:
         life = supervised.life
+        why = OUTDATED if self._seen(supervised).outdated else "it did not answer"
         supervised.daemon.gone()
-        killed = life.failed("it did not answer", monotonic())
+        killed = life.failed(why, monotonic())
         supervised.life = killed if life.quit_at is None else Life()
 
     async def _ask(self, supervised: _SupervisedGpu) -> None:

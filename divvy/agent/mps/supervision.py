@@ -17,6 +17,7 @@ _QUIT_SECONDS = 2.0
 _CALM_SECONDS = 60.0
 _BACKOFF_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
 STARTING = "its MPS daemon is starting"
+OUTDATED = "its MPS daemon is of the driver before"
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,21 @@ class Step(Enum):
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of a GPU now: its record, its compute mode (None if unknown), the process."""
+    """What is known of a GPU now: its record, its compute mode (None if unknown), the process.
+
+    ``driver`` is the version of the driver that is loaded, "" if that is not known.
+    """
 
     recorded: Recorded | None
     mode: int | None
     alive: bool
+    driver: str = ""
+
+    @property
+    def outdated(self) -> bool:
+        """Return whether the daemon is of a driver that has been replaced: it serves nobody."""
+        started_with = "" if self.recorded is None else self.recorded.driver
+        return self.alive and bool(started_with and self.driver) and started_with != self.driver
 
 
 @dataclass(frozen=True)
@@ -133,7 +144,8 @@ def next_step(wanted: Ceiling | None, seen: Seen, life: Life, now: float) -> Ste
         return _towards_none(seen, life, now)
     if seen.recorded is None:
         return Step.WAIT if seen.mode is None or now < life.retry_at else Step.RECORD
-    if life.silent is not None and now - life.silent >= _WEDGED_SECONDS and seen.alive:
+    wedged = life.silent is not None and now - life.silent >= _WEDGED_SECONDS
+    if seen.outdated or (wedged and seen.alive):
         return Step.KILL
     pausing = now < life.retry_at
     if pausing and not life.refused:
@@ -164,6 +176,8 @@ def problem_of(wanted: Ceiling | None, seen: Seen, life: Life) -> str:
     """Say why no container can be given a share by MPS of this GPU, "" where it can."""
     if wanted is None:
         return "it is not to have an MPS daemon now"
+    if seen.outdated:
+        return OUTDATED
     if seen.alive and life.ready:
         return "" if seen.mode in (None, EXCLUSIVE_PROCESS) else "its compute mode was changed"
     if seen.alive and life.answered is not None and life.silent is not None:

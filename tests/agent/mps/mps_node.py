@@ -62,9 +62,11 @@ async def container(node: AgentNode, pod: str, mib: int, count: int = 1) -> subp
     return allocated(node, await node.kubelet.admit(pod, SHARED, count), mib)
 
 
-def allocated(node: AgentNode, answer: Any, mib: int) -> subprocess.Popen[str]:
+def allocated(
+    node: AgentNode, answer: Any, mib: int, user: int | None = None
+) -> subprocess.Popen[str]:
     """Start a container's program with what Allocate answered."""
-    return program(node, mib, *client_environment(answer))
+    return program(node, mib, *client_environment(answer), user)
 
 
 def client_environment(answer: Any) -> tuple[dict[str, str], str | None]:
@@ -76,14 +78,21 @@ def client_environment(answer: Any) -> tuple[dict[str, str], str | None]:
 
 
 def program(
-    node: AgentNode, mib: int, environment: dict[str, str], memory: str | None = None
+    node: AgentNode,
+    mib: int,
+    environment: dict[str, str],
+    memory: str | None = None,
+    user: int | None = None,
 ) -> subprocess.Popen[str]:
     """Start a program that holds memory; its /dev/shm is a folder, None: that of this process."""
     mounted = 'mount --bind "$0" /dev/shm && exec "$@"'
     within = [] if memory is None else ["unshare", "--mount", "sh", "-c", mounted, memory]
     library = node.driver / "usr/lib/x86_64-linux-gnu/libcuda.so.1"
+    # The interpreter itself may lie where no other user may go.
+    as_user = f"import ctypes, os; os.setuid({user})\n{HOLDER.read_text()}"
+    script = [str(HOLDER)] if user is None else ["-c", as_user]
     return subprocess.Popen(
-        [*within, sys.executable, "-S", str(HOLDER), str(library), str(mib)],
+        [*within, sys.executable, "-S", *script, str(library), str(mib)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

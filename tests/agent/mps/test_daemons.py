@@ -38,6 +38,7 @@ from tests.fakes.simulator import needs_simulator
 
 PER_REPLICA_MIB = 10240
 OUT_OF_MEMORY, CONNECTION_FAILED = 2, 805
+NOBODY = 65534
 pytestmark = [
     pytest.mark.agent_process,
     needs_simulator,
@@ -445,6 +446,38 @@ def test_limits_a_client_that_drops_its_own_limit() -> None:
             node.configure(alone)
             await node.until(lambda: limited(node, bare, memory))
             end(first)
+
+    play(scene)
+
+
+def test_serves_containers_of_any_user_and_namespace() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            node.folder.chmod(0o755)  # a container has the sockets mounted, and no folder above
+            first = await container(node, "team-a/root", 100)
+            answer = await node.kubelet.admit("team-b/nobody", SHARED)
+            second = allocated(node, answer, 100, user=NOBODY)
+            assert (exit_code(first), exit_code(second)) == (0, 0)
+            end(first, second)
+
+    play(scene)
+
+
+def test_serves_containers_after_the_driver_was_replaced() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS, further_versions=["580.95.05"]) as node:
+            await node.offered(SHARED, 4)
+            before = daemon(node)
+            node.simulate("driver", "580.95.05")
+            await node.until(lambda: node.status.get("driver") == "580.95.05")
+            await node.until(lambda: daemon(node) != before)
+            await node.offered(SHARED, 4)
+            answer = await node.kubelet.admit("default/after", SHARED)
+            await node.kubelet.start_container("default/after")
+            after = allocated(node, answer, 100)
+            assert exit_code(after) == 0
+            end(after)
 
     play(scene)
 

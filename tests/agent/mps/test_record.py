@@ -14,14 +14,24 @@ from divvy.agent.mps.record import MpsRecord, Recorded
 def test_keeps_a_record_beyond_its_process(tmp_path: Path) -> None:
     record = MpsRecord(tmp_path)
     record.note("GPU-0", Recorded(0))
-    record.set_process("GPU-0", Process(4_194_304, 77))
+    record.set_process("GPU-0", Process(4_194_304, 77), "580.95.05")
     record.note("GPU-1", Recorded(3))
-    assert MpsRecord(tmp_path).gpus == {"GPU-0": Recorded(0, 4_194_304, 77), "GPU-1": Recorded(3)}
+    assert MpsRecord(tmp_path).gpus == {
+        "GPU-0": Recorded(0, 4_194_304, 77, "580.95.05"),
+        "GPU-1": Recorded(3),
+    }
     record.clear("GPU-0")
     assert MpsRecord(tmp_path).gpus == {"GPU-1": Recorded(3)}
 
 
-@pytest.mark.parametrize("text", ["", "[", "{}", '{"gpus": {"GPU-0": {"mode": "x"}}}', "[" * 9999])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[", "{}", "[" * 9999),
+        '{"gpus": {"GPU-0": {"mode": "x"}}}',
+        '{"gpus": {"GPU-0": {"mode": 0, "driver": 550}}}',
+    ],
+)
 def test_treats_a_damaged_record_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "mps.json").write_text(text)
     assert MpsRecord(tmp_path).gpus == {}

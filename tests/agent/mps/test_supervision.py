@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from divvy.agent.mps.record import Recorded
 from divvy.agent.mps.supervision import (
     EXCLUSIVE_PROCESS,
+    OUTDATED,
     STARTING,
     Ceiling,
     Life,
@@ -59,6 +60,17 @@ def test_withdraws_shares_at_once_and_ends_a_silent_daemon_later() -> None:
     assert next_step(CEILING, RUNNING, silent, 10.9) is Step.ASK
     assert next_step(CEILING, RUNNING, silent, 11.0) is Step.KILL
     assert problem_of(CEILING, RUNNING, silent.heard(5.0)) == ""
+
+
+def test_ends_the_daemon_of_a_driver_that_was_replaced() -> None:
+    life = Life(started=0.0).heard(0.0).limited(CEILING)
+    recorded = Recorded(DEFAULT, 7, 7, "550.163.01")
+    for loaded, outdated in (("550.163.01", False), ("", False), ("580.95.05", True)):
+        seen = Seen(recorded, EXCLUSIVE_PROCESS, alive=True, driver=loaded)
+        assert (next_step(CEILING, seen, life, 1.0) is Step.KILL) is outdated
+        assert (problem_of(CEILING, seen, life) == OUTDATED) is outdated
+    adopted = Seen(Recorded(DEFAULT, 7, 7), EXCLUSIVE_PROCESS, alive=True, driver="580.95.05")
+    assert problem_of(CEILING, adopted, life) == ""
 
 
 def test_backs_off_after_failed_starts() -> None:
