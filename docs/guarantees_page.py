@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from divvy.model import GpuFacts, Selection, gpu_model, parse_cluster, resolve
-from divvy.model.enforcement import NOT_SERVED, NodeCapabilities, counted_by, rungs
+from divvy.model.enforcement import NOT_SERVED, NodeCapabilities, Rung, counted_by, rungs
 from divvy.plan import Guarantees, guarantees, level, predict_node
 
 _MODEL = "A100-SXM4-40GB"
@@ -41,9 +41,36 @@ _WAYS: Mapping[str, tuple[str, Any]] = {
         "MPS with `action: prevent`",
         {"mps": {"replicas": 4, "memoryLimit": {"limit": "auto", "action": "prevent"}}},
     ),
+    "mps-driver": (
+        "MPS with `enforcement: driver`",
+        {
+            "mps": {
+                "replicas": 4,
+                "memoryLimit": {"limit": "auto", "action": "prevent", "enforcement": "driver"},
+            }
+        },
+    ),
     "mig": ("MIG", {"mig": {"1g.5gb": 7}}),
     "mig-slices": ("MIG + time-slicing", {"mig": {"3g.20gb": 2}, "timeSlicing": {"replicas": 4}}),
     "shares": ("share by claim", {"claims": {"shares": {}, "tenants": ["prod", "dev"]}}),
+}
+_NO_SHARE = "no share is offered, and the node's status says why"
+# How a profile asks for each rung, which way has it, and what follows where a node lacks it.
+_RUNGS: Mapping[Rung, tuple[str, str | None, str]] = {
+    Rung.MIG: ("`mig`", "mig", "the GPU is advertised whole, and the node's status says why"),
+    Rung.DRIVER: (
+        "`enforcement: driver` or `auto`, of `timeSlicing` and of `mps`",
+        "driver",
+        f"`driver`: {_NO_SHARE}; `auto`: the limiter",
+    ),
+    Rung.MPS_V3: ("nothing: it is not served", None, "MPS is version 2 on every node"),
+    Rung.MPS: ("`mps`; `prevent` adds the limiter or the driver", "mps", _NO_SHARE),
+    Rung.LIMITER: (
+        "`action: prevent` of `timeSlicing` and of `mps`; shares by claim",
+        "mps-prevented",
+        _NO_SHARE,
+    ),
+    Rung.WATCHED: ("`memoryLimit`", "watched", "every node has it"),
 }
 # A driver of each generation, kernels before and since the `dmem` controller.
 _DRIVERS = ("535.183.06", "570.133.20", "580.95.05", "615.71.09")
@@ -90,8 +117,15 @@ and its status says why. They need driver 615, control groups of version 2, CDI,
 MIG devices have the limiter. Where the limiter is needed in any case, for `compute` or
 `oversubscribe`, auto means the limiter.
 
-The driver's limits have been run on the simulated driver only, by what NVIDIA documents of 615.
-MPS v3, which is as new, is not served: MPS here is its version 2. *counted by* says who adds up a
+The driver's limits have been run on the simulated driver only, by what NVIDIA documents of 615; it
+measured that they hold for clients of MPS, too, of version 3. That version is not served: what it
+adds to memory limits are the driver's, and `mps` with `enforcement: driver` has them.
+
+"""
+_LADDER_BY_NODE = """\
+
+What `auto` comes to on a node, alike for `timeSlicing` and `mps` (compute and faults are those of
+`timeSlicing`). `divvy preview` names nodes whose driver is too old. *counted by* says who adds up a
 container's memory, the kernel (`dmem`) or the driver itself (`misc`); both refuse alike.
 
 """
@@ -114,7 +148,8 @@ This page is generated: python -m docs.generate.
 def guarantees_page() -> str:
     """Return the table of guarantees."""
     table = "\n".join([_INTRODUCTION, *_table()])
-    return table + "\n" + _LADDER + "\n".join(_ladder()) + "\n" + _END
+    ladder = [_LADDER + "\n".join(_rungs()), _LADDER_BY_NODE + "\n".join(_ladder()), _END]
+    return "\n".join([table, *ladder])
 
 
 def _table() -> Iterator[str]:
@@ -138,6 +173,17 @@ def _table() -> Iterator[str]:
         for text, titles in ways.items():
             explanation = text.partition(":")[2].strip()
             yield f"* **{level(text)}** ({', '.join(titles)}): {explanation}"
+
+
+def _rungs() -> Iterator[str]:
+    """Yield what each means is: who asks for it, what it guarantees, what takes its place."""
+    devices = dict(_devices())
+    yield "| means, the strongest first | asked for by | memory | where a node lacks it |"
+    yield "|---|---|---|---|"
+    for rung in Rung:
+        asked, way, otherwise = _RUNGS[rung]
+        memory = "–" if way is None else level(devices[way].guarantees.memory)
+        yield f"| {rung} | {asked} | {memory} | {otherwise} |"
 
 
 def _ladder() -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from divvy.agent.inject.limiter import LIBRARIES
+from tests.agent.mps.mps_node import client_environment, container, end, exit_code
 from tests.fakes.agent import AgentNode, agent_node, unmount
 from tests.fakes.device_manager import Container, StartFailed
 from tests.fakes.scene import play
@@ -31,9 +32,9 @@ pytestmark = [
 ]
 
 
-def profile(enforcement: str) -> dict[str, Any]:
+def profile(enforcement: str, way: str = "timeSlicing") -> dict[str, Any]:
     limit = {"limit": "auto", "action": "prevent", "enforcement": enforcement}
-    return {"timeSlicing": {"replicas": 4, "memoryLimit": limit}}
+    return {way: {"replicas": 4, "memoryLimit": limit}}
 
 
 def of_version_2(folder: Path) -> dict[str, str]:
@@ -77,14 +78,15 @@ def call_hook(node: AgentNode, answer: Any, pid: int) -> subprocess.CompletedPro
 
 
 @pytest.mark.parametrize(("version", "by_driver"), [(R615, True), (R580, False)])
+@pytest.mark.parametrize("way", ["timeSlicing", "mps"])
 def test_enforces_auto_by_the_strongest_rung_of_the_node(
-    tmp_path: Path, version: str, by_driver: bool
+    tmp_path: Path, version: str, by_driver: bool, way: str
 ) -> None:
     environment = {**of_version_2(tmp_path), **with_limiter(tmp_path)}
 
     async def scene() -> None:
         async with agent_node(
-            1, profile("auto"), driver_version=version, environment=environment
+            1, profile("auto", way), driver_version=version, environment=environment
         ) as node:
             await node.offered(SHARED, 4)
             await node.until(lambda: node.status.get("state") == "Ready")
@@ -94,8 +96,10 @@ def test_enforces_auto_by_the_strongest_rung_of_the_node(
             (name,) = (device.name for device in answer.cdi_devices)
             assert name.startswith("divvy.gpu/driver-limited-gpu=GPU-") is by_driver
             assert name.startswith("divvy.gpu/limited-gpu-") is not by_driver
-            places = [mount.container_path for mount in answer.mounts]
-            assert (places == [LIMITS]) is by_driver
+            places = {mount.container_path for mount in answer.mounts}
+            of_mps = {"/dev/shm", answer.envs.get("CUDA_MPS_PIPE_DIRECTORY")} & places
+            assert len(of_mps) == (2 if way == "mps" else 0)
+            assert (places - of_mps == {LIMITS}) is by_driver
             await node.kubelet.start_container("default/one")
 
     play(scene)
@@ -108,8 +112,9 @@ def test_enforces_auto_by_the_strongest_rung_of_the_node(
         (R615, False, "this node has version 1"),
     ],
 )
+@pytest.mark.parametrize("way", ["timeSlicing", "mps"])
 def test_withdraws_shares_that_the_nodes_driver_cannot_limit(
-    tmp_path: Path, version: str, has_groups: bool, words: str
+    tmp_path: Path, version: str, has_groups: bool, words: str, way: str
 ) -> None:
     environment = {"DIVVY_CGROUP_FOLDER": str(tmp_path)}
     if has_groups:
@@ -117,7 +122,7 @@ def test_withdraws_shares_that_the_nodes_driver_cannot_limit(
 
     async def scene() -> None:
         async with agent_node(
-            1, profile("driver"), driver_version=version, environment=environment
+            1, profile("driver", way), driver_version=version, environment=environment
         ) as node:
             await node.until(lambda: words in node.status.get("reason", ""))
             assert node.status["state"] == "Degraded"
@@ -156,6 +161,42 @@ def test_limits_a_container_before_its_program_starts() -> None:
                 held.kill()
                 held.communicate()
             assert results == ["2\n", "0\n"]
+
+    with control_group() as group:
+        play(lambda: scene(group))
+
+
+def test_limits_the_mps_clients_of_a_container_together() -> None:
+    """MPS limits each process alone; the driver counts all that are in the container's group."""
+    environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
+
+    async def scene(group: Path) -> None:
+        async with agent_node(
+            1, profile("driver", "mps"), driver_version=R615, environment=environment
+        ) as node:
+            await node.offered(SHARED, 4)
+            answer = await node.kubelet.admit("default/one", SHARED)
+            await node.kubelet.start_container("default/one")
+            variables, memory = client_environment(answer)
+            library = str(node.driver / "usr/lib/x86_64-linux-gnu/libcuda.so.1")
+            within = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /dev/shm && exec "$@"']
+            client = ["env", *(f"{name}={value}" for name, value in variables.items())]
+            client += [*within, str(memory), sys.executable, "-S", str(HOLDER), library]
+            held, results = [], []
+            for mib in (6000, 6000, 4000, PER_REPLICA_MIB + 1):
+                process = start_within(group / "below", *client, str(mib), wait=True)
+                held.append(process)
+                assert process.stdout is not None
+                assert process.stdin is not None
+                process.stdout.readline()
+                called = call_hook(node, answer, process.pid)
+                assert called.returncode == 0, called.stderr
+                process.stdin.write("go\n")
+                process.stdin.flush()
+                results.append(process.stdout.readline())
+            neighbour = await container(node, "default/two", 6000)
+            assert (results, exit_code(neighbour)) == (["0\n", "2\n", "0\n", "2\n"], 0)
+            end(neighbour, *held)
 
     with control_group() as group:
         play(lambda: scene(group))

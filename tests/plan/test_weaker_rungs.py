@@ -12,9 +12,9 @@ from divvy.plan.weaker_rungs import rung_warnings
 DRIVER = "nvidia.com/cuda.driver-version.full"
 
 
-def sliced(enforcement: str) -> dict[str, Any]:
+def sliced(enforcement: str, way: str = "timeSlicing") -> dict[str, Any]:
     limit = {"limit": "auto", "action": "prevent", "enforcement": enforcement}
-    return {"timeSlicing": {"replicas": 4, "memoryLimit": limit}}
+    return {way: {"replicas": 4, "memoryLimit": limit}}
 
 
 CLUSTER = parse_cluster(
@@ -44,6 +44,16 @@ def test_nodes_with_an_older_driver_are_named_with_what_follows() -> None:
         "the drivers of d-0 (570.133.20) are older than 615 and limit no memory: with "
         "`enforcement: driver` they offer no replica",
     ]
+
+
+@pytest.mark.parametrize("enforcement", ["auto", "driver"])
+def test_shares_by_mps_fall_as_time_slices_do(enforcement: str) -> None:
+    def fall(way: str) -> list[str]:
+        rule = sliced(enforcement, way)
+        cluster = parse_cluster({"profiles": {"p": rule}, "pools": {"all": {"profile": "p"}}})
+        return list(rung_warnings(cluster, [node("n-0", "all", "580.95.05")]))
+
+    assert fall("mps") == fall("timeSlicing") != []
 
 
 @pytest.mark.parametrize(
