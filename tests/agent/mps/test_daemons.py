@@ -79,6 +79,16 @@ def test_runs_containers_as_clients_of_their_gpus_daemon() -> None:
     play(scene)
 
 
+def test_starts_daemons_for_all_users_and_without_partitions_that_clients_choose() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            command = Path(f"/proc/{daemon(node)}/cmdline").read_text().split("\0")
+            assert command[1:] == ["-f", "-multiuser-server", ""]
+
+    play(scene)
+
+
 def test_shares_a_bounded_memory_between_clients_and_daemon() -> None:
     async def scene() -> None:
         async with agent_node(1, MPS) as node:

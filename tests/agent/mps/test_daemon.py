@@ -1,0 +1,66 @@
+"""What a control daemon answers, and where its sockets lie."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.mps.daemon import PROGRAM, MpsDaemon, NoAnswer
+from divvy.model.contract import STATE_FOLDER
+from tests.fakes.scene import play
+
+SERVER, CLIENT = 3165259, 4194303
+# Of sockaddr_un, with the byte that ends it.
+LONGEST_ADDRESS = 108
+SOCKETS = ("control", "control_privileged", "nvidia-cuda-mps-control.pid")
+
+
+def daemon(folder: Path, servers: str = str(SERVER)) -> MpsDaemon:
+    """Return a daemon whose prompt answers with long PIDs and keeps what it is told."""
+    program = folder / PROGRAM
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f"""#!/bin/sh
+        while read -r line; do
+            echo "$line" >> {folder}/told
+            case "$line" in
+            get_server_list) echo "{servers}" ;;
+            get_client_list*) echo {CLIENT} ;;
+            esac
+        done
+        """
+    )
+    program.chmod(0o755)
+    return MpsDaemon(folder, folder / "GPU-0", folder / "shm", "GPU-0", lambda: None)
+
+
+def test_reads_pids_of_seven_digits(tmp_path: Path) -> None:
+    async def scene() -> None:
+        asked = daemon(tmp_path)
+        await asked.quit()
+        assert asked.servers == {SERVER}
+        assert (tmp_path / "told").read_text().splitlines() == [
+            "get_server_list",
+            f"get_client_list {SERVER}",
+            f"terminate_client {SERVER} {CLIENT}",
+            "quit -t 0",
+        ]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("servers", ["316...", "PID  SERVER", "-1"])
+def test_takes_no_cut_pid_for_an_answer(tmp_path: Path, servers: str) -> None:
+    async def scene() -> None:
+        with pytest.raises(NoAnswer):
+            await daemon(tmp_path, servers).ask()
+
+    play(scene)
+
+
+def test_keeps_paths_of_sockets_within_an_address() -> None:
+    folder = Path(STATE_FOLDER) / "mps" / f"GPU-{uuid.UUID(int=0)}"
+    pipes = MpsDaemon(Path("/"), folder, Path("/"), folder.name, lambda: None).pipes
+    assert max(len(str(pipes / name)) for name in SOCKETS) < LONGEST_ADDRESS
