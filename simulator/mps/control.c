@@ -142,7 +142,9 @@ static void admit(struct peer *peer)
     for (uint32_t i = 0; i < control.gpu_count && !names_other_gpu(peer); i++)
         limits[i] = lower(control.server_limits[i], peer->request.limits[i]);
     int status = server_change(SIM_MPS_ADMIT, peer->pid, limits);
-    if (status == SIM_ERR_MPS_HARMED) /* it hangs in its initialisation until the server is another one */
+    /* It hangs in its initialisation until there is another server; or this one has just died, which
+     * the loop is about to see. */
+    if (status == SIM_ERR_MPS_HARMED || status == SIM_ERR_UNKNOWN)
         return;
     if (status != 0) {
         answer_client(peer, MPS_ERROR_CONNECTION_FAILED, 0);

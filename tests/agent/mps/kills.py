@@ -12,6 +12,7 @@ they have recovered from the kill before. Checked on the way:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -89,7 +90,7 @@ class Walk:
         if "daemon" in victim:
             self._end("daemon", daemon(self.node))
         if victim == "server":
-            servers = set(daemons_of(self.node)) - {daemon(self.node)}
+            servers = set(daemons_of(self.node)) - set(control_daemons(self.node))
             self._end("server", *servers)
         if victim == "daemon" and is_first:
             began = monotonic()
@@ -124,7 +125,7 @@ class Walk:
     def _is_sound(self) -> bool:
         """Return whether one daemon runs, is the recorded one, and its shares are offered."""
         offers = self.node.kubelet.allocatable(SHARED) == _REPLICAS
-        return offers and daemons_of(self.node) == [daemon(self.node)]
+        return offers and control_daemons(self.node) == [daemon(self.node)]
 
     async def _leave(self) -> None:
         self.node.configure({})
@@ -132,6 +133,15 @@ class Walk:
         nothing_is_left(self.node)
         self.node.configure(MPS)
         await self._settle()
+
+
+def control_daemons(node: AgentNode) -> list[int]:
+    """Return the control daemons of a node; their servers are in their sessions."""
+    leaders = []
+    for pid in daemons_of(node):
+        with contextlib.suppress(ProcessLookupError):
+            leaders += [pid] if os.getsid(pid) == pid else []
+    return leaders
 
 
 async def kill_at_random(number: int, seed: int) -> Walk:
@@ -155,7 +165,7 @@ async def _main(number: int, seed: int) -> None:
     walk = await kill_at_random(number, seed)
     killed = ", ".join(f"{count} {what}" for what, count in sorted(walk.killed.items()))
     print(
-        f"seed {seed}: {killed}; shares withdrawn within {walk.withdrawn:.1f} s, back within "
+        f"seed {seed}: {killed}; shares withdrawn within {walk.withdrawn:.2f} s, back within "
         f"{walk.back:.1f} s, {monotonic() - began:.0f} s in all"
     )
 
