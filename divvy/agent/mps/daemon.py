@@ -24,6 +24,8 @@ PROGRAM = "usr/bin/nvidia-cuda-mps-control"
 _WITH_MEMORY = (sys.executable, "-I", "-S", own_memory.__file__)
 # On a node whose tenants take all processors even a program that only asks is slow.
 _ANSWER_SECONDS = 5.0
+# For the work of its clients: a pod that ends has 5 seconds, of which other steps take some.
+_QUIT_SECONDS = 2.0
 # Longer than a server takes from its start until it lists the client that it was started for.
 _SERVER_START_SECONDS = 5.0
 _LOOK_SECONDS = 0.2
@@ -167,13 +169,11 @@ class MpsDaemon:
 
     async def quit(self) -> None:
         """End what its clients have on the GPU, then itself and its servers; raises NoAnswer."""
-        await self.ask()
-        commands = []
-        for server in sorted(self.servers):
-            clients = await self._say(f"get_client_list {server}")
-            pids = filter(str.isdecimal, clients.split())
-            commands += [f"terminate_client {server} {pid}" for pid in pids]
-        await self._say("\n".join([*commands, "quit -t 0"]))
+        try:
+            async with asyncio.timeout(_QUIT_SECONDS):
+                await self._quit()
+        except TimeoutError:
+            raise NoAnswer(f"it has not ended within {_QUIT_SECONDS:g} s") from None
 
     def end(self) -> None:
         """End its process and its servers' now, and whatever they have left running."""
@@ -232,6 +232,15 @@ class MpsDaemon:
             PIPES_VARIABLE: str(self.pipes),
             "CUDA_MPS_LOG_DIRECTORY": str(self._folder / "log"),
         }
+
+    async def _quit(self) -> None:
+        await self.ask()
+        commands = []
+        for server in sorted(self.servers):
+            clients = await self._say(f"get_client_list {server}")
+            pids = filter(str.isdecimal, clients.split())
+            commands += [f"terminate_client {server} {pid}" for pid in pids]
+        await self._say("\n".join([*commands, "quit -t 0"]))
 
     async def _is_idle(self, server: Process) -> bool:
         return server.runs and not (await self._say(f"get_client_list {server.pid}")).split()

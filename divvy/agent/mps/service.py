@@ -35,9 +35,8 @@ _STARTING_SECONDS = 0.1
 # With the pause between two questions: a daemon that fails is known to within a second.
 _SILENCE_SECONDS = 0.5
 _MODE_SECONDS = 2.0
-# A pod that ends has 5 seconds: for the clients' work, and for the driver's answer.
-_DRAIN_SECONDS = 2.0
-_STOP_SECONDS = 1.0
+# A pod that ends has 5 seconds; the driver's answer may take some of them.
+_MODE_SECONDS_AT_STOP = 1.0
 
 
 @dataclass
@@ -171,14 +170,13 @@ class Mps:
         )
 
     async def _undo(self, supervised: _SupervisedGpu) -> None:
-        with contextlib.suppress(NoAnswer, TimeoutError):
+        with contextlib.suppress(NoAnswer):
             if supervised.daemon.alive:
-                async with asyncio.timeout(_DRAIN_SECONDS):
-                    await supervised.daemon.quit()
+                await supervised.daemon.quit()
         supervised.daemon.gone()
         recorded = self._record.gpus[supervised.uuid]
         try:
-            async with asyncio.timeout(_STOP_SECONDS):
+            async with asyncio.timeout(_MODE_SECONDS_AT_STOP):
                 await self._set_mode(supervised, recorded.mode)
             # Recorded all the same: containers still have the daemon's folders.
             self._record.set_process(supervised.uuid, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -47,6 +48,19 @@ def test_reads_pids_of_seven_digits(tmp_path: Path) -> None:
             f"terminate_client {SERVER} {CLIENT}",
             "quit -t 0",
         ]
+
+    play(scene)
+
+
+def test_waits_for_clients_that_do_not_end_no_longer_than_a_pod_has(tmp_path: Path) -> None:
+    async def scene() -> None:
+        asked = daemon(tmp_path)
+        program = tmp_path / PROGRAM
+        program.write_text(program.read_text().replace("*) echo", "*) exec sleep 60; echo"))
+        began = monotonic()
+        with pytest.raises(NoAnswer, match="not ended within 2 s"):
+            await asked.quit()
+        assert monotonic() - began < 4
 
     play(scene)
 
