@@ -36,6 +36,7 @@ from tests.agent.mps.mps_node import (
     record,
 )
 from tests.fakes.agent import AgentNode, agent_node
+from tests.fakes.device_manager import AdmissionFailed
 from tests.fakes.scene import play
 
 _REPLICAS = 4
@@ -44,6 +45,7 @@ _WITHDRAWN_SECONDS = 3.0
 # A daemon that ends again and again is started after up to a minute.
 _BACK_SECONDS = 100.0
 _ROUNDS_OF_A_PROFILE = 12
+_TRIES = 20
 _VICTIMS = ("agent", "agent", "agent and daemon", "daemon", "daemon", "server")
 
 
@@ -82,9 +84,15 @@ class Walk:
         await self._settle()
 
     async def _client(self) -> subprocess.Popen[str]:
-        client = await container(self.node, "default/client", 100)
-        assert exit_code(client) == 0, self.node.log
-        return client
+        for _ in range(_TRIES):
+            with contextlib.suppress(AdmissionFailed):
+                client = await container(self.node, "default/client", 100)
+                assert exit_code(client) == 0, self.node.log
+                return client
+            # The kubelet has not seen yet that the agent is another one: the next pod is admitted.
+            await asyncio.sleep(0.1)
+            await self._settle()
+        raise AssertionError(f"no pod is admitted\n{self.node.log}")
 
     async def _kill(self, victim: str, *, is_first: bool) -> None:
         if "daemon" in victim:
