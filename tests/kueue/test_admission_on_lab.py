@@ -348,7 +348,7 @@ def test_admits_pods_by_size_through_their_claims(claims: Deployment, kueue: Kue
 
 
 def test_admits_no_job_by_size(kueue: Kueue) -> None:
-    """A Job's template is no pod yet: its limits are no claims, with no requests beside them."""
+    """A Job's template is no pod yet: its limits are no claims, and no requests beside them."""
     with team(kueue, {SHARES: "5Gi", GPUS: "1"}) as queue:
         queue.start("sized", {GPUS: 1, "nvidia.com/gpumem": 3000})
         queue.waits("sized", "resource nvidia.com/gpumem unavailable in ClusterQueue")
