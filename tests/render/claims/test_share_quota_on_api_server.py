@@ -128,7 +128,7 @@ def test_names_the_namespaces_whose_quota_leaves_out_shares(
     server.namespace("covered")
     quota(server, "covered", {f"requests.{GPU}": "4", SHARES: "4"})
     server.namespace("sized")
-    quota(server, "sized", {f"limits.{MEMORY}": "8000", SHARES: "4"})
+    quota(server, "sized", {f"limits.{MEMORY}": "8192", SHARES: "4"})
     stack = tmp_path / "Pulumi.x.yaml"
     stack.write_text(
         "config:\n  divvy:cluster:\n"
