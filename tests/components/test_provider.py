@@ -1,5 +1,7 @@
 """The component as a Pulumi provider makes it for programs in other languages."""
 
+import asyncio
+
 import pulumi
 import pytest
 
@@ -13,6 +15,8 @@ def test_reads_numbers_of_the_protocol_as_a_file_has_them() -> None:
 
 
 def test_refuses_a_value_of_another_resource() -> None:
+    # An output belongs to a loop, of which an earlier test may have left none.
+    asyncio.set_event_loop(asyncio.new_event_loop())
     later = pulumi.Output.from_input("divvy")
     with pytest.raises(pulumi.InputPropertyError, match="output of another resource"):
         ComponentProvider().construct(

@@ -29,6 +29,7 @@ def test_puts_this_program_into_the_image(tmp_path: Path) -> None:
     copy = "import sys; from pathlib import Path; from conformance.runner_image import copy_divvy; "
     copy += "copy_divvy(Path(sys.argv[1]))"
     subprocess.run([sys.executable, "-c", copy, tmp_path], cwd=REPOSITORY, check=True)
+    assert not list(tmp_path.rglob("__pycache__"))
 
     def program_facts(folder: Path) -> list[str]:
         command = [sys.executable, "-c", SCRIPT]
@@ -43,7 +44,6 @@ def test_puts_this_program_into_the_image(tmp_path: Path) -> None:
         str(tmp_path), version(), revision(), f"{tmp_path}/divvy/share/conformance"
     ]  # fmt: skip
     assert own[4] == copied[4]
-    assert not list(tmp_path.rglob("__pycache__"))
 
 
 def test_builds_no_image_without_kubectl() -> None:
