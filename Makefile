@@ -78,7 +78,7 @@ bench: setup       ## measure; the lab is down afterwards
 		echo "== $$each"; $(BIN)/python -m "benchmarks.$$each" || exit 1; done
 	@$(BIN)/divvy lab down
 
-field: setup       ## NVIDIA's device plugin under our checks; writes docs/field.md; KEEP=whole leaves that one up
+field: setup       ## NVIDIA's device plugin and DRA driver under our checks; writes docs/field.md; KEEP=whole leaves that one up
 	@DIVVY_LAB=field $(BIN)/python -m field $(if $(KEEP),--keep "$(KEEP)")
 	@$(BIN)/python -m docs.generate
 

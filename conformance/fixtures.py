@@ -314,7 +314,7 @@ def fills(target: ClusterUnderTest, pods: PodNamespace) -> Fills:
 
     def work(promise: DevicePromise) -> FillResult:
         require_idle(target, promise)
-        return fill(pods, promise)
+        return fill(pods, promise, target.implementation.shortage(promise.resource))
 
     return AtOnce(target.ready_devices, work, _at_most(target, _FILLS_SIMULATED))
 

@@ -16,25 +16,33 @@ class Implementation:
     kubelet's folder, ``cdi_file`` its specification on a node. ``free_labels`` are feature labels
     that it writes whatever the node has, without their domain. ``refusal`` is what a pod is told
     that asks for two replicas. ``names_partitioned_gpus`` says whether that specification has also
-    the GPUs that are MIG devices, which no pod gets. ``inapplicable`` says by check why that has
-    no meaning there; a key that ends with "-" stands for every check whose id begins so.
+    the GPUs that are MIG devices, which no pod gets. ``dra_driver`` is the driver's name in
+    ResourceSlices, None of a device plugin. ``inapplicable`` says by check why that has no meaning
+    there; a key that ends with "-" stands for every check whose id begins so.
     """
 
     name: str
     title: str
     daemon_set: str
     sockets: str
-    cdi_file: str
-    refusal: str
+    cdi_file: str = ""
+    refusal: str = ""
     namespace: str | None = None
     free_labels: frozenset[str] = frozenset()
     names_partitioned_gpus: bool = True
+    dra_driver: str | None = None
     inapplicable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_divvy(self) -> bool:
         """Return whether it is Divvy, whose agent answers what only a node knows."""
         return self.namespace is None
+
+    def shortage(self, resource: str) -> str:
+        """Return what the scheduler says of a pod for which a node has too few devices."""
+        return (
+            f"Insufficient {resource}" if self.dra_driver is None else "cannot allocate all claims"
+        )
 
     def why_not(self, check: str) -> str | None:
         """Return why a check has no meaning for it, None where it has."""
@@ -74,6 +82,38 @@ NVIDIA_DEVICE_PLUGIN = Implementation(
         "DISR-06": _BY_PROFILE,
     },
 )
+_FEATURES = (
+    "NVIDIA's DRA driver writes no labels: GPU Feature Discovery comes with the device plugin"
+)
+_BY_LAYOUT = "NVIDIA's DRA driver changes no profile of a node"
+_SCHEDULED = "only the scheduler allocates claims: no pod that bypasses it gets a device"
+# The names are those of NVIDIA's installation guide. Pods ask by extended resources, as with a
+# device plugin: a DeviceClass with `extendedResourceName` makes a claim of them.
+NVIDIA_DRA = Implementation(
+    name="nvidia-dra",
+    title="NVIDIA's DRA driver",
+    namespace="dra-driver-nvidia-gpu",
+    daemon_set="dra-driver-nvidia-gpu-kubelet-plugin",
+    sockets="(?!)",
+    dra_driver="gpu.nvidia.com",
+    inapplicable={
+        "INST-": "Divvy is not installed there",
+        "NODE-01": "NVIDIA's DRA driver keeps no status on its node",
+        "NODE-02": _FEATURES,
+        "NODE-04": "NVIDIA's DRA driver writes a CDI specification for each claim, when it is used",
+        "NODE-11": _FEATURES,
+        "NODE-15": "NVIDIA's DRA driver keeps no status on its node",
+        "PLUG-06": _SCHEDULED,
+        "PLUG-07": _SCHEDULED,
+        "PLUG-11": "the kubelet lists no devices of DRA drivers: their slices have the NUMA node",
+        "OBS-": "NVIDIA's DRA driver has no metrics of GPUs: dcgm-exporter is a program of its own",
+        "DISR-03": _BY_LAYOUT,
+        "DISR-04": "the GPU's recovery is followed in the status of Divvy's agent",
+        "DISR-05": _BY_LAYOUT,
+        "DISR-06": _BY_LAYOUT,
+    },
+)
 IMPLEMENTATIONS = {
-    implementation.name: implementation for implementation in (DIVVY, NVIDIA_DEVICE_PLUGIN)
+    implementation.name: implementation
+    for implementation in (DIVVY, NVIDIA_DEVICE_PLUGIN, NVIDIA_DRA)
 }

@@ -18,7 +18,7 @@ its pods and namespaces. A run on simulated GPUs says so everywhere and is at be
 | `--exclusive` | fills nodes, burns GPUs, requests too much memory: needs idle GPUs |
 | `--disruptive` | restarts agents and kubelets, changes profiles and back, breaks simulated GPUs |
 | `--select PLUG,ISO-02`, `--pool P` | only these checks, only this pool |
-| `--target nvidia-device-plugin` | proves NVIDIA's plugin instead of Divvy ([field.md](field.md)) |
+| `--target nvidia-device-plugin` or `nvidia-dra` | NVIDIA's, not Divvy ([field.md](field.md)) |
 | `--sample 5%`, `--sample N` | a part, or N, of the nodes of each pool; `--seed` says which |
 | `--changed` | only nodes that changed since the report that `--compare` names |
 | `--time-limit MINUTES` | starts no check after this many minutes; the rest is *not made* |

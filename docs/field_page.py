@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.catalogue import CATALOGUE
-from conformance.implementation import NVIDIA_DEVICE_PLUGIN
+from conformance.implementation import IMPLEMENTATIONS, NVIDIA_DEVICE_PLUGIN, Implementation
 from field.results import Outcome, Results, Run, read_results
 
-# What a check that fails has found, and whose it is.
-FINDINGS: Mapping[str, str] = {
-    "ISO-09": """\
+# What a check that fails has found, and whose it is, by implementation and check.
+FINDINGS: Mapping[tuple[str, str], str] = {
+    (NVIDIA_DEVICE_PLUGIN.name, "ISO-09"): """\
 NVIDIA's. The plugin's CDI specification mounts the socket of nvidia-persistenced with the options
 `nosuid, nodev, rbind, rprivate, noexec`, and not `ro` (`internal/discover/ipc.go` of
 nvidia-container-toolkit); all other files of the driver are mounted `ro`. Connecting to a socket
@@ -23,35 +23,51 @@ nvidia-persistenced runs, which was not tried.""",
 _INTRODUCTION = """\
 # The field: other implementations under the same checks
 
-`make field` deploys NVIDIA's device plugin and GPU Feature Discovery on a lab of its own, by the
-chart in their Go module, in the configurations below, and runs
-`divvy verify --target nvidia-device-plugin --exclusive` on each. Divvy is not installed there. What
-should be advertised follows from the plugin's own configuration file, as `divvy import` reads it.
+`make field` deploys NVIDIA's device plugin with GPU Feature Discovery, then NVIDIA's DRA driver, on
+a lab of its own, by the charts in their Go modules, in the configurations below, and runs
+`divvy verify --exclusive` with `--target nvidia-device-plugin` or `--target nvidia-dra` on each.
+Divvy is not installed there. What should be advertised follows from their own configuration: the
+plugin's file, as `divvy import` reads it; the driver's chart values and a layout of mig-parted.
 
-**The GPUs are simulated**: this shows what the plugin does with a driver, and nothing of hardware.
-The programs are built from unmodified modules. The lab differs from a cluster in four ways:
+**The GPUs are simulated**: this shows what these programs do with a driver, and nothing of
+hardware. They are built from unmodified modules. The lab differs from a cluster in these ways:
 
 * A container's `/proc` and `/sys` do not show a simulated kernel module, so the image starts each
   program after mounting what the driver root has of them. For this the pods are privileged.
-* The chart expects the driver's libraries from NVIDIA's container runtime. The lab has none:
-  containers get devices by CDI (`deviceListStrategy: cdi-cri`), and feature discovery gets the
-  driver root mounted.
+* The plugin's chart expects the driver's libraries from NVIDIA's container runtime. The lab has
+  none: containers get devices by CDI (`deviceListStrategy: cdi-cri`), and feature discovery gets
+  the driver root mounted. The DRA driver's chart brings all this itself.
 * Node Feature Discovery is not there; `make field` puts its labels on the nodes, and those of the
   NodeFeature objects that GPU Feature Discovery writes.
-* The MIG devices are created with `nvidia-smi` before the plugin starts.
+* The MIG devices are created with `nvidia-smi` before either starts.
+* No Go proxy serves NVIDIA's bindings of the fabric manager (`go-nvfm`), which the DRA driver
+  requires: it is built with a stand-in that answers that there is none. The driver asks it only
+  with the feature gate `FabricManagerPartitioning`.
+
+Pods ask the DRA driver as they ask the plugin: its class `gpu.nvidia.com` names `nvidia.com/gpu` as
+its extended resource, and from a pod's limits the scheduler makes a claim. For MIG devices
+`make field` adds a class for each profile, as the driver's examples do.
 
 On your own cluster, with the plugin in release `nvdp` and namespace `nvidia-device-plugin`, as
 NVIDIA's guide installs it: `divvy init prod` writes a stack file of what the nodes offer today, and
 `divvy verify -s prod --target nvidia-device-plugin` checks it. Where Divvy's agent would be asked,
 a privileged pod of the suite looks into the node: for this the stack file needs `plugin.image`.
+With the DRA driver in namespace `dra-driver-nvidia-gpu` it is `--target nvidia-dra`; `divvy init`
+describes no node that is served by another DRA driver, so the stack file is written by hand.
 """
 
 
 def field_page() -> str:
     """Return the page."""
     results = read_results()
-    return "\n".join([_INTRODUCTION, *_versions(results), *_table(results), *_failures(results),
-                      *_inapplicable(), ""])  # fmt: skip
+    lines = [_INTRODUCTION, *_versions(results), *_how_to_read()]
+    by_implementation: dict[str, list[Run]] = {}
+    for run in results.runs:
+        by_implementation.setdefault(run.target, []).append(run)
+    for name, runs in by_implementation.items():
+        implementation = IMPLEMENTATIONS[name]
+        lines += [*_table(implementation, runs), *_inapplicable(implementation)]
+    return "\n".join([*lines, *_failures(results), *_ending(), ""])
 
 
 def _versions(results: Results) -> Iterator[str]:
@@ -60,23 +76,25 @@ def _versions(results: Results) -> Iterator[str]:
     yield ""
 
 
-def _table(results: Results) -> Iterator[str]:
-    yield "## Results"
-    yield ""
+def _how_to_read() -> Iterator[str]:
     yield (
         "Each cell says in how many cases (nodes, or resources of nodes) a check passed; what "
-        "**failed** is explained below. A dash: the check does not apply to that way of sharing."
+        "**failed** is explained at the end. A dash: the check does not apply to that way of "
+        "sharing."
     )
     yield ""
-    yield f"| check | {' | '.join(run.title for run in results.runs)} |"
-    yield "|---|" + "---|" * len(results.runs)
+
+
+def _table(implementation: Implementation, runs: Sequence[Run]) -> Iterator[str]:
+    yield f"## {implementation.title}"
+    yield ""
+    yield f"| check | {' | '.join(run.title for run in runs)} |"
+    yield "|---|" + "---|" * len(runs)
     for identity in CATALOGUE:
-        cells = [_cell(_of(run, identity)) for run in results.runs]
+        cells = [_cell(_of(run, identity)) for run in runs]
         if any(cell != "–" for cell in cells):
             yield f"| {identity}: {CATALOGUE[identity].title} | {' | '.join(cells)} |"
-    counts = [
-        f"{run.counts['passed']} passed, {run.counts['failed']} failed" for run in results.runs
-    ]
+    counts = [f"{run.counts['passed']} passed, {run.counts['failed']} failed" for run in runs]
     yield f"| **all cases** | {' | '.join(counts)} |"
     yield ""
 
@@ -96,25 +114,32 @@ def _cell(outcomes: Sequence[Outcome]) -> str:
 def _failures(results: Results) -> Iterator[str]:
     yield "## What failed"
     yield ""
-    failed = dict.fromkeys(
-        outcome.id for run in results.runs for outcome in run.outcomes if outcome.status == "failed"
-    )
+    failed = {
+        (run.target, outcome.id)
+        for run in results.runs
+        for outcome in run.outcomes
+        if outcome.status == "failed"
+    }
     if not failed:
         yield "Nothing."
         yield ""
-    for identity in sorted(failed, key=list(CATALOGUE).index):
-        yield f"### {identity}: {CATALOGUE[identity].title}"
+    order, targets = list(CATALOGUE), list(IMPLEMENTATIONS)
+    for target, identity in sorted(
+        failed, key=lambda key: (targets.index(key[0]), order.index(key[1]))
+    ):
+        yield f"### {identity} of {IMPLEMENTATIONS[target].title}: {CATALOGUE[identity].title}"
         yield ""
-        yield FINDINGS[identity]
+        yield FINDINGS[target, identity]
         yield ""
         yield "```text"
-        for run in results.runs:
+        runs = [run for run in results.runs if run.target == target]
+        for run in runs:
             for outcome in _of(run, identity):
                 if outcome.status == "failed":
                     yield f"{run.configuration}  {outcome.case}: {outcome.reason}"
         yield "```"
         yield ""
-        first = next(run for run in results.runs if _has_failed(run, identity))
+        first = next(run for run in runs if _has_failed(run, identity))
         yield (
             "Reproduce it, on a lab that stays up until `DIVVY_LAB=field .venv/bin/divvy lab down`:"
         )
@@ -123,25 +148,26 @@ def _failures(results: Results) -> Iterator[str]:
         yield f"make field KEEP={first.configuration}"
         yield (
             f".venv/bin/divvy verify --file out/field/{first.configuration}/stack.yaml "
-            f"--target {NVIDIA_DEVICE_PLUGIN.name} --exclusive --select {identity}"
+            f"--target {target} --exclusive --select {identity}"
         )
         yield "```"
         yield ""
 
 
-def _inapplicable() -> Iterator[str]:
-    yield "## What is not asked"
-    yield ""
+def _inapplicable(implementation: Implementation) -> Iterator[str]:
     yield "These checks are *not applicable* there, and never passed:"
     yield ""
     yield "| checks | because |"
     yield "|---|---|"
     reasons: dict[str, list[str]] = {}
-    for key, reason in NVIDIA_DEVICE_PLUGIN.inapplicable.items():
+    for key, reason in implementation.inapplicable.items():
         reasons.setdefault(reason, []).append(key.removesuffix("-"))
     for reason, keys in reasons.items():
         yield f"| {', '.join(keys)} | {reason} |"
     yield ""
+
+
+def _ending() -> Iterator[str]:
     yield (
         "`make field` runs without `--disruptive`, so the other DISR checks are left out; HW "
         "checks need hardware."

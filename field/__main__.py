@@ -1,4 +1,4 @@
-"""Prove NVIDIA's device plugin on a lab of its own: DIVVY_LAB=field python -m field."""
+"""Prove NVIDIA's programs on a lab of their own: DIVVY_LAB=field python -m field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 
 import yaml
 
-from conformance.implementation import NVIDIA_DEVICE_PLUGIN
 from divvy.lab import lifecycle
 from divvy.lab.description import Lab
 from divvy.lab.paths import NAME, REPOSITORY
@@ -24,14 +23,22 @@ from divvy.lab.tools import (
     FIELD_TOOLS,
     KUBERNETES_VERSIONS,
     NVIDIA_CONTAINER_TOOLKIT_VERSION,
+    NVIDIA_DEVICE_PLUGIN,
     NVIDIA_DEVICE_PLUGIN_VERSION,
+    NVIDIA_DRA_DRIVER,
+    NVIDIA_DRA_DRIVER_VERSION,
 )
 from divvy.model import parse_document
 from divvy.model.gpu_models import gpu_model
 from divvy.plan import plan
 from divvy.stack.file import read_stack
-from field import deployment
-from field.configurations import CONFIGURATIONS, Configuration
+from field import deployment, device_plugin, dra_driver
+from field.configurations import (
+    CONFIGURATIONS,
+    Configuration,
+    DriverConfiguration,
+    PluginConfiguration,
+)
 from field.deployment import GpuNode
 from field.results import Run, run_of, write_results
 
@@ -77,7 +84,8 @@ def _prove(configurations: Sequence[Configuration], lab: Lab, base: Mapping[str,
     ]
     place = base["config"]["divvy:cluster"]["plugin"]["image"]
     _tell("the image of NVIDIA's programs is built")
-    image = deployment.build_image(place["registry"], place["base"])
+    programs = [tool.bin for tool in (NVIDIA_DEVICE_PLUGIN, NVIDIA_DRA_DRIVER)]
+    image = deployment.build_image(place["registry"], place["base"], programs, dra_driver.files())
     for node in nodes:
         deployment.install_hook(node)
     return [
@@ -88,27 +96,39 @@ def _prove(configurations: Sequence[Configuration], lab: Lab, base: Mapping[str,
 def _prove_configuration(
     configuration: Configuration, image: str, nodes: Sequence[GpuNode], base: Mapping[str, Any]
 ) -> Run:
-    _tell(f"{configuration.title}: deployed")
-    deployment.remove(nodes)
+    implementation = configuration.implementation
+    title = f"{implementation.title}, {configuration.title}"
+    _tell(f"{title}: deployed")
+    deployment.remove((device_plugin.NAMESPACE, dra_driver.NAMESPACE), nodes)
     for node in nodes:
         deployment.partition(node, configuration.layout)
-    deployment.deploy(configuration, image, nodes)
+    deployment.prepare(nodes)
+    _deploy(configuration, image, nodes)
     out = _OUT / configuration.name
     out.mkdir(parents=True, exist_ok=True)
     stack = configuration.stack(base)
     file = out / "stack.yaml"
     file.write_text(yaml.safe_dump(stack, sort_keys=False))
-    deployment.await_devices(_promised(stack))
-    _tell(f"{configuration.title}: checked")
+    deployment.await_devices(implementation, _promised(stack))
+    _tell(f"{title}: checked")
     command = [str(_DIVVY), "verify", f"--file={file}", f"--out={out}", "--exclusive"]
-    command += [f"--target={NVIDIA_DEVICE_PLUGIN.name}"]
+    command += [f"--target={implementation.name}"]
     # What fails is what is to be known.
     subprocess.run(command, cwd=REPOSITORY, check=False)
     return run_of(
+        implementation.name,
         configuration.name,
         configuration.title,
         yaml.safe_load((out / "report.yaml").read_text()),
     )
+
+
+def _deploy(configuration: Configuration, image: str, nodes: Sequence[GpuNode]) -> None:
+    match configuration:
+        case PluginConfiguration():
+            device_plugin.deploy(configuration, image, nodes)
+        case DriverConfiguration():
+            dra_driver.deploy(configuration, image)
 
 
 def _promised(stack: Mapping[str, Any]) -> dict[str, dict[str, int]]:
@@ -124,6 +144,7 @@ def _promised(stack: Mapping[str, Any]) -> dict[str, dict[str, int]]:
 def _versions(lab: Lab) -> dict[str, str]:
     return {
         "k8s-device-plugin": NVIDIA_DEVICE_PLUGIN_VERSION,
+        "dra-driver-nvidia-gpu": NVIDIA_DRA_DRIVER_VERSION,
         "nvidia-container-toolkit": NVIDIA_CONTAINER_TOOLKIT_VERSION,
         "Kubernetes": KUBERNETES_VERSIONS[lab.kubernetes],
         "containerd": CONTAINERD_VERSION,

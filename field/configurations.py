@@ -1,26 +1,58 @@
-"""How NVIDIA's device plugin is configured on the lab, and what that promises: pure values."""
+"""How NVIDIA's programs are configured on the lab, and what that promises: pure values."""
 
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from divvy.model.nvidia import read_operator
+from conformance.implementation import NVIDIA_DEVICE_PLUGIN, NVIDIA_DRA, Implementation
+from divvy.model.nvidia import read_mig_parted, read_operator
 
 _POOL_WITH_MIG = "a100"
 
 
 @dataclass(frozen=True)
-class Configuration:
+class Configuration(ABC):
     """One configuration; ``layout`` has the MIG devices of every A100, by profile."""
 
     name: str
     title: str
+    layout: Mapping[str, int] = field(default_factory=dict)
+    implementation: ClassVar[Implementation]
+
+    @property
+    @abstractmethod
+    def profile(self) -> dict[str, Any]:
+        """Return the profile of a stack file that says the same."""
+
+    @property
+    def mig_parted(self) -> dict[str, Any]:
+        """Return the layout as mig-parted's file has it."""
+        devices = {"devices": "all", "mig-enabled": True, "mig-devices": dict(self.layout)}
+        return {"version": "v1", "mig-configs": {self.name: [devices]}}
+
+    def stack(self, base: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the stack file that promises what this configuration should advertise."""
+        document = copy.deepcopy(dict(base))
+        cluster = document["config"]["divvy:cluster"]
+        cluster["profiles"][self.name] = copy.deepcopy(self.profile)
+        for name, pool in cluster["pools"].items():
+            # A node without MIG advertises whole GPUs, whatever the strategy is.
+            if name == _POOL_WITH_MIG or not self.layout:
+                pool["profile"] = self.name
+        return document
+
+
+@dataclass(frozen=True)
+class PluginConfiguration(Configuration):
+    """One configuration of the device plugin, by its own file."""
+
     strategy: Literal["none", "mixed", "single"] = "none"
     replicas: int = 1
-    layout: Mapping[str, int] = field(default_factory=dict)
+    implementation = NVIDIA_DEVICE_PLUGIN
 
     @property
     def plugin_file(self) -> dict[str, Any]:
@@ -35,39 +67,52 @@ class Configuration:
 
     @property
     def profile(self) -> dict[str, Any]:
-        """Return the profile of a stack file that says the same, as `divvy import` reads it."""
-        devices = {"devices": "all", "mig-enabled": True, "mig-devices": dict(self.layout)}
-        mig_parted = {"version": "v1", "mig-configs": {self.name: [devices]}}
-        imported = read_operator(
-            {self.name: self.plugin_file}, mig_parted if self.layout else None, self.strategy
-        )
+        """Return what `divvy import` makes of the plugin's file."""
+        mig_parted = self.mig_parted if self.layout else None
+        imported = read_operator({self.name: self.plugin_file}, mig_parted, self.strategy)
         return dict(imported.profiles[self.name])
 
-    def stack(self, base: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the stack file that promises what this configuration should advertise."""
-        document = copy.deepcopy(dict(base))
-        cluster = document["config"]["divvy:cluster"]
-        cluster["profiles"][self.name] = copy.deepcopy(self.profile)
-        for name, pool in cluster["pools"].items():
-            # A node without MIG advertises whole GPUs, whatever the strategy is.
-            if name == _POOL_WITH_MIG or not self.layout:
-                pool["profile"] = self.name
-        return document
+
+@dataclass(frozen=True)
+class DriverConfiguration(Configuration):
+    """One configuration of the DRA driver, by its chart's values.
+
+    ``claims`` is how many claims may have one device at once.
+    """
+
+    claims: int = 1
+    implementation = NVIDIA_DRA
+
+    @property
+    def chart_values(self) -> dict[str, Any]:
+        """Return the values of the chart that make the difference."""
+        if self.claims == 1:
+            return {}
+        return {
+            "featureGates": {"ConsumableShares": True},
+            "consumableShares": str(self.claims),
+        }
+
+    @property
+    def profile(self) -> dict[str, Any]:
+        """Return a profile with as many devices, of the same kind, as claims can have."""
+        if self.layout:
+            return dict(read_mig_parted(self.mig_parted).profiles[self.name])
+        if self.claims == 1:
+            return {}
+        sharing = {"replicas": self.claims, "renameByDefault": False}
+        sharing["failRequestsGreaterThanOne"] = False
+        return {"timeSlicing": sharing}
 
 
-CONFIGURATIONS = {
-    configuration.name: configuration
-    for configuration in (
-        Configuration("whole", "whole GPUs"),
-        Configuration("time-slicing", "time-slicing, 4 replicas", replicas=4),
-        Configuration(
-            "mig-mixed",
-            "MIG, strategy mixed",
-            strategy="mixed",
-            layout={"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 2},
-        ),
-        Configuration(
-            "mig-single", "MIG, strategy single", strategy="single", layout={"1g.5gb": 7}
-        ),
-    )
-}
+_MIXED = {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 2}
+_ALL: tuple[Configuration, ...] = (
+    PluginConfiguration("whole", "whole GPUs"),
+    PluginConfiguration("time-slicing", "time-slicing, 4 replicas", replicas=4),
+    PluginConfiguration("mig-mixed", "MIG, strategy mixed", _MIXED, strategy="mixed"),
+    PluginConfiguration("mig-single", "MIG, strategy single", {"1g.5gb": 7}, strategy="single"),
+    DriverConfiguration("dra-whole", "whole GPUs"),
+    DriverConfiguration("dra-shares", "4 claims of each GPU", claims=4),
+    DriverConfiguration("dra-mig", "MIG devices made before", _MIXED),
+)
+CONFIGURATIONS = {configuration.name: configuration for configuration in _ALL}

@@ -1,11 +1,10 @@
-"""NVIDIA's device plugin and feature discovery on the lab, by the chart of their own module."""
+"""What every implementation needs of the lab: its nodes, an image of its programs, its chart."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import subprocess
-import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,25 +14,17 @@ from typing import Any
 
 import yaml
 
-from conformance.implementation import NVIDIA_DEVICE_PLUGIN
+from conformance.implementation import Implementation
+from conformance.observe.slices import offered_devices
 from divvy.image.build import push_context
 from divvy.lab.lifecycle import running_machine
 from divvy.lab.paths import KUBECONFIG
-from divvy.lab.tools import (
-    HELM,
-    KUBERNETES,
-    NVIDIA_CONTAINER_TOOLKIT,
-)
-from divvy.lab.tools import NVIDIA_DEVICE_PLUGIN as PROGRAMS
-from field.configurations import Configuration
+from divvy.lab.tools import HELM, KUBERNETES, NVIDIA_CONTAINER_TOOLKIT, Tool
 
-NAMESPACE = str(NVIDIA_DEVICE_PLUGIN.namespace)
-_RELEASE = "nvdp"
-_MODULE = "github.com/NVIDIA/k8s-device-plugin"
-_DRIVER_ROOT = "/run/nvidia/driver"
-_HOOK = "/usr/bin/nvidia-cdi-hook"
+DRIVER_ROOT = "/run/nvidia/driver"
+HOOK = "/usr/bin/nvidia-cdi-hook"
 _PREFIX = "nvidia.com/"
-# NFD labels nodes with a PCI device of NVIDIA's so, and the chart of the plugin selects them.
+# NFD labels nodes with a PCI device of NVIDIA's so, and NVIDIA's charts select them.
 _PRESENT = "feature.node.kubernetes.io/pci-10de.present=true"
 _READY_SECONDS = 120.0
 _IMAGE = Path(__file__).parent / "image"
@@ -52,18 +43,29 @@ class GpuNode:
     has_mig: bool
 
 
-def build_image(registry: str, base: str) -> str:
-    """Build the image of NVIDIA's programs and push it; return the reference by digest."""
+def build_image(
+    registry: str, base: str, programs: Sequence[Path], more: Mapping[str, Path]
+) -> str:
+    """Build the image of NVIDIA's programs and push it; return the reference by digest.
+
+    ``programs`` are folders of commands; ``more`` are further files and folders, by their place.
+    """
     with tempfile.TemporaryDirectory(prefix="divvy-field-") as scratch:
         context = Path(scratch)
         shutil.copytree(_IMAGE, context, dirs_exist_ok=True)
-        shutil.copytree(PROGRAMS.bin, context / "programs")
-        return push_context(context, registry, "nvidia/k8s-device-plugin", base, insecure=True)
+        for folder in programs:
+            shutil.copytree(folder, context / "programs", dirs_exist_ok=True)
+        for place, source in more.items():
+            target = context / "files" / place.removeprefix("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            copy = shutil.copytree if source.is_dir() else shutil.copyfile
+            copy(source, target)
+        return push_context(context, registry, "nvidia/programs", base, insecure=True)
 
 
 def install_hook(node: GpuNode) -> None:
     """Copy the container toolkit's hook to where the CDI specification names it on the node."""
-    on_node(node, "cp", str(NVIDIA_CONTAINER_TOOLKIT.bin / "nvidia-cdi-hook"), _HOOK)
+    on_node(node, "cp", str(NVIDIA_CONTAINER_TOOLKIT.bin / "nvidia-cdi-hook"), HOOK)
 
 
 def partition(node: GpuNode, layout: Mapping[str, int]) -> None:
@@ -81,31 +83,41 @@ def partition(node: GpuNode, layout: Mapping[str, int]) -> None:
         on_node(node, "nvidia-smi", "mig", "-cgi", listed, "-C")
 
 
-def deploy(configuration: Configuration, image: str, nodes: Sequence[GpuNode]) -> None:
-    """Deploy one configuration and wait until feature discovery has described the nodes."""
-    kubectl("create", "namespace", NAMESPACE)
-    kubectl("label", "node", "--overwrite", *(node.name for node in nodes), _PRESENT)
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as values:
-        yaml.safe_dump(chart_values(configuration, image), values)
-        values.flush()
-        helm = [str(HELM.bin / "helm"), "template", _RELEASE, str(chart())]
-        rendered = run([*helm, "--namespace", NAMESPACE, "--values", values.name])
+def apply_chart(
+    release: str,
+    chart: Path,
+    namespace: str,
+    values: Mapping[str, Any],
+    change: Callable[[dict[str, Any]], None] | None = None,
+) -> None:
+    """Apply a chart's objects, each after a change, and wait until its DaemonSets are there."""
+    kubectl("create", "namespace", namespace)
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        yaml.safe_dump(dict(values), file)
+        file.flush()
+        helm = [str(HELM.bin / "helm"), "template", release, str(chart)]
+        helm += ["--namespace", namespace, "--values", file.name]
+        rendered = run([*helm, "--api-versions", "resource.k8s.io/v1"])
     objects = [document for document in yaml.safe_load_all(rendered) if document]
-    for document in objects:
-        give_driver(document)
-    kubectl("apply", "--filename=-", stdin=_definitions())
-    kubectl("wait", "--for=condition=Established", "crd/nodefeatures.nfd.k8s-sigs.io")
-    kubectl("apply", f"--namespace={NAMESPACE}", "--filename=-", stdin=yaml.safe_dump_all(objects))
+    if change is not None:
+        for document in objects:
+            change(document)
+    kubectl("apply", f"--namespace={namespace}", "--filename=-", stdin=yaml.safe_dump_all(objects))
     for kind in (document for document in objects if document["kind"] == "DaemonSet"):
         name = f"daemonset/{kind['metadata']['name']}"
-        kubectl("rollout", "status", name, f"--namespace={NAMESPACE}", "--timeout=120s")
-    for node in nodes:
-        _label(node)
+        kubectl("rollout", "status", name, f"--namespace={namespace}", "--timeout=120s")
 
 
-def remove(nodes: Sequence[GpuNode]) -> None:
-    """Remove what was deployed, and the labels that came of it."""
-    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+def prepare(nodes: Sequence[GpuNode]) -> None:
+    """Label the nodes as Node Feature Discovery would."""
+    kubectl("label", "node", "--overwrite", *(node.name for node in nodes), _PRESENT)
+
+
+def remove(namespaces: Sequence[str], nodes: Sequence[GpuNode]) -> None:
+    """Remove what was deployed, and what came of it on nodes and in the API."""
+    kubectl("delete", "namespace", *namespaces, "--ignore-not-found")
+    # Without their driver nobody publishes them again.
+    kubectl("delete", "deviceclasses,resourceslices", "--all")
     for node in nodes:
         live = json.loads(kubectl("get", "node", node.name, "--output=json"))
         labels = [f"{name}-" for name in live["metadata"]["labels"] if name.startswith(_PREFIX)]
@@ -113,47 +125,17 @@ def remove(nodes: Sequence[GpuNode]) -> None:
             kubectl("label", "node", node.name, *labels)
 
 
-def await_devices(wanted: Mapping[str, Mapping[str, int]]) -> None:
+def await_devices(implementation: Implementation, wanted: Mapping[str, Mapping[str, int]]) -> None:
     """Wait until the nodes have as many devices as they should; the checks judge what comes."""
     deadline = time.monotonic() + _READY_SECONDS
-    while time.monotonic() < deadline and _advertised(wanted) != wanted:
+    while time.monotonic() < deadline and _advertised(implementation, wanted) != wanted:
         time.sleep(1)
 
 
-def chart() -> Path:
-    """Return the folder of the chart in the module of NVIDIA's plugin."""
-    listed = run(["go", "list", "-m", "-f", "{{.Dir}}", _MODULE], folder=PROGRAMS.module)
-    return Path(listed.strip()) / "deployments/helm/nvidia-device-plugin"
-
-
-def chart_values(configuration: Configuration, image: str) -> dict[str, Any]:
-    """Return the values of the chart; NFD, which the lab does not have, is left out."""
-    repository, _, digest = image.rpartition(":")
-    return {
-        "image": {"repository": repository, "tag": digest},
-        "config": {"map": {configuration.name: yaml.safe_dump(configuration.plugin_file)}},
-        "nvidiaDriverRoot": _DRIVER_ROOT,
-        "nvidiaDevRoot": _DRIVER_ROOT,
-        "deviceListStrategy": "cdi-cri",
-        "cdi": {"nvidiaHookPath": _HOOK},
-        # The start of the image shows the simulated driver's kernel files.
-        "securityContext": {"privileged": True},
-        "gfd": {"enabled": True},
-        "nfd": {"enabled": False},
-    }
-
-
-def give_driver(document: dict[str, Any]) -> None:
-    """Mount the driver where the chart counts on NVIDIA's runtime, which the lab does not have.
-
-    The chart has the volume for feature discovery, and mounts it nowhere.
-    """
-    if document["kind"] != "DaemonSet":
-        return
-    mount = {"name": "driver-root", "mountPath": "/driver-root", "readOnly": True}
-    for container in document["spec"]["template"]["spec"]["containers"]:
-        if container["name"] == "gpu-feature-discovery-ctr":
-            container["volumeMounts"].append(mount)
+def module_folder(tool: Tool, module: str) -> Path:
+    """Return the folder of a module that a tool is built from."""
+    listed = run(["go", "list", "-m", "-f", "{{.Dir}}", module], folder=tool.module)
+    return Path(listed.strip())
 
 
 def on_node(node: GpuNode, *command: str, check: bool = True) -> str:
@@ -184,29 +166,8 @@ def run(
     return done.stdout
 
 
-def _definitions() -> str:
-    """Return NFD's custom resources, from the chart of NFD in that of the plugin."""
-    archive = next((chart() / "charts").glob("node-feature-discovery-chart-*.tgz"))
-    with tarfile.open(archive) as packed:
-        member = packed.extractfile("node-feature-discovery/crds/nfd-api-crds.yaml")
-        assert member is not None
-        return member.read().decode()
-
-
-def _label(node: GpuNode) -> None:
-    """Put the labels of feature discovery on a node, as NFD does with its NodeFeature."""
-    name = f"nodefeatures.nfd.k8s-sigs.io/nvidia-features-for-{node.name}"
-
-    def features() -> dict[str, str]:
-        listed = ["get", name, f"--namespace={NAMESPACE}", "--ignore-not-found", "--output=json"]
-        text = kubectl(*listed)
-        return dict(json.loads(text)["spec"].get("labels") or {}) if text else {}
-
-    labels = _until(features, f"feature discovery describes {node.name}")
-    kubectl("label", "node", node.name, "--overwrite", *(f"{k}={v}" for k, v in labels.items()))
-
-
-def _until(answer: Callable[[], dict[str, str]], what: str) -> dict[str, str]:
+def until(answer: Callable[[], dict[str, str]], what: str) -> dict[str, str]:
+    """Return an answer that is not empty; raises DeploymentFailed where none comes."""
     deadline = time.monotonic() + _READY_SECONDS
     while not (given := answer()):
         if time.monotonic() > deadline:
@@ -215,7 +176,13 @@ def _until(answer: Callable[[], dict[str, str]], what: str) -> dict[str, str]:
     return given
 
 
-def _advertised(wanted: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+def _advertised(
+    implementation: Implementation, wanted: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, int]]:
+    driver = implementation.dra_driver
+    if driver is not None:
+        slices = json.loads(kubectl("get", "resourceslices", "--output=json"))["items"]
+        return {node: dict(offered_devices(slices, driver, node)) for node in wanted}
     live = json.loads(kubectl("get", "nodes", "--output=json"))["items"]
     return {
         node["metadata"]["name"]: {

@@ -25,8 +25,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Run:
-    """One configuration's run."""
+    """One configuration's run; ``target`` is the implementation's name."""
 
+    target: str
     configuration: str
     title: str
     outcomes: tuple[Outcome, ...]
@@ -46,7 +47,7 @@ class Results:
     runs: tuple[Run, ...]
 
 
-def run_of(configuration: str, title: str, report: Mapping[str, Any]) -> Run:
+def run_of(target: str, configuration: str, title: str, report: Mapping[str, Any]) -> Run:
     """Read the report of a run of `divvy verify`."""
     outcomes = (
         Outcome(
@@ -58,7 +59,7 @@ def run_of(configuration: str, title: str, report: Mapping[str, Any]) -> Run:
         )
         for check in report["checks"]
     )
-    return Run(configuration, title, tuple(outcomes))
+    return Run(target, configuration, title, tuple(outcomes))
 
 
 def write_results(date: str, versions: Mapping[str, str], runs: Sequence[Run]) -> None:
@@ -68,6 +69,7 @@ def write_results(date: str, versions: Mapping[str, str], runs: Sequence[Run]) -
         "versions": dict(versions),
         "runs": [
             {
+                "target": run.target,
                 "configuration": run.configuration,
                 "title": run.title,
                 "outcomes": [
@@ -87,6 +89,7 @@ def read_results() -> Results:
     document = json.loads(RESULTS.read_text(encoding="utf-8"))
     runs = (
         Run(
+            run["target"],
             run["configuration"],
             run["title"],
             tuple(Outcome(**outcome) for outcome in run["outcomes"]),

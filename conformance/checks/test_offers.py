@@ -29,11 +29,11 @@ _FIELD = ".resources."
 @check("PLUG-03")
 @pytest.mark.exclusive
 def test_one_pod_more_stays_pending(
-    fills: Fills, promise: DevicePromise, evidence: Evidence
+    target: ClusterUnderTest, fills: Fills, promise: DevicePromise, evidence: Evidence
 ) -> None:
     filled = fills[promise]
     evidence.add("\n".join(filled.events))
-    evidence.require(*extra_pod(filled, promise))
+    evidence.require(*extra_pod(filled, promise, target.implementation))
 
 
 @check("PLUG-06")
@@ -125,7 +125,8 @@ def test_nobody_else_offers_the_same_gpus(
 ) -> None:
     slices = target.api.find_known(RESOURCE_SLICE)
     live = target.live(node.name)["status"].get("allocatable") or {}
-    other = other_offers(node.name, slices, live, node.plan.per_node)
+    own_driver = target.implementation.dra_driver
+    other = other_offers(node.name, slices, live, node.plan.per_node, own_driver)
     evidence.require("nobody", "; ".join(other) or "nobody")
 
 

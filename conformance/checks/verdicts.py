@@ -8,15 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from conformance.cluster.pods import Outcome
 from conformance.evidence import Verdict
+from conformance.implementation import DIVVY, Implementation
 from conformance.load.fill import FillResult
 from conformance.observe.bare_look import BareLook
 from conformance.observe.device_memory import memory_fits
 from conformance.promise import DevicePromise
 
 
-def extra_pod(filled: FillResult, promise: DevicePromise) -> Verdict:
+def extra_pod(
+    filled: FillResult, promise: DevicePromise, implementation: Implementation = DIVVY
+) -> Verdict:
     """Return what has to become of one pod more than there are devices, and what did."""
-    word = f"Insufficient {promise.resource}"
+    word = implementation.shortage(promise.resource)
     expected = f"{promise.count} pods run, one more is Pending: {word}"
     if filled.extra is None:
         return expected, _not_full(filled, promise)

@@ -21,6 +21,7 @@ from conformance.cluster.running_images import images_by_node
 from conformance.image import build_as
 from conformance.implementation import DIVVY, IMPLEMENTATIONS, Implementation
 from conformance.not_made import not_made
+from conformance.observe.slices import offered_devices
 from conformance.promise import (
     ClaimPromise,
     DevicePromise,
@@ -40,7 +41,7 @@ from divvy.image.build import BuildFailed
 from divvy.kube import kind
 from divvy.kube.client import Client
 from divvy.kube.errors import ApiError, KubeconfigError, Unreachable
-from divvy.kube.kind import NODE, POD
+from divvy.kube.kind import NODE, POD, RESOURCE_SLICE
 from divvy.kube.kubeconfig import cluster_config
 from divvy.model import (
     Cluster,
@@ -179,7 +180,13 @@ class ClusterUnderTest:
         return node_status(self.live(node)["metadata"].get("annotations") or {})
 
     def advertised(self, node: str) -> dict[str, int]:
-        """Return the node's allocatable resources that the stack file speaks about, without 0."""
+        """Return the node's allocatable resources that the stack file speaks about, without 0.
+
+        Of a DRA driver: what its slices offer.
+        """
+        driver = self.implementation.dra_driver
+        if driver is not None:
+            return dict(offered_devices(self.api.find_known(RESOURCE_SLICE), driver, node))
         counts = device_counts(self.live(node)["status"].get("allocatable") or {})
         offered = offered_resources(self.cluster, counts)
         return {name: count for name, count in sorted(offered.items()) if count}

@@ -84,8 +84,11 @@ class FillResult:
         return bool(self.tenants) and self.running == len(self.tenants)
 
 
-def fill(pods: PodNamespace, promise: DevicePromise) -> FillResult:
-    """Fill a resource with pods that name their device; then add one, and one with `nodeName`."""
+def fill(pods: PodNamespace, promise: DevicePromise, shortage: str) -> FillResult:
+    """Fill a resource with pods that name their device; then add one, and one with `nodeName`.
+
+    ``shortage`` is what the scheduler says of a pod for which there is no device left.
+    """
     node, resource = promise.node.name, promise.resource
     tenant = _TENANT.format(seconds=_BURN + _BURN_PER_SHARE * promise.device.shares)
     held: list[str] = []
@@ -100,8 +103,7 @@ def fill(pods: PodNamespace, promise: DevicePromise) -> FillResult:
             waiting = [name for name in held if name not in settled]
             # Those that find no device stay Pending: all others are given the time to end.
             refused = time.monotonic() > began + _REFUSAL
-            word = f"Insufficient {resource}"
-            return (refused and all(word in pods.unschedulable(name) for name in waiting)) or (
+            return (refused and all(shortage in pods.unschedulable(name) for name in waiting)) or (
                 not waiting
             )
 

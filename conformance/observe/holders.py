@@ -17,6 +17,8 @@ from divvy.model import parse_count
 from divvy.model.resource_names import VENDOR
 
 _DRA_DRIVER = f"gpu.{VENDOR}"
+# On claims that the scheduler makes of a pod's limits, for a class with extendedResourceName.
+_BY_LIMITS = "resource.kubernetes.io/extended-resource-claim"
 _NAMED = 3
 # Pods of a check before, or of a run that was just stopped, are on their way out.
 _LEAVING = 30.0
@@ -61,6 +63,8 @@ def claimants(
     for claim in claims:
         status = claim.get("status") or {}
         results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
+        if (claim["metadata"].get("annotations") or {}).get(_BY_LIMITS) == "true":
+            continue  # the limits of its pod say what it holds
         # Administrative access leaves the device to others.
         count = sum(
             result.get("driver") == _DRA_DRIVER and not result.get("adminAccess")

@@ -26,12 +26,14 @@ def other_offers(
     slices: Iterable[Mapping[str, Any]],
     allocatable: Mapping[str, object],
     planned: Mapping[str, int],
+    own_driver: str | None = None,
 ) -> list[str]:
-    """Say what else offers a node's GPUs."""
+    """Say what else offers a node's GPUs; ``own_driver`` is the DRA driver under test."""
     drivers = {
         str(resource_slice["spec"].get("driver"))
         for resource_slice in slices
         if resource_slice["spec"].get("nodeName") == node
+        and resource_slice["spec"].get("driver") != own_driver
         and (VENDOR in (name := str(resource_slice["spec"].get("driver"))) or name in _DRIVERS)
         and any(_is_gpu(device) for device in resource_slice["spec"].get("devices") or [])
     }

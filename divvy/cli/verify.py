@@ -56,7 +56,10 @@ _Select = Annotated[
     str | None, typer.Option("--select", help="Only checks with these ids: PLUG, or ISO-01,WORK.")
 ]
 _Target = Annotated[
-    str, typer.Option("--target", help="What shares the GPUs: divvy or nvidia-device-plugin.")
+    str,
+    typer.Option(
+        "--target", help="What shares the GPUs: divvy, nvidia-device-plugin or nvidia-dra."
+    ),
 ]
 _Exclusive = Annotated[
     bool,

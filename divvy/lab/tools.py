@@ -21,6 +21,7 @@ NVIDIA_CONTAINER_TOOLKIT_VERSION = "v1.20.1"
 PULUMI_VERSION = "v3.274.1"
 PULUMI_KUBERNETES_VERSION = "v4.25.0"
 KUEUE_VERSION = "v0.19.1"
+NVIDIA_DRA_DRIVER_VERSION = "v0.5.0"
 
 # Debugging information that -s -w drops at the end is not made at all: a sixth of the time.
 _FLAGS = ("-gcflags=all=-dwarf=false",)
@@ -53,12 +54,10 @@ class Tool:
         of_c = ("cgo",) if self.cgo else ()
         for part in (*self.packages, *_FLAGS, self.ldflags, self.tags, *of_c):
             digest.update(part.encode() + b"\0")
-        for path in (
-            *sorted(self.module.glob("*.go")),
-            self.module / "go.mod",
-            self.module / "go.sum",
-        ):
-            digest.update(path.read_bytes())
+        # Beside the module there may be stand-ins for modules that no proxy serves.
+        sums = (self.module / "go.mod", self.module / "go.sum")
+        for file in (*sums, *sorted(self.module.rglob("*.go"))):
+            digest.update(file.read_bytes())
         return digest.hexdigest()[:16]
 
     @property
@@ -240,11 +239,19 @@ KUEUE = Tool(
     packages=("sigs.k8s.io/kueue/cmd/kueue",),
     ldflags=_stamp({"sigs.k8s.io/kueue/pkg/version.GitVersion": KUEUE_VERSION}),
 )
+NVIDIA_DRA_DRIVER = Tool(
+    name="nvidia-dra-driver",
+    packages=("sigs.k8s.io/dra-driver-nvidia-gpu/cmd/gpu-kubelet-plugin",),
+    ldflags=_stamp(
+        {"sigs.k8s.io/dra-driver-nvidia-gpu/internal/info.version": NVIDIA_DRA_DRIVER_VERSION}
+    ),
+    cgo=True,
+)
 # What a lab runs unless it chooses another Kubernetes, what tests need beside it, what `make field`
 # proves, and Pulumi's own engine, on which the program is proven, too.
 LAB_TOOLS = (KUBERNETES, CONTAINERD)
 TEST_TOOLS = (HELM, PROMETHEUS)
-FIELD_TOOLS = (NVIDIA_DEVICE_PLUGIN, NVIDIA_CONTAINER_TOOLKIT)
+FIELD_TOOLS = (NVIDIA_DEVICE_PLUGIN, NVIDIA_DRA_DRIVER, NVIDIA_CONTAINER_TOOLKIT, HELM)
 PULUMI_TOOLS = (
     PULUMI,
     PULUMI_LANGUAGES,

@@ -8,7 +8,7 @@ from field.results import read_results
 
 def test_explains_every_failure_and_nothing_else() -> None:
     failed = {
-        outcome.id
+        (run.target, outcome.id)
         for run in read_results().runs
         for outcome in run.outcomes
         if outcome.status == "failed"

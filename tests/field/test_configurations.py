@@ -1,15 +1,16 @@
-"""What NVIDIA's plugin is told, and what that promises of the lab's nodes."""
+"""What NVIDIA's programs are told, and what that promises of the lab's nodes."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from divvy.model import parse_document
 from divvy.plan import plan
-from field.configurations import CONFIGURATIONS
+from field.configurations import CONFIGURATIONS, DriverConfiguration, PluginConfiguration
 
 BASE = yaml.safe_load((Path(__file__).parents[2] / "field/stack.yaml").read_text())
 
@@ -21,9 +22,12 @@ BASE = yaml.safe_load((Path(__file__).parents[2] / "field/stack.yaml").read_text
         ("time-slicing", {"gpu": 8}, 4),
         ("mig-mixed", {"mig-1g.5gb": 4, "mig-2g.10gb": 2, "mig-3g.20gb": 2}, 1),
         ("mig-single", {"gpu": 14}, 1),
+        ("dra-whole", {"gpu": 2}, 1),
+        ("dra-shares", {"gpu": 8}, 4),
+        ("dra-mig", {"mig-1g.5gb": 4, "mig-2g.10gb": 2, "mig-3g.20gb": 2}, 1),
     ],
 )
-def test_derives_the_promise_from_the_plugins_own_file(
+def test_derives_the_promise_from_the_implementations_own_configuration(
     name: str, a100: dict[str, int], t4: int
 ) -> None:
     stack = CONFIGURATIONS[name].stack(BASE)
@@ -40,9 +44,26 @@ def test_leaves_the_base_configuration_as_it_was() -> None:
     assert list(BASE["config"]["divvy:cluster"]["profiles"]) == ["whole"]
 
 
+def plugin_file(name: str) -> dict[str, Any]:
+    configuration = CONFIGURATIONS[name]
+    assert isinstance(configuration, PluginConfiguration)
+    return configuration.plugin_file
+
+
 def test_writes_the_plugins_file_in_its_own_words() -> None:
-    assert CONFIGURATIONS["mig-single"].plugin_file == {
-        "version": "v1", "flags": {"migStrategy": "single"},
-    }  # fmt: skip
-    sharing = CONFIGURATIONS["time-slicing"].plugin_file["sharing"]["timeSlicing"]
+    assert plugin_file("mig-single") == {"version": "v1", "flags": {"migStrategy": "single"}}
+    sharing = plugin_file("time-slicing")["sharing"]["timeSlicing"]
     assert sharing["resources"] == [{"name": "nvidia.com/gpu", "replicas": 4}]
+
+
+def test_opens_the_gate_only_where_claims_share_a_gpu() -> None:
+    values = {
+        name: configuration.chart_values
+        for name, configuration in CONFIGURATIONS.items()
+        if isinstance(configuration, DriverConfiguration)
+    }
+    assert values == {
+        "dra-whole": {},
+        "dra-shares": {"featureGates": {"ConsumableShares": True}, "consumableShares": "4"},
+        "dra-mig": {},
+    }

@@ -20,7 +20,7 @@ REPORT = {
 
 def test_reads_back_written_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path / "field/results.json")
-    run = run_of("whole", "whole GPUs", REPORT)
+    run = run_of("nvidia-dra", "dra-whole", "whole GPUs", REPORT)
     assert run.counts == {"failed": 1, "skipped": 1, "passed": 1}
     write_results("2026-01-31", {"Kubernetes": "v1.36.3"}, [run])
     kept = read_results()

@@ -4,8 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.checks.verdicts import every_device_burns, every_device_computes, sees_nothing
+from conformance.checks.verdicts import (
+    every_device_burns,
+    every_device_computes,
+    extra_pod,
+    sees_nothing,
+)
 from conformance.cluster.pods import Outcome
+from conformance.implementation import DIVVY, NVIDIA_DRA, Implementation
 from conformance.load.fill import FillResult, Tenant
 from conformance.observe.bare_look import BareLook
 from conformance.observe.probes import Part
@@ -59,3 +65,22 @@ def test_names_one_bad_device_of_several(bad: Tenant, says: str) -> None:
     expected, actual = every_device_burns(FillResult((tenant(), burnt), None, (), None), promise)
     assert expected != actual
     assert "GPU-b" in actual
+
+
+@pytest.mark.parametrize(
+    ("implementation", "event"),
+    [
+        (DIVVY, "FailedScheduling: 0/1 nodes: 1 Insufficient nvidia.com/gpu"),
+        (NVIDIA_DRA, "FailedScheduling: 0/1 nodes: 1 cannot allocate all claims"),
+    ],
+)
+def test_expects_the_schedulers_words_for_plugins_and_for_dra_drivers(
+    implementation: Implementation, event: str
+) -> None:
+    (promise,) = device_promises(promised(CLUSTER, live("n1")))
+    waits = outcome("", "Pending")
+    tenants = (tenant(),) * promise.count
+    for events, holds in (((event,), True), (("FailedScheduling: untolerated taint",), False)):
+        filled = FillResult(tenants, waits, events, None)
+        expected, actual = extra_pod(filled, promise, implementation)
+        assert (expected == actual) is holds

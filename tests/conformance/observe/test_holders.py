@@ -65,6 +65,15 @@ def test_counts_gpus_of_pods_with_dra_claims_as_held() -> None:
     assert claimants(pods, claims, "n2") == {}
 
 
+def test_leaves_out_claims_that_the_scheduler_made_of_limits() -> None:
+    """Such a pod is counted by its limits, and only for the resource that it names."""
+    by_limits = claim("theirs", "gpu.nvidia.com")
+    by_limits["metadata"]["annotations"] = {
+        "resource.kubernetes.io/extended-resource-claim": "true"
+    }
+    assert claimants([pod("theirs", 1)], [by_limits], "n1") == {}
+
+
 def test_counts_a_gpu_with_a_dra_claim_as_not_idle() -> None:
     class Target:
         class api:  # noqa: N801

@@ -58,4 +58,5 @@ def test_names_other_offers_of_the_same_gpus() -> None:
     assert other_offers("n1", slices, allocatable, {}) == [
         "DRA driver gpu.nvidia.com", "volcano.sh/vgpu-number 8",
     ]  # fmt: skip
+    assert other_offers("n1", slices, {}, {}, "gpu.nvidia.com") == []
     assert other_offers("n3", slices, {}, {}) == []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from field.configurations import CONFIGURATIONS
-from field.deployment import chart_values, give_driver
+from field.configurations import PluginConfiguration
+from field.device_plugin import chart_values, give_driver
 
 
 def test_names_the_image_by_digest() -> None:
-    values = chart_values(CONFIGURATIONS["whole"], "registry:5000/nvidia/plugin@sha256:abc")
+    whole = PluginConfiguration("whole", "whole GPUs")
+    values = chart_values(whole, "registry:5000/nvidia/plugin@sha256:abc")
     image = values["image"]
     assert f"{image['repository']}:{image['tag']}" == "registry:5000/nvidia/plugin@sha256:abc"
 

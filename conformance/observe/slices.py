@@ -1,0 +1,67 @@
+"""What another DRA driver offers of a node, as its ResourceSlices show it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from divvy.model import mig_resource
+from divvy.model.quantities import parse_quantity
+from divvy.model.resource_names import GPU
+
+# Capacity of a device that so many claims may have at once.
+_SHARES = "shares"
+
+
+def offered_devices(
+    slices: Iterable[Mapping[str, Any]], driver: str, node: str
+) -> Mapping[str, int]:
+    """Return how many devices a driver offers, by the resource that pods name to get one.
+
+    A device for several claims counts as often as claims can have it.
+    """
+    counts: Counter[str] = Counter()
+    for spec, device in _devices(slices, driver):
+        if spec.get("nodeName") != node:
+            continue
+        kind, profile = _attribute(device, "type"), _attribute(device, "profile")
+        shares = (device.get("capacity") or {}).get(_SHARES) or {"value": "1"}
+        resource = GPU if kind == "gpu" else mig_resource(profile)
+        counts[resource] += int(parse_quantity(shares["value"]))
+    return dict(sorted(counts.items()))
+
+
+def claimed_uuids(
+    claim: Mapping[str, Any], slices: Iterable[Mapping[str, Any]], driver: str
+) -> Sequence[str]:
+    """Return the UUIDs of the devices that a claim was given, as the driver's slices name them."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    results = (allocation.get("devices") or {}).get("results") or ()
+    given = {(result["pool"], result["device"]) for result in results if result["driver"] == driver}
+    return sorted(
+        _attribute(device, "uuid")
+        for spec, device in _devices(slices, driver)
+        if (spec["pool"]["name"], device["name"]) in given
+    )
+
+
+def _devices(
+    slices: Iterable[Mapping[str, Any]], driver: str
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """List a driver's devices, each with the slice's specification: of the newest generations."""
+    every = (resource_slice["spec"] for resource_slice in slices)
+    specs = [spec for spec in every if spec.get("driver") == driver]
+    newest: dict[str, int] = {}
+    for spec in specs:
+        pool = spec["pool"]
+        newest[pool["name"]] = max(newest.get(pool["name"], 0), pool["generation"])
+    for spec in specs:
+        if spec["pool"]["generation"] == newest[spec["pool"]["name"]]:
+            for device in spec.get("devices") or ():
+                yield spec, device
+
+
+def _attribute(device: Mapping[str, Any], name: str) -> str:
+    values = (device.get("attributes") or {}).get(name) or {}
+    return str(next(iter(values.values()), ""))

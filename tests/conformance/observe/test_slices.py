@@ -1,0 +1,63 @@
+"""What another DRA driver offers, and what of it a claim was given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.observe.slices import claimed_uuids, offered_devices
+
+DRIVER = "gpu.nvidia.com"
+
+
+def device(name: str, kind: str, profile: str = "", shares: int = 0) -> dict[str, Any]:
+    attributes = {"type": {"string": kind}, "uuid": {"string": f"U-{name}"}}
+    if profile:
+        attributes["profile"] = {"string": profile}
+    capacity = {"shares": {"value": str(shares)}} if shares else {}
+    return {"name": name, "attributes": attributes, "capacity": capacity}
+
+
+def slice_of(
+    node: str, *devices: dict[str, Any], generation: int = 1, driver: str = DRIVER
+) -> dict[str, Any]:
+    pool = {"name": node, "generation": generation}
+    return {"spec": {"driver": driver, "nodeName": node, "pool": pool, "devices": list(devices)}}
+
+
+def test_counts_devices_by_the_resource_that_pods_name() -> None:
+    slices = [
+        slice_of("n1", device("gpu-0", "gpu"), device("m-0", "mig", "1g.5gb")),
+        slice_of("n1", device("m-1", "mig", "1g.5gb"), device("m-2", "mig", "1g.5gb+me")),
+        slice_of("n2", device("gpu-0", "gpu")),
+        slice_of("n1", device("gpu-9", "gpu"), driver="gpu.example.org"),
+    ]
+    assert offered_devices(slices, DRIVER, "n1") == {
+        "nvidia.com/gpu": 1, "nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-1g.5gb.me": 1,
+    }  # fmt: skip
+
+
+def test_counts_a_device_as_often_as_claims_can_have_it() -> None:
+    slices = [slice_of("n1", device("gpu-0", "gpu", shares=4), device("gpu-1", "gpu", shares=4))]
+    assert offered_devices(slices, DRIVER, "n1") == {"nvidia.com/gpu": 8}
+
+
+def test_leaves_out_what_an_older_generation_offered() -> None:
+    slices = [
+        slice_of("n1", device("gpu-0", "gpu"), generation=1),
+        slice_of("n1", device("m-0", "mig", "1g.5gb"), generation=2),
+    ]
+    assert offered_devices(slices, DRIVER, "n1") == {"nvidia.com/mig-1g.5gb": 1}
+
+
+def test_names_what_a_claim_was_given() -> None:
+    slices = [
+        slice_of("n1", device("gpu-0", "gpu"), device("gpu-1", "gpu")),
+        slice_of("n2", device("gpu-1", "gpu")),
+    ]
+    results = [
+        {"driver": DRIVER, "pool": "n1", "device": "gpu-1"},
+        {"driver": "nic.example.org", "pool": "n1", "device": "gpu-0"},
+    ]
+    claim = {"status": {"allocation": {"devices": {"results": results}}}}
+    assert claimed_uuids(claim, slices, DRIVER) == ["U-gpu-1"]
+    assert claimed_uuids({}, slices, DRIVER) == []
