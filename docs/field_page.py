@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.catalogue import CATALOGUE
 from conformance.implementation import IMPLEMENTATIONS, NVIDIA_DEVICE_PLUGIN, Implementation
-from field.results import Outcome, Results, Run, read_results
+from field.results import Outcome, Run, read_results
 
 # What a check that fails has found, and whose it is, by implementation and check.
 FINDINGS: Mapping[tuple[str, str], str] = {
@@ -54,15 +54,18 @@ NVIDIA's guide installs it: `divvy init prod` writes a stack file of what the no
 a privileged pod of the suite looks into the node: for this the stack file needs `plugin.image`.
 With the DRA driver in namespace `dra-driver-nvidia-gpu` it is `--target nvidia-dra`; `divvy init`
 describes no node that is served by another DRA driver, so the stack file is written by hand.
+
+In the tables each cell says in how many cases (nodes, or resources of nodes) a check passed; what
+**failed** is explained at the end. A dash: the check does not apply to that way of sharing.
 """
 
 
 def field_page() -> str:
     """Return the page."""
     results = read_results()
-    lines = [_INTRODUCTION, *_versions(results), *_how_to_read()]
+    lines = [_INTRODUCTION]
     by_implementation: dict[str, list[Run]] = {}
-    for run in results.runs:
+    for run in results:
         by_implementation.setdefault(run.target, []).append(run)
     for name, runs in by_implementation.items():
         implementation = IMPLEMENTATIONS[name]
@@ -70,24 +73,20 @@ def field_page() -> str:
     return "\n".join([*lines, *_failures(results), *_ending(), ""])
 
 
-def _versions(results: Results) -> Iterator[str]:
-    versions = ", ".join(f"{name} {version}" for name, version in results.versions.items())
-    yield f"Seen on {results.date} with {versions}."
-    yield ""
-
-
-def _how_to_read() -> Iterator[str]:
-    yield (
-        "Each cell says in how many cases (nodes, or resources of nodes) a check passed; what "
-        "**failed** is explained at the end. A dash: the check does not apply to that way of "
-        "sharing."
-    )
-    yield ""
+def _versions(runs: Sequence[Run]) -> Iterator[str]:
+    titles: dict[str, list[str]] = {}
+    for run in runs:
+        versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+        titles.setdefault(f"Seen on {run.date} with {versions}", []).append(run.title)
+    for words, listed in titles.items():
+        yield f"{words}." if len(titles) == 1 else f"{words}: {'; '.join(listed)}."
+        yield ""
 
 
 def _table(implementation: Implementation, runs: Sequence[Run]) -> Iterator[str]:
     yield f"## {implementation.title}"
     yield ""
+    yield from _versions(runs)
     yield f"| check | {' | '.join(run.title for run in runs)} |"
     yield "|---|" + "---|" * len(runs)
     for identity in CATALOGUE:
@@ -111,12 +110,12 @@ def _cell(outcomes: Sequence[Outcome]) -> str:
     return ", ".join(words) or "–"
 
 
-def _failures(results: Results) -> Iterator[str]:
+def _failures(results: Sequence[Run]) -> Iterator[str]:
     yield "## What failed"
     yield ""
     failed = {
         (run.target, outcome.id)
-        for run in results.runs
+        for run in results
         for outcome in run.outcomes
         if outcome.status == "failed"
     }
@@ -132,7 +131,7 @@ def _failures(results: Results) -> Iterator[str]:
         yield FINDINGS[target, identity]
         yield ""
         yield "```text"
-        runs = [run for run in results.runs if run.target == target]
+        runs = [run for run in results if run.target == target]
         for run in runs:
             for outcome in _of(run, identity):
                 if outcome.status == "failed":

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from conformance import implementation as targets
 from divvy.lab import lifecycle
 from divvy.lab.description import Lab
 from divvy.lab.paths import NAME, REPOSITORY
@@ -40,16 +41,20 @@ from field.configurations import (
     PluginConfiguration,
 )
 from field.deployment import GpuNode
-from field.results import Run, run_of, write_results
+from field.results import Outcome, Run, read_outcomes, write_results
 
 _STACK = Path(__file__).parent / "stack.yaml"
 _OUT = REPOSITORY / "out/field"
 _NAME = "field"
+_PROGRAM_VERSIONS = {
+    targets.NVIDIA_DEVICE_PLUGIN.name: {"k8s-device-plugin": NVIDIA_DEVICE_PLUGIN_VERSION},
+    targets.NVIDIA_DRA.name: {"dra-driver-nvidia-gpu": NVIDIA_DRA_DRIVER_VERSION},
+}
 _DIVVY = Path(sys.executable).with_name("divvy")
 
 
 def main() -> int:
-    """Run the configurations that are named, all by default; only then the results are kept."""
+    """Run the configurations that are named, all by default, and keep what each has shown."""
     parser = argparse.ArgumentParser(prog="python -m field", description=__doc__)
     parser.add_argument("configurations", nargs="*", metavar="CONFIGURATION",
                         help=f"of {', '.join(CONFIGURATIONS)}")  # fmt: skip
@@ -67,12 +72,12 @@ def main() -> int:
     try:
         lifecycle.up(lab, _tell)
         runs = _prove([CONFIGURATIONS[name] for name in names], lab, base)
+        if not arguments.keep:
+            write_results(runs, list(CONFIGURATIONS))
+            _tell("docs/field/results.json is written; python -m docs.generate writes the page")
     finally:
         if not arguments.keep:
             lifecycle.down()
-    if len(runs) == len(CONFIGURATIONS):
-        write_results(time.strftime("%Y-%m-%d", time.gmtime()), _versions(lab), runs)
-        _tell("docs/field/results.json is written; python -m docs.generate writes the page")
     return 0
 
 
@@ -88,14 +93,23 @@ def _prove(configurations: Sequence[Configuration], lab: Lab, base: Mapping[str,
     image = deployment.build_image(place["registry"], place["base"], programs, dra_driver.files())
     for node in nodes:
         deployment.install_hook(node)
+    versions = _versions(lab)
     return [
-        _prove_configuration(configuration, image, nodes, base) for configuration in configurations
+        Run(
+            configuration.implementation.name,
+            configuration.name,
+            configuration.title,
+            time.strftime("%Y-%m-%d", time.gmtime()),
+            {**_PROGRAM_VERSIONS[configuration.implementation.name], **versions},
+            _prove_configuration(configuration, image, nodes, base),
+        )
+        for configuration in configurations
     ]
 
 
 def _prove_configuration(
     configuration: Configuration, image: str, nodes: Sequence[GpuNode], base: Mapping[str, Any]
-) -> Run:
+) -> tuple[Outcome, ...]:
     implementation = configuration.implementation
     title = f"{implementation.title}, {configuration.title}"
     _tell(f"{title}: deployed")
@@ -115,12 +129,7 @@ def _prove_configuration(
     command += [f"--target={implementation.name}"]
     # What fails is what is to be known.
     subprocess.run(command, cwd=REPOSITORY, check=False)
-    return run_of(
-        implementation.name,
-        configuration.name,
-        configuration.title,
-        yaml.safe_load((out / "report.yaml").read_text()),
-    )
+    return read_outcomes(yaml.safe_load((out / "report.yaml").read_text()))
 
 
 def _deploy(configuration: Configuration, image: str, nodes: Sequence[GpuNode]) -> None:
@@ -143,8 +152,6 @@ def _promised(stack: Mapping[str, Any]) -> dict[str, dict[str, int]]:
 
 def _versions(lab: Lab) -> dict[str, str]:
     return {
-        "k8s-device-plugin": NVIDIA_DEVICE_PLUGIN_VERSION,
-        "dra-driver-nvidia-gpu": NVIDIA_DRA_DRIVER_VERSION,
         "nvidia-container-toolkit": NVIDIA_CONTAINER_TOOLKIT_VERSION,
         "Kubernetes": KUBERNETES_VERSIONS[lab.kubernetes],
         "containerd": CONTAINERD_VERSION,

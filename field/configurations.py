@@ -52,6 +52,7 @@ class PluginConfiguration(Configuration):
 
     strategy: Literal["none", "mixed", "single"] = "none"
     replicas: int = 1
+    sharing: Literal["timeSlicing", "mps"] = "timeSlicing"
     implementation = NVIDIA_DEVICE_PLUGIN
 
     @property
@@ -61,7 +62,7 @@ class PluginConfiguration(Configuration):
         if self.replicas > 1:
             resource = {"name": "nvidia.com/gpu", "replicas": self.replicas}
             document["sharing"] = {
-                "timeSlicing": {"failRequestsGreaterThanOne": True, "resources": [resource]}
+                self.sharing: {"failRequestsGreaterThanOne": True, "resources": [resource]}
             }
         return document
 
@@ -109,6 +110,7 @@ _MIXED = {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 2}
 _ALL: tuple[Configuration, ...] = (
     PluginConfiguration("whole", "whole GPUs"),
     PluginConfiguration("time-slicing", "time-slicing, 4 replicas", replicas=4),
+    PluginConfiguration("mps", "MPS, 4 replicas", replicas=4, sharing="mps"),
     PluginConfiguration("mig-mixed", "MIG, strategy mixed", _MIXED, strategy="mixed"),
     PluginConfiguration("mig-single", "MIG, strategy single", {"1g.5gb": 7}, strategy="single"),
     DriverConfiguration("dra-whole", "whole GPUs"),

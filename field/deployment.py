@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
+from conformance.cluster.slices import offered_devices
 from conformance.implementation import Implementation
-from conformance.observe.slices import offered_devices
 from divvy.image.build import push_context
 from divvy.lab.lifecycle import running_machine
 from divvy.lab.paths import KUBECONFIG

@@ -25,6 +25,8 @@ from field.deployment import (
 
 NAMESPACE = str(NVIDIA_DEVICE_PLUGIN.namespace)
 _RELEASE = "nvdp"
+_DRIVER = "driver-root"
+_WITHOUT_DRIVER = ("gpu-feature-discovery-ctr", "mps-control-daemon-ctr")
 _MODULE = "github.com/NVIDIA/k8s-device-plugin"
 
 
@@ -60,16 +62,17 @@ def chart_values(configuration: PluginConfiguration, image: str) -> dict[str, An
 
 
 def give_driver(document: dict[str, Any]) -> None:
-    """Mount the driver where the chart counts on NVIDIA's runtime, which the lab does not have.
-
-    The chart has the volume for feature discovery, and mounts it nowhere.
-    """
+    """Mount the driver where the chart counts on NVIDIA's runtime, which the lab does not have."""
     if document["kind"] != "DaemonSet":
         return
-    mount = {"name": "driver-root", "mountPath": "/driver-root", "readOnly": True}
-    for container in document["spec"]["template"]["spec"]["containers"]:
-        if container["name"] == "gpu-feature-discovery-ctr":
+    mount = {"name": _DRIVER, "mountPath": "/driver-root", "readOnly": True}
+    spec = document["spec"]["template"]["spec"]
+    for container in spec["containers"]:
+        if container["name"] in _WITHOUT_DRIVER:
             container["volumeMounts"].append(mount)
+            # For feature discovery the chart has the volume, and mounts it nowhere.
+            if all(volume["name"] != _DRIVER for volume in spec["volumes"]):
+                spec["volumes"].append({"name": _DRIVER, "hostPath": {"path": DRIVER_ROOT}})
 
 
 def _definitions() -> str:

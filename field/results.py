@@ -25,11 +25,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Run:
-    """One configuration's run; ``target`` is the implementation's name."""
+    """One configuration's run: the implementation's name, the day, the versions deployed."""
 
     target: str
     configuration: str
     title: str
+    date: str
+    versions: Mapping[str, str]
     outcomes: tuple[Outcome, ...]
 
     @property
@@ -38,18 +40,9 @@ class Run:
         return Counter(outcome.status for outcome in self.outcomes)
 
 
-@dataclass(frozen=True)
-class Results:
-    """All configurations of one day, and the versions of what was deployed."""
-
-    date: str
-    versions: Mapping[str, str]
-    runs: tuple[Run, ...]
-
-
-def run_of(target: str, configuration: str, title: str, report: Mapping[str, Any]) -> Run:
+def read_outcomes(report: Mapping[str, Any]) -> tuple[Outcome, ...]:
     """Read the report of a run of `divvy verify`."""
-    outcomes = (
+    return tuple(
         Outcome(
             check["id"],
             check["case"],
@@ -59,41 +52,36 @@ def run_of(target: str, configuration: str, title: str, report: Mapping[str, Any
         )
         for check in report["checks"]
     )
-    return Run(target, configuration, title, tuple(outcomes))
 
 
-def write_results(date: str, versions: Mapping[str, str], runs: Sequence[Run]) -> None:
-    """Write the file."""
+def write_results(runs: Sequence[Run], order: Sequence[str]) -> None:
+    """Write these runs into the file, instead of earlier ones of the same configurations.
+
+    ``order`` names all configurations: what is none of them is left out.
+    """
+    earlier = read_results() if RESULTS.exists() else ()
+    by_configuration = {run.configuration: run for run in (*earlier, *runs)}
+    kept = [by_configuration[name] for name in order if name in by_configuration]
     document = {
-        "date": date,
-        "versions": dict(versions),
         "runs": [
             {
-                "target": run.target,
-                "configuration": run.configuration,
-                "title": run.title,
+                **asdict(run),
                 "outcomes": [
                     {key: text for key, text in asdict(outcome).items() if text}
                     for outcome in run.outcomes
                 ],
             }
-            for run in runs
+            for run in kept
         ],
     }
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def read_results() -> Results:
+def read_results() -> tuple[Run, ...]:
     """Read the file."""
     document = json.loads(RESULTS.read_text(encoding="utf-8"))
-    runs = (
-        Run(
-            run["target"],
-            run["configuration"],
-            run["title"],
-            tuple(Outcome(**outcome) for outcome in run["outcomes"]),
-        )
+    return tuple(
+        Run(**{**run, "outcomes": tuple(Outcome(**outcome) for outcome in run["outcomes"])})
         for run in document["runs"]
     )
-    return Results(document["date"], document["versions"], tuple(runs))

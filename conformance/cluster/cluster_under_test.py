@@ -18,10 +18,10 @@ from conformance.cluster.inspectors import Inspectors
 from conformance.cluster.namespaces import clear_leftovers
 from conformance.cluster.node_life import not_ready
 from conformance.cluster.running_images import images_by_node
+from conformance.cluster.slices import offered_devices
 from conformance.image import build_as
 from conformance.implementation import DIVVY, IMPLEMENTATIONS, Implementation
 from conformance.not_made import not_made
-from conformance.observe.slices import offered_devices
 from conformance.promise import (
     ClaimPromise,
     DevicePromise,

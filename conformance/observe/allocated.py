@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pods import PodNamespace
+from conformance.cluster.slices import claimed_uuids
 from conformance.observe.identities import physical, visible_devices
 from conformance.observe.runtime import held_devices
-from conformance.observe.slices import claimed_uuids
 from conformance.promise import DevicePromise
 from divvy.kube.kind import POD, RESOURCE_CLAIM, RESOURCE_SLICE
 

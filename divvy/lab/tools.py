@@ -179,7 +179,12 @@ NVIDIA_DEVICE_PLUGIN = Tool(
     name="nvidia-device-plugin",
     packages=tuple(
         f"github.com/NVIDIA/k8s-device-plugin/cmd/{command}"
-        for command in ("nvidia-device-plugin", "gpu-feature-discovery", "config-manager")
+        for command in (
+            "nvidia-device-plugin",
+            "gpu-feature-discovery",
+            "mps-control-daemon",
+            "config-manager",
+        )
     ),
     ldflags=_stamp(
         {"github.com/NVIDIA/k8s-device-plugin/internal/info.version": NVIDIA_DEVICE_PLUGIN_VERSION}

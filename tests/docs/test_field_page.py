@@ -9,7 +9,7 @@ from field.results import read_results
 def test_explains_every_failure_and_nothing_else() -> None:
     failed = {
         (run.target, outcome.id)
-        for run in read_results().runs
+        for run in read_results()
         for outcome in run.outcomes
         if outcome.status == "failed"
     }

@@ -20,6 +20,7 @@ BASE = yaml.safe_load((Path(__file__).parents[2] / "field/stack.yaml").read_text
     [
         ("whole", {"gpu": 2}, 1),
         ("time-slicing", {"gpu": 8}, 4),
+        ("mps", {"gpu": 8}, 4),
         ("mig-mixed", {"mig-1g.5gb": 4, "mig-2g.10gb": 2, "mig-3g.20gb": 2}, 1),
         ("mig-single", {"gpu": 14}, 1),
         ("dra-whole", {"gpu": 2}, 1),

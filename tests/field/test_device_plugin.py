@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from field.configurations import PluginConfiguration
 from field.device_plugin import chart_values, give_driver
 
@@ -15,15 +17,29 @@ def test_names_the_image_by_digest() -> None:
     assert f"{image['repository']}:{image['tag']}" == "registry:5000/nvidia/plugin@sha256:abc"
 
 
-def daemon_set(container: str) -> dict[str, Any]:
+def daemon_set(container: str, *volumes: str) -> dict[str, Any]:
     containers = [{"name": container, "volumeMounts": [{"name": "config"}]}]
-    return {"kind": "DaemonSet", "spec": {"template": {"spec": {"containers": containers}}}}
+    spec = {"containers": containers, "volumes": [{"name": name} for name in volumes]}
+    return {"kind": "DaemonSet", "spec": {"template": {"spec": spec}}}
 
 
-def test_gives_the_driver_to_feature_discovery_alone() -> None:
-    discovery, plugin = daemon_set("gpu-feature-discovery-ctr"), daemon_set("nvidia-device-plugin")
-    for document in (discovery, plugin, {"kind": "ConfigMap"}):
-        give_driver(document)
-    mounts = discovery["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+@pytest.mark.parametrize(
+    ("container", "volumes"),
+    [("gpu-feature-discovery-ctr", ("driver-root",)), ("mps-control-daemon-ctr", ())],
+)
+def test_gives_the_driver_to_what_counts_on_nvidias_runtime(
+    container: str, volumes: tuple[str, ...]
+) -> None:
+    document = daemon_set(container, *volumes)
+    give_driver(document)
+    spec = document["spec"]["template"]["spec"]
+    mounts = spec["containers"][0]["volumeMounts"]
     assert [mount["name"] for mount in mounts] == ["config", "driver-root"]
-    assert plugin == daemon_set("nvidia-device-plugin")
+    assert [volume["name"] for volume in spec["volumes"]] == ["driver-root"]
+
+
+def test_leaves_what_has_the_driver_as_it_is() -> None:
+    plugin = daemon_set("nvidia-device-plugin", "driver-root")
+    give_driver(plugin)
+    give_driver({"kind": "ConfigMap"})
+    assert plugin == daemon_set("nvidia-device-plugin", "driver-root")

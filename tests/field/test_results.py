@@ -1,13 +1,14 @@
-"""What is kept of a run."""
+"""What is kept of runs."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from field import results
-from field.results import read_results, run_of, write_results
+from field.results import Run, read_outcomes, read_results, write_results
 
 REPORT = {
     "checks": [
@@ -16,13 +17,28 @@ REPORT = {
         {"id": "ISO-01", "case": "n", "status": "passed", "seconds": 1.0},
     ]
 }
+WHOLE = Run(
+    "nvidia-dra", "dra-whole", "whole GPUs", "2026-01-31", {"Kubernetes": "v1.37.2"},
+    read_outcomes(REPORT),
+)  # fmt: skip
+ORDER = ("dra-whole", "dra-mig")
 
 
-def test_reads_back_written_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path / "field/results.json")
-    run = run_of("nvidia-dra", "dra-whole", "whole GPUs", REPORT)
-    assert run.counts == {"failed": 1, "skipped": 1, "passed": 1}
-    write_results("2026-01-31", {"Kubernetes": "v1.36.3"}, [run])
-    kept = read_results()
-    assert kept.runs == (run,)
-    assert (kept.date, kept.versions) == ("2026-01-31", {"Kubernetes": "v1.36.3"})
+
+
+def test_reads_back_written_results() -> None:
+    assert WHOLE.counts == {"failed": 1, "skipped": 1, "passed": 1}
+    write_results([WHOLE], ORDER)
+    assert read_results() == (WHOLE,)
+
+
+def test_replaces_only_runs_of_the_same_configuration() -> None:
+    mig = replace(WHOLE, configuration="dra-mig")
+    gone = replace(WHOLE, configuration="renamed since")
+    write_results([mig, gone, WHOLE], [*ORDER, "renamed since"])
+    later = replace(mig, date="2026-02-01")
+    write_results([later], ORDER)
+    assert read_results() == (WHOLE, later)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.observe.slices import claimed_uuids, offered_devices
+from conformance.cluster.slices import claimed_uuids, offered_devices
 
 DRIVER = "gpu.nvidia.com"
 
