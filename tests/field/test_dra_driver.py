@@ -15,7 +15,7 @@ def test_adds_to_the_chart_what_a_configuration_says() -> None:
 
 
 def test_lets_pods_name_mig_devices_as_with_the_device_plugin() -> None:
-    (one,) = mig_classes(["1g.10gb+me"])
-    assert one["metadata"]["name"] == "mig-1g.10gb.me.gpu.nvidia.com"
-    assert one["spec"]["extendedResourceName"] == "nvidia.com/mig-1g.10gb.me"
-    assert ".profile == '1g.10gb+me'" in one["spec"]["selectors"][0]["cel"]["expression"]
+    (device_class,) = mig_classes(["1g.10gb+me"])
+    assert device_class["metadata"]["name"] == "mig-1g.10gb.me.gpu.nvidia.com"
+    assert device_class["spec"]["extendedResourceName"] == "nvidia.com/mig-1g.10gb.me"
+    assert ".profile == '1g.10gb+me'" in device_class["spec"]["selectors"][0]["cel"]["expression"]
