@@ -115,7 +115,8 @@ def _prove_configuration(
     _tell(f"{title}: deployed")
     deployment.remove((device_plugin.NAMESPACE, dra_driver.NAMESPACE), nodes)
     for node in nodes:
-        deployment.partition(node, configuration.layout)
+        made_before = configuration.layout if configuration.made_before else {}
+        deployment.partition(node, made_before, mode=bool(configuration.layout))
     deployment.prepare(nodes)
     _deploy(configuration, image, nodes)
     out = _OUT / configuration.name

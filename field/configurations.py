@@ -16,11 +16,15 @@ _POOL_WITH_MIG = "a100"
 
 @dataclass(frozen=True)
 class Configuration(ABC):
-    """One configuration; ``layout`` has the MIG devices of every A100, by profile."""
+    """One configuration; ``layout`` has the MIG devices of every A100, by profile.
+
+    ``made_before`` says whether they are there before pods ask for them.
+    """
 
     name: str
     title: str
     layout: Mapping[str, int] = field(default_factory=dict)
+    made_before: bool = True
     implementation: ClassVar[Implementation]
 
     @property
@@ -87,12 +91,12 @@ class DriverConfiguration(Configuration):
     @property
     def chart_values(self) -> dict[str, Any]:
         """Return the values of the chart that make the difference."""
-        if self.claims == 1:
-            return {}
-        return {
-            "featureGates": {"ConsumableShares": True},
-            "consumableShares": str(self.claims),
-        }
+        if self.claims > 1:
+            return {
+                "featureGates": {"ConsumableShares": True},
+                "consumableShares": str(self.claims),
+            }
+        return {} if self.made_before else {"featureGates": {"DynamicMIG": True}}
 
     @property
     def profile(self) -> dict[str, Any]:
@@ -116,5 +120,8 @@ _ALL: tuple[Configuration, ...] = (
     DriverConfiguration("dra-whole", "whole GPUs"),
     DriverConfiguration("dra-shares", "4 claims of each GPU", claims=4),
     DriverConfiguration("dra-mig", "MIG devices made before", _MIXED),
+    DriverConfiguration(
+        "dra-mig-on-demand", "MIG devices made for claims", {"1g.5gb": 7}, made_before=False
+    ),
 )
 CONFIGURATIONS = {configuration.name: configuration for configuration in _ALL}

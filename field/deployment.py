@@ -68,14 +68,14 @@ def install_hook(node: GpuNode) -> None:
     on_node(node, "cp", str(NVIDIA_CONTAINER_TOOLKIT.bin / "nvidia-cdi-hook"), HOOK)
 
 
-def partition(node: GpuNode, layout: Mapping[str, int]) -> None:
-    """Give every GPU of a node these MIG devices, and no others; {} leaves MIG mode."""
+def partition(node: GpuNode, layout: Mapping[str, int], *, mode: bool) -> None:
+    """Give every GPU of a node these MIG devices, and no others, and MIG mode or not."""
     if not node.has_mig:
         return
     # Without an instance, each of these has nothing to do and says so.
     for command in (("mig", "-dci"), ("mig", "-dgi")):
         on_node(node, "nvidia-smi", *command, check=False)
-    on_node(node, "nvidia-smi", "-mig", "1" if layout else "0")
+    on_node(node, "nvidia-smi", "-mig", "1" if mode else "0")
     if layout:
         # The largest first: each then finds its place.
         profiles = sorted(layout, key=lambda profile: -int(profile.partition("g")[0]))
@@ -181,8 +181,11 @@ def _advertised(
 ) -> dict[str, dict[str, int]]:
     driver = implementation.dra_driver
     if driver is not None:
-        slices = json.loads(kubectl("get", "resourceslices", "--output=json"))["items"]
-        return {node: dict(offered_devices(slices, driver, node)) for node in wanted}
+        slices, classes = (
+            json.loads(kubectl("get", kind, "--output=json"))["items"]
+            for kind in ("resourceslices", "deviceclasses")
+        )
+        return {node: dict(offered_devices(slices, classes, driver, node)) for node in wanted}
     live = json.loads(kubectl("get", "nodes", "--output=json"))["items"]
     return {
         node["metadata"]["name"]: {

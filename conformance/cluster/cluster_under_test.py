@@ -41,7 +41,7 @@ from divvy.image.build import BuildFailed
 from divvy.kube import kind
 from divvy.kube.client import Client
 from divvy.kube.errors import ApiError, KubeconfigError, Unreachable
-from divvy.kube.kind import NODE, POD, RESOURCE_SLICE
+from divvy.kube.kind import DEVICE_CLASS, NODE, POD, RESOURCE_SLICE
 from divvy.kube.kubeconfig import cluster_config
 from divvy.model import (
     Cluster,
@@ -182,11 +182,12 @@ class ClusterUnderTest:
     def advertised(self, node: str) -> dict[str, int]:
         """Return the node's allocatable resources that the stack file speaks about, without 0.
 
-        Of a DRA driver: what its slices offer.
+        Of a DRA driver: what its slices offer, by the resources of device classes.
         """
         driver = self.implementation.dra_driver
         if driver is not None:
-            return dict(offered_devices(self.api.find_known(RESOURCE_SLICE), driver, node))
+            slices, classes = map(self.api.find_known, (RESOURCE_SLICE, DEVICE_CLASS))
+            return dict(offered_devices(slices, classes, driver, node))
         counts = device_counts(self.live(node)["status"].get("allocatable") or {})
         offered = offered_resources(self.cluster, counts)
         return {name: count for name, count in sorted(offered.items()) if count}

@@ -15,12 +15,17 @@ _SHARES = "shares"
 
 
 def offered_devices(
-    slices: Iterable[Mapping[str, Any]], driver: str, node: str
+    slices: Iterable[Mapping[str, Any]],
+    classes: Iterable[Mapping[str, Any]],
+    driver: str,
+    node: str,
 ) -> Mapping[str, int]:
     """Return how many devices a driver offers, by the resource that pods name to get one.
 
-    A device for several claims counts as often as claims can have it.
+    A device for several claims counts as often as claims can have it; one that no class lets pods
+    name by the resource of its kind does not count.
     """
+    named = {device_class["spec"].get("extendedResourceName") for device_class in classes}
     counts: Counter[str] = Counter()
     for spec, device in _devices(slices, driver):
         if spec.get("nodeName") != node:
@@ -29,7 +34,7 @@ def offered_devices(
         shares = (device.get("capacity") or {}).get(_SHARES) or {"value": "1"}
         resource = GPU if kind == "gpu" else mig_resource(profile)
         counts[resource] += int(parse_quantity(shares["value"]))
-    return dict(sorted(counts.items()))
+    return {resource: counts[resource] for resource in sorted(counts) if resource in named}
 
 
 def claimed_uuids(

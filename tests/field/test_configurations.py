@@ -26,6 +26,7 @@ BASE = yaml.safe_load((Path(__file__).parents[2] / "field/stack.yaml").read_text
         ("dra-whole", {"gpu": 2}, 1),
         ("dra-shares", {"gpu": 8}, 4),
         ("dra-mig", {"mig-1g.5gb": 4, "mig-2g.10gb": 2, "mig-3g.20gb": 2}, 1),
+        ("dra-mig-on-demand", {"mig-1g.5gb": 14}, 1),
     ],
 )
 def test_derives_the_promise_from_the_implementations_own_configuration(
@@ -57,7 +58,7 @@ def test_writes_the_plugins_file_in_its_own_words() -> None:
     assert sharing["resources"] == [{"name": "nvidia.com/gpu", "replicas": 4}]
 
 
-def test_opens_the_gate_only_where_claims_share_a_gpu() -> None:
+def test_opens_only_the_gate_that_a_configuration_needs() -> None:
     values = {
         name: configuration.chart_values
         for name, configuration in CONFIGURATIONS.items()
@@ -67,4 +68,5 @@ def test_opens_the_gate_only_where_claims_share_a_gpu() -> None:
         "dra-whole": {},
         "dra-shares": {"featureGates": {"ConsumableShares": True}, "consumableShares": "4"},
         "dra-mig": {},
+        "dra-mig-on-demand": {"featureGates": {"DynamicMIG": True}},
     }

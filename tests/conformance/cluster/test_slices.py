@@ -7,6 +7,10 @@ from typing import Any
 from conformance.cluster.slices import claimed_uuids, offered_devices
 
 DRIVER = "gpu.nvidia.com"
+NAMED = ("gpu", "mig-1g.5gb", "mig-1g.5gb.me")
+CLASSES: list[dict[str, Any]] = [
+    {"spec": {"extendedResourceName": f"nvidia.com/{name}"}} for name in NAMED
+] + [{"spec": {}}]
 
 
 def device(name: str, kind: str, profile: str = "", shares: int = 0) -> dict[str, Any]:
@@ -31,14 +35,19 @@ def test_counts_devices_by_the_resource_that_pods_name() -> None:
         slice_of("n2", device("gpu-0", "gpu")),
         slice_of("n1", device("gpu-9", "gpu"), driver="gpu.example.org"),
     ]
-    assert offered_devices(slices, DRIVER, "n1") == {
+    assert offered_devices(slices, CLASSES, DRIVER, "n1") == {
         "nvidia.com/gpu": 1, "nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-1g.5gb.me": 1,
     }  # fmt: skip
 
 
 def test_counts_a_device_as_often_as_claims_can_have_it() -> None:
     slices = [slice_of("n1", device("gpu-0", "gpu", shares=4), device("gpu-1", "gpu", shares=4))]
-    assert offered_devices(slices, DRIVER, "n1") == {"nvidia.com/gpu": 8}
+    assert offered_devices(slices, CLASSES, DRIVER, "n1") == {"nvidia.com/gpu": 8}
+
+
+def test_leaves_out_what_no_class_lets_pods_name() -> None:
+    slices = [slice_of("n1", device("m-0", "mig", "2g.10gb"), device("m-1", "mig", "1g.5gb"))]
+    assert offered_devices(slices, CLASSES, DRIVER, "n1") == {"nvidia.com/mig-1g.5gb": 1}
 
 
 def test_leaves_out_what_an_older_generation_offered() -> None:
@@ -46,7 +55,7 @@ def test_leaves_out_what_an_older_generation_offered() -> None:
         slice_of("n1", device("gpu-0", "gpu"), generation=1),
         slice_of("n1", device("m-0", "mig", "1g.5gb"), generation=2),
     ]
-    assert offered_devices(slices, DRIVER, "n1") == {"nvidia.com/mig-1g.5gb": 1}
+    assert offered_devices(slices, CLASSES, DRIVER, "n1") == {"nvidia.com/mig-1g.5gb": 1}
 
 
 def test_names_what_a_claim_was_given() -> None:
