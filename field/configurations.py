@@ -93,10 +93,24 @@ class DriverConfiguration(Configuration):
         """Return the values of the chart that make the difference."""
         if self.claims > 1:
             return {
-                "featureGates": {"ConsumableShares": True},
+                "featureGates": {"ConsumableShares": True, "TimeSlicingSettings": True},
                 "consumableShares": str(self.claims),
             }
         return {} if self.made_before else {"featureGates": {"DynamicMIG": True}}
+
+    @property
+    def gpu_config(self) -> dict[str, Any] | None:
+        """Return the driver's parameters of every claim for a GPU, None for its defaults."""
+        if self.claims == 1:
+            return None
+        return {
+            "apiVersion": "resource.nvidia.com/v1beta1",
+            "kind": "GpuConfig",
+            "sharing": {
+                "strategy": "TimeSlicing",
+                "timeSlicingConfig": {"interval": "Long"},
+            },
+        }
 
     @property
     def profile(self) -> dict[str, Any]:
@@ -118,7 +132,7 @@ _ALL: tuple[Configuration, ...] = (
     PluginConfiguration("mig-mixed", "MIG, strategy mixed", _MIXED, strategy="mixed"),
     PluginConfiguration("mig-single", "MIG, strategy single", {"1g.5gb": 7}, strategy="single"),
     DriverConfiguration("dra-whole", "whole GPUs"),
-    DriverConfiguration("dra-shares", "4 claims of each GPU", claims=4),
+    DriverConfiguration("dra-time-slicing", "time-slicing, 4 claims of a GPU", claims=4),
     DriverConfiguration("dra-mig", "MIG devices made before", _MIXED),
     DriverConfiguration(
         "dra-mig-on-demand", "MIG devices made for claims", {"1g.5gb": 7}, made_before=False

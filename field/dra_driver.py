@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,10 @@ _MODULE = "sigs.k8s.io/dra-driver-nvidia-gpu"
 def deploy(configuration: DriverConfiguration, image: str) -> None:
     """Deploy one configuration."""
     chart = module_folder(PROGRAMS, _MODULE) / "deployments/helm/dra-driver-nvidia-gpu"
-    apply_chart(NAMESPACE, chart, NAMESPACE, chart_values(configuration, image))
+    values = chart_values(configuration, image)
+    apply_chart(
+        NAMESPACE, chart, NAMESPACE, values, partial(give_parameters, configuration.gpu_config)
+    )
     classes = yaml.safe_dump_all(mig_classes(configuration.layout))
     if configuration.layout:
         kubectl("apply", "--filename=-", stdin=classes)
@@ -49,6 +53,16 @@ def chart_values(configuration: DriverConfiguration, image: str) -> dict[str, An
         "resources": {"computeDomains": {"enabled": False}},
         **configuration.chart_values,
     }
+
+
+def give_parameters(gpu_config: dict[str, Any] | None, document: dict[str, Any]) -> None:
+    """Have claims of the chart's class for GPUs bring these parameters."""
+    driver = NVIDIA_DRA.dra_driver
+    if gpu_config is None or document["kind"] != "DeviceClass":
+        return
+    if document["metadata"]["name"] == driver:
+        opaque = {"driver": driver, "parameters": gpu_config}
+        document["spec"]["config"] = [{"opaque": opaque}]
 
 
 def mig_classes(profiles: Iterable[str]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ BASE = yaml.safe_load((Path(__file__).parents[2] / "field/stack.yaml").read_text
         ("mig-mixed", {"mig-1g.5gb": 4, "mig-2g.10gb": 2, "mig-3g.20gb": 2}, 1),
         ("mig-single", {"gpu": 14}, 1),
         ("dra-whole", {"gpu": 2}, 1),
-        ("dra-shares", {"gpu": 8}, 4),
+        ("dra-time-slicing", {"gpu": 8}, 4),
         ("dra-mig", {"mig-1g.5gb": 4, "mig-2g.10gb": 2, "mig-3g.20gb": 2}, 1),
         ("dra-mig-on-demand", {"mig-1g.5gb": 14}, 1),
     ],
@@ -58,7 +58,7 @@ def test_writes_the_plugins_file_in_its_own_words() -> None:
     assert sharing["resources"] == [{"name": "nvidia.com/gpu", "replicas": 4}]
 
 
-def test_opens_only_the_gate_that_a_configuration_needs() -> None:
+def test_opens_only_the_gates_that_a_configuration_needs() -> None:
     values = {
         name: configuration.chart_values
         for name, configuration in CONFIGURATIONS.items()
@@ -66,7 +66,10 @@ def test_opens_only_the_gate_that_a_configuration_needs() -> None:
     }
     assert values == {
         "dra-whole": {},
-        "dra-shares": {"featureGates": {"ConsumableShares": True}, "consumableShares": "4"},
+        "dra-time-slicing": {
+            "featureGates": {"ConsumableShares": True, "TimeSlicingSettings": True},
+            "consumableShares": "4",
+        },
         "dra-mig": {},
         "dra-mig-on-demand": {"featureGates": {"DynamicMIG": True}},
     }
