@@ -8,7 +8,7 @@
 
 struct options {
     const char *gpus, *display, *query_gpu, *query_apps, *format, *mig_mode, *compute_mode;
-    bool list, details, xml, reset;
+    bool list, details, xml, reset, versions;
     unsigned loop_ms;
 };
 
@@ -18,6 +18,7 @@ static void help(void)
          "    nvidia-smi [-i GPUS] [-l SECONDS | -lms MILLISECONDS]\n"
          "        (nothing)                      table of GPUs, MIG devices and processes\n"
          "        -L                             list\n"
+         "        --version                      versions of the driver and of CUDA\n"
          "        -q [-x] [-d TYPES]             details; as XML; of some types\n"
          "        --query-gpu=FIELDS --format=csv[,noheader][,nounits]\n"
          "        --query-compute-apps=FIELDS --format=csv[,noheader][,nounits]\n"
@@ -72,6 +73,8 @@ static bool parse(int argc, char **argv, struct options *o)
             o->details = true;
         else if (strcmp(word, "-x") == 0 || strcmp(word, "--xml-format") == 0)
             o->xml = true;
+        else if (strcmp(word, "--version") == 0)
+            o->versions = true;
         else if (strcmp(word, "-r") == 0 || strcmp(word, "--gpu-reset") == 0)
             o->reset = true;
         else if ((value = value_of(argv, argc, &i, "-i", "--id")) != NULL)
@@ -105,6 +108,8 @@ static bool parse(int argc, char **argv, struct options *o)
 static int once(const struct options *o)
 {
     struct selection gpus;
+    if (o->versions)
+        return print_versions();
     if (!select_gpus(o->gpus, &gpus))
         return 6;
     if (o->list)

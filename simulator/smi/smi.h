@@ -23,6 +23,7 @@ void mig_short_name(nvmlDevice_t mig, char *name, unsigned size); /* "1g.5gb" */
 
 /* table.c */
 int print_table(const struct selection *gpus);
+int print_versions(void);
 
 /* query.c */
 int query_gpus(const struct selection *gpus, const char *fields, const char *format);

@@ -10,20 +10,40 @@ static const char rule[] =
 static const char gap[] =
     "                                                                                         ";
 
+struct versions { char driver[80], cuda[16]; };
+
+static struct versions read_versions(void)
+{
+    struct versions v = {"N/A", "N/A"};
+    int cuda = 0;
+    lib.nvmlSystemGetDriverVersion(v.driver, sizeof v.driver);
+    if (lib.nvmlSystemGetCudaDriverVersion_v2(&cuda) == 0)
+        snprintf(v.cuda, sizeof v.cuda, "%d.%d", cuda / 1000, cuda % 1000 / 10);
+    return v;
+}
+
+int print_versions(void)
+{
+    struct versions v = read_versions();
+    const char *dot = strchr(v.driver, '.'), *second = dot == NULL ? NULL : strchr(dot + 1, '.');
+    int length = second == NULL ? (int)strlen(v.driver) : (int)(second - v.driver);
+    printf("NVIDIA-SMI version  : %s\nNVML version        : %.*s\n", v.driver, length, v.driver);
+    printf("DRIVER version      : %s\nCUDA Version        : %s\n", v.driver, v.cuda);
+    return 0;
+}
+
 static void header(void)
 {
-    char version[80] = "N/A", cuda_text[16] = "N/A", now[64];
-    int cuda = 0;
+    struct versions v = read_versions();
+    char now[64];
     time_t seconds = time(NULL);
     struct tm local;
-    lib.nvmlSystemGetDriverVersion(version, sizeof version);
-    if (lib.nvmlSystemGetCudaDriverVersion_v2(&cuda) == 0)
-        snprintf(cuda_text, sizeof cuda_text, "%d.%d", cuda / 1000, cuda % 1000 / 10);
     localtime_r(&seconds, &local);
     strftime(now, sizeof now, "%a %b %e %H:%M:%S %Y", &local);
     printf("%-40s\n", now);
     puts("+-----------------------------------------------------------------------------------------+");
-    printf("| NVIDIA-SMI %-22s Driver Version: %-14s CUDA Version: %-9s|\n", version, version, cuda_text);
+    printf("| NVIDIA-SMI %-22s Driver Version: %-14s CUDA Version: %-9s|\n", v.driver, v.driver,
+           v.cuda);
     puts(rule);
     puts("| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |");
     puts("| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |");

@@ -26,7 +26,9 @@ def test_lets_pods_name_mig_devices_as_with_the_device_plugin() -> None:
 
 def test_gives_parameters_to_claims_for_whole_gpus_alone() -> None:
     names = ("gpu.nvidia.com", "mig.nvidia.com")
-    classes = [{"kind": "DeviceClass", "metadata": {"name": name}, "spec": {}} for name in names]
+    classes: list[dict[str, Any]] = [
+        {"kind": "DeviceClass", "metadata": {"name": name}, "spec": {}} for name in names
+    ]
     for document in [*classes, {"kind": "DaemonSet"}]:
         give_parameters(SHARED.gpu_config, document)
     gpu, mig = classes

@@ -35,6 +35,16 @@ def test_lists_gpus_and_mig_devices(mig):
     assert "No devices were found" in mig.smi("-L", "-i", "7", rc=6)
 
 
+def test_prints_versions(install):
+    """As releases from 550 on print them; the DRA driver of NVIDIA looks for the driver by it."""
+    assert install("T4").smi("--version").splitlines() == [
+        f"NVIDIA-SMI version  : {VERSION}",
+        f"NVML version        : {VERSION.rpartition('.')[0]}",
+        f"DRIVER version      : {VERSION}",
+        "CUDA Version        : 12.4",
+    ]
+
+
 def test_prints_the_table(mig):
     holder = mig.hold(300)
     assert holder.stdout.readline() == "0\n"
