@@ -16,9 +16,10 @@ class Implementation:
     kubelet's folder, ``cdi_file`` its specification on a node. ``free_labels`` are feature labels
     that it writes whatever the node has, without their domain. ``refusal`` is what a pod is told
     that asks for two replicas. ``names_partitioned_gpus`` says whether that specification has also
-    the GPUs that are MIG devices, which no pod gets. ``dra_driver`` is the driver's name in
-    ResourceSlices, None of a device plugin. ``inapplicable`` says by check why that has no meaning
-    there; a key that ends with "-" stands for every check whose id begins so.
+    the GPUs that are MIG devices, which no pod gets. ``mps_pipes`` is the folder of an MPS daemon's
+    sockets, of a GPU's UUID and the agent's folder ``state``. ``dra_driver`` is the driver's name
+    in ResourceSlices, None of a device plugin. ``inapplicable`` says by check why that has no
+    meaning there; a key that ends with "-" stands for every check whose id begins so.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Implementation:
     namespace: str | None = None
     free_labels: frozenset[str] = frozenset()
     names_partitioned_gpus: bool = True
+    mps_pipes: str = "{state}/mps/{uuid}/pipe"
     dra_driver: str | None = None
     inapplicable: Mapping[str, str] = field(default_factory=dict)
 
@@ -71,6 +73,8 @@ NVIDIA_DEVICE_PLUGIN = Implementation(
     # GPU Feature Discovery names the strategy of its configuration on every node.
     free_labels=frozenset({"mig.strategy"}),
     names_partitioned_gpus=False,
+    # One daemon serves all GPUs of a resource. A pod that looks into a node has the node's PIDs.
+    mps_pipes="/proc/1/root/run/nvidia/mps/nvidia.com/gpu/pipe",
     inapplicable={
         "INST-": "Divvy is not installed there",
         "NODE-01": "NVIDIA's device plugin keeps no status on its node",

@@ -6,7 +6,7 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,17 +71,19 @@ def main() -> int:
     lab = read_lab(read_stack(None, _STACK))
     try:
         lifecycle.up(lab, _tell)
-        runs = _prove([CONFIGURATIONS[name] for name in names], lab, base)
-        if not arguments.keep:
-            write_results(runs, list(CONFIGURATIONS))
-            _tell("docs/field/results.json is written; python -m docs.generate writes the page")
+        for run in _prove([CONFIGURATIONS[name] for name in names], lab, base):
+            if not arguments.keep:
+                write_results([run], list(CONFIGURATIONS))
+                _tell("docs/field/results.json has it; python -m docs.generate writes the page")
     finally:
         if not arguments.keep:
             lifecycle.down()
     return 0
 
 
-def _prove(configurations: Sequence[Configuration], lab: Lab, base: Mapping[str, Any]) -> list[Run]:
+def _prove(
+    configurations: Sequence[Configuration], lab: Lab, base: Mapping[str, Any]
+) -> Iterator[Run]:
     nodes = [
         GpuNode(node.name, node.gpus.count, gpu_model(node.gpus.model).mig is not None)
         for node in lab.nodes
@@ -94,8 +96,8 @@ def _prove(configurations: Sequence[Configuration], lab: Lab, base: Mapping[str,
     for node in nodes:
         deployment.install_hook(node)
     versions = _versions(lab)
-    return [
-        Run(
+    for configuration in configurations:
+        yield Run(
             configuration.implementation.name,
             configuration.name,
             configuration.title,
@@ -103,8 +105,6 @@ def _prove(configurations: Sequence[Configuration], lab: Lab, base: Mapping[str,
             {**_PROGRAM_VERSIONS[configuration.implementation.name], **versions},
             _prove_configuration(configuration, image, nodes, base),
         )
-        for configuration in configurations
-    ]
 
 
 def _prove_configuration(

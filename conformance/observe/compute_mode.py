@@ -12,13 +12,13 @@ _EXCLUSIVE = "Exclusive_Process"
 # As nvidia-smi words NVML_COMPUTEMODE_*.
 _MODES = ("Default", "Exclusive_Thread", "Prohibited", _EXCLUSIVE)
 # Runs in the agent's pod. A GPU with an MPS daemon has its answer instead of the mode alone.
-SCRIPT = (
+_SCRIPT = (
     OPEN_NVML
     + """\
 import os, subprocess
 folder = os.environ.get("DIVVY_STATE_FOLDER", "/var/lib/divvy")
 def daemon(uuid):
-    pipes = f"{folder}/mps/{uuid}/pipe"
+    pipes = PIPES.format(state=folder, uuid=uuid)
     if not os.path.isdir(pipes):
         return "none"
     environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": pipes}
@@ -48,8 +48,14 @@ def compute_modes(target: ClusterUnderTest, node: str) -> Access | None:
 
     None where there is no agent to ask the driver.
     """
-    modes: Access | None = run_nvml_script(target, node, SCRIPT)
+    look = script(target.implementation.mps_pipes)
+    modes: Access | None = run_nvml_script(target, node, look)
     return modes
+
+
+def script(pipes: str) -> str:
+    """Return the script that looks for MPS daemons by their sockets in these folders."""
+    return f"PIPES = {pipes!r}\n{_SCRIPT}"
 
 
 def let_in(access: Access, by_mps: Sequence[bool]) -> Verdict:

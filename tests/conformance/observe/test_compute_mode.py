@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from conformance.observe.compute_mode import SCRIPT, let_in
+from conformance.implementation import DIVVY
+from conformance.observe.compute_mode import let_in, script
 from tests.simulator.driver_root import DriverRoot, eventually
 
+SCRIPT = script(DIVVY.mps_pipes)
 SOUND = "compute mode Default"
 BY_MPS = f"{SOUND}; by MPS Exclusive_Process and a daemon that answers"
 RunScript = Callable[[str], Any]
