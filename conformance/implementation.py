@@ -107,6 +107,7 @@ NVIDIA_DRA = Implementation(
         "NODE-04": "NVIDIA's DRA driver writes a CDI specification for each claim, when it is used",
         "NODE-11": _FEATURES,
         "NODE-15": "NVIDIA's DRA driver keeps no status on its node",
+        "PLUG-04": "a container that asks for two gets parts of two GPUs, or waits",
         "PLUG-06": _SCHEDULED,
         "PLUG-07": _SCHEDULED,
         "PLUG-11": "the kubelet lists no devices of DRA drivers: their slices have the NUMA node",

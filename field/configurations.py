@@ -119,9 +119,9 @@ class DriverConfiguration(Configuration):
             return dict(read_mig_parted(self.mig_parted).profiles[self.name])
         if self.claims == 1:
             return {}
-        sharing = {"replicas": self.claims, "renameByDefault": False}
-        sharing["failRequestsGreaterThanOne"] = False
-        return {"timeSlicing": sharing}
+        # A container that asks for two gets parts of two GPUs, and never two of one.
+        refused = {"failRequestsGreaterThanOne": True}
+        return {"timeSlicing": {"replicas": self.claims, "renameByDefault": False, **refused}}
 
 
 _MIXED = {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 2}
