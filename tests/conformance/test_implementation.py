@@ -10,8 +10,15 @@ import pytest
 from conformance import conftest
 from conformance.catalogue import CATALOGUE
 from conformance.cluster.cluster_under_test import CLUSTER, ClusterUnderTest
-from conformance.implementation import DIVVY, IMPLEMENTATIONS, NVIDIA_DEVICE_PLUGIN
+from conformance.implementation import (
+    DIVVY,
+    IMPLEMENTATIONS,
+    NVIDIA_DEVICE_PLUGIN,
+    NVIDIA_DRA,
+    Implementation,
+)
 from conformance.not_made import NotApplicable, NotMade
+from divvy.kube.kind import DEVICE_CLASS, RESOURCE_SLICE, Kind
 from divvy.model import parse_document
 from tests.conformance.promised_nodes import CLUSTER as STACK
 from tests.conformance.promised_nodes import live, promised
@@ -37,15 +44,39 @@ def test_asks_nothing_of_another_plugin_that_needs_an_agent() -> None:
     assert why_not("ISO-09") is None
 
 
+def test_asks_a_dra_driver_for_isolation_and_nothing_of_labels() -> None:
+    assert NVIDIA_DRA.why_not("NODE-02")
+    assert NVIDIA_DRA.why_not("PLUG-07")
+    for identity in ("PLUG-02", "PLUG-03", "WORK-01", "ISO-02", "ISO-09", "ISO-13"):
+        assert NVIDIA_DRA.why_not(identity) is None
+
+
+def test_reads_what_a_dra_driver_offers_in_its_slices() -> None:
+    device = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "n1", "devices": [device]}
+    slices = [{"spec": {**spec, "pool": {"name": "n1", "generation": 1}}}]
+    classes = [{"spec": {"extendedResourceName": "nvidia.com/gpu"}}]
+
+    objects: dict[Kind, list[Any]] = {RESOURCE_SLICE: slices, DEVICE_CLASS: classes}
+    target = under_test(SimpleNamespace(find_known=objects.__getitem__), {}, NVIDIA_DRA)
+    assert target.advertised("n1") == {"nvidia.com/gpu": 1}
+
+
+def under_test(
+    api: Any, reported: dict[str, Any], implementation: Implementation
+) -> ClusterUnderTest:
+    return ClusterUnderTest(
+        "s", parse_document(STACK), api, promised(STACK, live("n1")), [],
+        {}, reported, None, None, "no workload image", None, implementation=implementation,
+    )  # fmt: skip
+
+
 def foreign(reported: dict[str, Any], pods: list[Any]) -> ClusterUnderTest:
     def find(*_: Any, namespace: str, fields: Any) -> list[Any]:
         assert (namespace, fields) == ("nvidia-device-plugin", {"spec.nodeName": "n1"})
         return pods
 
-    return ClusterUnderTest(
-        "s", parse_document(STACK), SimpleNamespace(find=find), promised(STACK, live("n1")), [],
-        {}, reported, None, None, "no workload image", None, implementation=NVIDIA_DEVICE_PLUGIN,
-    )  # type: ignore[arg-type] # fmt: skip
+    return under_test(SimpleNamespace(find=find), reported, NVIDIA_DEVICE_PLUGIN)
 
 
 def pod(owner: str) -> dict[str, Any]:
