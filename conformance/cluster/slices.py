@@ -40,7 +40,10 @@ def offered_devices(
 def claimed_uuids(
     claim: Mapping[str, Any], slices: Iterable[Mapping[str, Any]], driver: str
 ) -> Sequence[str]:
-    """Return the UUIDs of the devices that a claim was given, as the driver's slices name them."""
+    """Return the UUIDs of the devices that a claim was given, as the driver's slices name them.
+
+    "" stands for a device without: one that is made when its claim is used.
+    """
     allocation = (claim.get("status") or {}).get("allocation") or {}
     results = (allocation.get("devices") or {}).get("results") or ()
     given = {(result["pool"], result["device"]) for result in results if result["driver"] == driver}

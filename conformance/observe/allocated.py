@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pods import PodNamespace
 from conformance.cluster.slices import claimed_uuids
+from conformance.not_made import not_applicable
 from conformance.observe.identities import physical, visible_devices
 from conformance.observe.runtime import held_devices
 from conformance.promise import DevicePromise
@@ -55,4 +56,7 @@ def _by_claim(target: ClusterUnderTest, namespace: str, name: str, driver: str) 
     if not claim:
         return ()
     live = target.api.get(RESOURCE_CLAIM, claim["resourceClaimName"], namespace)
-    return claimed_uuids(live, target.api.find_known(RESOURCE_SLICE), driver)
+    uuids = claimed_uuids(live, target.api.find_known(RESOURCE_SLICE), driver)
+    if uuids and not all(uuids):
+        not_applicable("the slices name no UUID of a device that is made for its claim")
+    return uuids

@@ -70,3 +70,11 @@ def test_names_what_a_claim_was_given() -> None:
     claim = {"status": {"allocation": {"devices": {"results": results}}}}
     assert claimed_uuids(claim, slices, DRIVER) == ["U-gpu-1"]
     assert claimed_uuids({}, slices, DRIVER) == []
+
+
+def test_names_no_uuid_of_a_device_that_is_made_for_its_claim() -> None:
+    abstract = device("m-0", "mig", "1g.5gb")
+    del abstract["attributes"]["uuid"]
+    results = [{"driver": DRIVER, "pool": "n1", "device": "m-0"}]
+    claim = {"status": {"allocation": {"devices": {"results": results}}}}
+    assert claimed_uuids(claim, [slice_of("n1", abstract)], DRIVER) == [""]
