@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.catalogue import CATALOGUE
-from conformance.implementation import IMPLEMENTATIONS, NVIDIA_DEVICE_PLUGIN, Implementation
+from conformance.implementation import (
+    IMPLEMENTATIONS,
+    NVIDIA_DEVICE_PLUGIN,
+    NVIDIA_DRA,
+    Implementation,
+)
 from field.results import Outcome, Run, read_results
 
 # What a check that fails has found, and whose it is, by implementation and check.
@@ -18,6 +23,10 @@ needs no writable mount. With one, a container that runs as root can change the 
 socket: on the lab `chmod 600 /run/nvidia-persistenced/socket` in a pod with a GPU changed it from
 666 to 600. On the lab the simulated driver's daemon has this socket; a real node has it where
 nvidia-persistenced runs, which was not tried.""",
+    (NVIDIA_DRA.name, "ISO-09"): """\
+NVIDIA's, and the same as with the device plugin: the driver writes the CDI specification of a claim
+with the same library of nvidia-container-toolkit (v1.20.0 in its module), which mounts the socket
+of nvidia-persistenced without `ro`.""",
 }
 
 _INTRODUCTION = """\
