@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import shutil
 import stat
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,8 @@ from divvy.model.gpu_models import GpuModel
 SOURCE = REPOSITORY / "simulator"
 BUILT = SOURCE / "build"
 LIBRARIES = Path("usr/lib/x86_64-linux-gnu")
-PROGRAMS = ("nvidia-smi", "nvidia-cuda-mps-control", "divvy-sim", "divvy-simd")
+_MPS = "nvidia-cuda-mps-control"
+PROGRAMS = ("nvidia-smi", _MPS, "divvy-sim", "divvy-simd")
 # What `build` makes of libraries: NVML twice, since driver 615 has functions that others lack.
 BUILT_LIBRARIES = ("libcuda.so", "libnvidia-ml.so", "libnvidia-ml-615.so")
 _MEMORY_LIMITS_SINCE = 615
@@ -61,7 +61,7 @@ def install_simulated_driver(
     for version in (driver_version, *further_versions):
         _libraries(built, root, version)
     _links(root, driver_version)
-    _programs(built, root)
+    _programs(built, root, driver_version)
     _nodes(root, len(gpus))
     description = root / "etc/divvy-simd.conf"
     description.parent.mkdir(exist_ok=True)
@@ -112,13 +112,15 @@ def _links(root: Path, version: str) -> None:
             place.symlink_to(f"{name}.{version}" if link != name else f"{name}.1")
 
 
-def _programs(built: Path, root: Path) -> None:
+def _programs(built: Path, root: Path, version: str) -> None:
     folder = root / "usr/bin"
     folder.mkdir(parents=True, exist_ok=True)
     for name in PROGRAMS:
         place = folder / name
+        content = (built / name).read_bytes()
+        # An MPS server computes: the driver takes it only of its own version, as a library.
         place.unlink(missing_ok=True)
-        shutil.copyfile(built / name, place)
+        place.write_bytes(_stamp(content, version, name) if name == _MPS else content)
         place.chmod(0o755)
 
 

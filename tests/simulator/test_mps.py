@@ -17,7 +17,7 @@ import pytest
 
 from divvy.model.gpu_models import gpu_model
 from tests.simulator.cuda_process import run
-from tests.simulator.driver_root import HOLDER, OTHER_VERSION, DriverRoot, eventually
+from tests.simulator.driver_root import HOLDER, OTHER_VERSION, VERSION, DriverRoot, eventually
 
 DEVICE_UNAVAILABLE, OUT_OF_MEMORY = "46\n", "2\n"
 ILLEGAL_ADDRESS = "700\n"
@@ -83,12 +83,12 @@ def start(binaries: Path) -> Iterator[Start]:
     """Return a function that starts a daemon: `start("-multiuser-server", gpus=2)`."""
     started: list[Mps] = []
 
-    def make(*arguments: str, gpus: int = 1, visible: str = "") -> Mps:
+    def make(*arguments: str, gpus: int = 1, visible: str = "", version: str = VERSION) -> Mps:
         # Not below the tests' own folder, which no other user may enter.
         folder = Path(tempfile.mkdtemp(prefix="divvy-mps-"))
         folder.chmod(0o755)
         driver = DriverRoot(folder / "driver", binaries)
-        driver.install("A100-SXM4-40GB", gpus)
+        driver.install("A100-SXM4-40GB", gpus, version)
         environment = {
             "CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"),
             "CUDA_MPS_LOG_DIRECTORY": str(folder / "log"),
@@ -121,6 +121,10 @@ def ask(process: subprocess.Popen[str], word: str) -> str:
     process.stdin.write(f"{word}\n")
     process.stdin.flush()
     return first_line(process)
+
+
+def test_serves_in_every_version_of_the_driver(start: Start) -> None:
+    assert first_line(start(version=OTHER_VERSION).hold(1)) == "0\n"
 
 
 def test_admits_only_clients_to_an_exclusive_gpu(start: Start) -> None:
