@@ -22,7 +22,9 @@ nvidia-container-toolkit); all other files of the driver are mounted `ro`. Conne
 needs no writable mount. With one, a container that runs as root can change the mode of the node's
 socket: on the lab `chmod 600 /run/nvidia-persistenced/socket` in a pod with a GPU changed it from
 666 to 600. On the lab the simulated driver's daemon has this socket; a real node has it where
-nvidia-persistenced runs, which was not tried.""",
+nvidia-persistenced runs, which was not tried. With MPS the folder of the daemon's sockets is
+writable, too, as a client of MPS may need it; but it is one folder for all GPUs of the node, where
+each pod meets those of every other.""",
     (NVIDIA_DRA.name, "ISO-09"): """\
 NVIDIA's, and the same as with the device plugin: the driver writes the CDI specification of a claim
 with the same library of nvidia-container-toolkit (v1.20.0 in its module), which mounts the socket
@@ -44,8 +46,8 @@ hardware. They are built from unmodified modules. The lab differs from a cluster
 * A container's `/proc` and `/sys` do not show a simulated kernel module, so the image starts each
   program after mounting what the driver root has of them. For this the pods are privileged.
 * The plugin's chart expects the driver's libraries from NVIDIA's container runtime. The lab has
-  none: containers get devices by CDI (`deviceListStrategy: cdi-cri`), and feature discovery gets
-  the driver root mounted. The DRA driver's chart brings all this itself.
+  none: containers get devices by CDI (`deviceListStrategy: cdi-cri`), and feature discovery and the
+  MPS daemon get the driver root mounted. The DRA driver's chart brings all this itself.
 * Node Feature Discovery is not there; `make field` puts its labels on the nodes, and those of the
   NodeFeature objects that GPU Feature Discovery writes.
 * The MIG devices are created with `nvidia-smi` before either starts.
@@ -55,7 +57,9 @@ hardware. They are built from unmodified modules. The lab differs from a cluster
 
 Pods ask the DRA driver as they ask the plugin: its class `gpu.nvidia.com` names `nvidia.com/gpu` as
 its extended resource, and from a pod's limits the scheduler makes a claim. For MIG devices
-`make field` adds a class for each profile, as the driver's examples do.
+`make field` adds a class for each profile, as the driver's examples do. For time-slicing the driver
+has the feature gates `ConsumableShares` and `TimeSlicingSettings`, and its class brings a
+`GpuConfig` with a long time slice.
 
 On your own cluster, with the plugin in release `nvdp` and namespace `nvidia-device-plugin`, as
 NVIDIA's guide installs it: `divvy init prod` writes a stack file of what the nodes offer today, and
