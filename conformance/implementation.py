@@ -77,6 +77,7 @@ NVIDIA_DEVICE_PLUGIN = Implementation(
     mps_pipes="/proc/1/root/run/nvidia/mps/nvidia.com/gpu/pipe",
     inapplicable={
         "INST-": "Divvy is not installed there",
+        "CLM-": "they ask for Divvy's device classes",
         "NODE-01": "NVIDIA's device plugin keeps no status on its node",
         "NODE-15": "NVIDIA's device plugin keeps no status on its node",
         "OBS-": "NVIDIA's device plugin has no metrics: dcgm-exporter is a program of its own",
@@ -102,6 +103,7 @@ NVIDIA_DRA = Implementation(
     dra_driver="gpu.nvidia.com",
     inapplicable={
         "INST-": "Divvy is not installed there",
+        "CLM-": "they ask for Divvy's device classes",
         "NODE-01": "NVIDIA's DRA driver keeps no status on its node",
         "NODE-02": _FEATURES,
         "NODE-04": "NVIDIA's DRA driver writes a CDI specification for each claim, when it is used",
