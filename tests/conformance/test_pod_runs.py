@@ -180,7 +180,7 @@ def test_leaves_no_tenant_behind_after_a_refusal_half_way() -> None:
     pods.run("n1", ["true"])
     api.refuse = lambda _: refusal(403, "exceeded quota") if api.pods else None
     with contextlib.suppress(NotMade):
-        fill(pods, whole())
+        fill(pods, whole(), "Insufficient nvidia.com/gpu")
     assert api.pods == {}
 
 
@@ -204,7 +204,7 @@ def test_passes_no_check_of_a_full_node_when_it_offers_nothing(
 
     monkeypatch.setattr(fill_module, "_REFUSAL", 0.2)
     promise = whole()
-    filled = fill(namespace(FakeApi(pending)), promise)
+    filled = fill(namespace(FakeApi(pending)), promise, "Insufficient nvidia.com/gpu")
     assert not filled.together
     for expected, actual in (extra_pod(filled, promise), past_the_scheduler(filled, promise)):
         assert expected != actual
