@@ -11,6 +11,7 @@ from pulumi.provider import main as serve
 
 from divvy.distribution import version
 from divvy.model import InvalidCluster
+from divvy.model.problems import problem
 from divvy.render.pulumi_schema import COMPONENT, pulumi_schema
 
 from .gpu_cluster import GpuCluster
@@ -29,34 +30,34 @@ class ComponentProvider(Provider):
         inputs: Any,
         options: pulumi.ResourceOptions | None = None,
     ) -> ConstructResult:
-        """Make the component; raises InputPropertyError for what its cluster should not be."""
+        """Make the component; raises InputPropertiesError, which Pulumi shows without a traceback."""
         if resource_type != COMPONENT:
             raise pulumi.RunError(f"Divvy has {COMPONENT} alone, and no {resource_type}")
         try:
-            cluster = GpuCluster(name, {"cluster": as_in_a_file(inputs["cluster"])}, options)
-        except InvalidCluster as invalid:
-            raise pulumi.InputPropertyError("cluster", str(invalid)) from None
+            cluster = GpuCluster(name, {"cluster": as_in_a_file(inputs.get("cluster"))}, options)
+        except (InvalidCluster, pulumi.RunError) as refused:
+            # With a property in the list, Pulumi would show all of its value before the error;
+            # without a list, the SDK's server fails itself.
+            raise pulumi.InputPropertiesError(str(refused), []) from None
         return ConstructResult(
             cluster.urn, {"image": cluster.image, "advertised": cluster.advertised}
         )
 
 
-def as_in_a_file(value: Any) -> Any:
+def as_in_a_file(value: Any, *keys: str | int) -> Any:
     """Return a value of Pulumi's protocol as a stack file would have it.
 
-    All numbers of the protocol are floats. Raises InputPropertyError for what is not known yet.
+    All numbers of the protocol are floats. ``keys`` lead to the value. Raises InvalidCluster for
+    an output: the cluster is planned before outputs have values, and a plan has no secrets.
     """
     if isinstance(value, pulumi.Output):
-        raise pulumi.InputPropertyError(
-            "cluster",
-            "a value in it is an output of another resource, and the cluster is planned before "
-            "there is one: write the value itself; to name the cluster, give the component a "
-            "provider",
-        )
+        reason = "is an output of another resource, or a secret; it must be known as it is"
+        remedy = "write the value itself; to name the cluster, give the component a provider"
+        raise InvalidCluster([problem(keys, reason, remedy)])
     if isinstance(value, dict):
-        return {key: as_in_a_file(item) for key, item in value.items()}
+        return {key: as_in_a_file(item, *keys, key) for key, item in value.items()}
     if isinstance(value, list):
-        return [as_in_a_file(item) for item in value]
+        return [as_in_a_file(item, *keys, index) for index, item in enumerate(value)]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -1,11 +1,16 @@
 """The component as a Pulumi provider makes it for programs in other languages."""
 
-import asyncio
+from typing import Any
 
 import pulumi
 import pytest
 
+from divvy.components import provider
 from divvy.components.provider import ComponentProvider, as_in_a_file
+
+
+def construct(inputs: dict[str, Any]) -> None:
+    ComponentProvider().construct("gpus", "divvy:index:GpuCluster", inputs)
 
 
 def test_reads_numbers_of_the_protocol_as_a_file_has_them() -> None:
@@ -14,14 +19,34 @@ def test_reads_numbers_of_the_protocol_as_a_file_has_them() -> None:
     assert isinstance(read["replicas"], int)
 
 
-def test_refuses_a_value_of_another_resource() -> None:
-    # An output belongs to a loop, of which an earlier test may have left none.
-    asyncio.set_event_loop(asyncio.new_event_loop())
+def test_refuses_a_value_of_another_resource_and_says_where_it_is() -> None:
     later = pulumi.Output.from_input("divvy")
-    with pytest.raises(pulumi.InputPropertyError, match="output of another resource"):
-        ComponentProvider().construct(
-            "gpus", "divvy:index:GpuCluster", {"cluster": {"pools": {"a": {"profile": later}}}}
-        )
+    with pytest.raises(pulumi.InputPropertiesError, match=r"^pools\.a\.profile: is an output of"):
+        construct({"cluster": {"pools": {"a": {"profile": later}}}})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error"),
+    [
+        ({}, "divvy:cluster: is empty; a mapping"),
+        ({"cluster": None}, "divvy:cluster: is empty; a mapping"),
+        ({"cluster": pulumi.Output.secret({})}, "divvy:cluster: is an output of .* or a secret"),
+        ({"cluster": {"profiles": {"whole": {}}}}, "pools: is missing"),
+    ],
+)
+def test_refuses_what_is_no_cluster(inputs: dict[str, Any], error: str) -> None:
+    with pytest.raises(pulumi.InputPropertiesError, match=f"^{error}"):
+        construct(inputs)
+
+
+def test_passes_on_what_the_component_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise pulumi.RunError("plugin.image is missing")
+
+    monkeypatch.setattr(provider, "GpuCluster", refuse)
+    # Of any other error, Pulumi's server shows the class or a traceback.
+    with pytest.raises(pulumi.InputPropertiesError, match=r"^plugin\.image is missing$"):
+        construct({"cluster": {}})
 
 
 def test_makes_no_other_resource() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from divvy.lab.paths import REPOSITORY
 from divvy.lab.tools import PULUMI_SDK_GENERATOR
@@ -137,16 +138,31 @@ def test_makes_the_same_objects_as_the_stack_file(
     assert left(cluster) == set()
 
 
-def test_refuses_a_cluster_that_cannot_be(
-    official: OfficialEngine, cluster: BareCluster, tmp_path: Path
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"profiles": {"quarters": {}, "mixed": {"mig": {"3g.20gb": 3}}}}, "profiles.mixed"),
+        ({"plugin": {}}, "divvy:cluster: plugin.image is missing"),
+    ],
+)
+def test_refuses_a_cluster_in_one_sentence(
+    changed: dict[str, Any],
+    error: str,
+    official: OfficialEngine,
+    cluster: BareCluster,
+    tmp_path: Path,
 ) -> None:
     folder = tmp_path / "yaml"
     shutil.copytree(EXAMPLES / "yaml", folder)
-    program = folder / "Pulumi.yaml"
-    program.write_text(program.read_text().replace("3g.20gb: 1", "3g.20gb: 3"))
+    path = folder / "Pulumi.yaml"
+    program = yaml.safe_load(path.read_text())
+    program["resources"]["prod"]["properties"]["cluster"] |= changed
+    path.write_text(yaml.safe_dump(program))
     environment = {"KUBECONFIG": str(cluster.kubeconfig)}
     official.run(folder, "stack", "init", "prod", **environment)
     refused = official.run(folder, "up", "--stack=prod", "--yes", expect=1, **environment)
-    assert "profiles.mixed" in refused, refused
+    assert f"resource 'prod' has a problem: {error}" in refused, refused
+    # Neither the SDK's frames nor the whole cluster.
     assert "Traceback" not in refused, refused
+    assert "notebooks" not in refused, refused
     assert left(cluster) == set()
