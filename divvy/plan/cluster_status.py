@@ -70,8 +70,8 @@ class ClusterStatus:
     """What is wrong in a cluster; ``lines`` are its nodes with trouble, dead ones first.
 
     ``counts`` are nodes by the state that their agents report, ``notes`` what could not be read;
-    ``missing`` are pools with fewer or more nodes than the file says; ``alerts`` is None where no
-    Prometheus was asked.
+    ``missing`` are pools with fewer or more nodes than the file says, and nodes that it names and
+    that are not there; ``alerts`` is None where no Prometheus was asked.
     """
 
     cluster: str
@@ -115,7 +115,11 @@ def cluster_status(
     # Where nobody keeps the status fresh, it hides what else is wrong.
     lines.sort(key=lambda line: (line.status_age is None, line.node))
     return ClusterStatus(
-        name, sum(counts.values()), dict(sorted(counts.items())), tuple(lines), _missing(difference)
+        name,
+        sum(counts.values()),
+        dict(sorted(counts.items())),
+        tuple(lines),
+        _missing(difference, live),
     )
 
 
@@ -177,11 +181,18 @@ def _differences(difference: NodeDifference) -> Iterable[str]:
         yield f"{row.resource}: offers {row.before:,}, the file says {row.after:,}"
 
 
-def _missing(difference: LiveDifference) -> tuple[str, ...]:
-    return tuple(
+def _missing(difference: LiveDifference, live: Sequence[LiveNode]) -> tuple[str, ...]:
+    names = {node.name for node in live}
+    counts = (
         f"pool {count.pool} has {count.actual} nodes, the file says {count.expected}"
         for count in difference.counts
     )
+    overridden = (
+        f"node {node.node} of pool {node.pool}: {node.problem}"
+        for node in difference.nodes
+        if node.node not in names
+    )
+    return (*counts, *overridden)
 
 
 def _age(status: Mapping[str, Any], now: datetime) -> float:

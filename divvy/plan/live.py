@@ -118,7 +118,7 @@ class LiveDifference:
 
 def compare_live(cluster: Cluster, name: str, nodes: Sequence[LiveNode]) -> LiveDifference:
     """Compare a cluster's nodes with its stack file."""
-    node_counts = dict.fromkeys(cluster.pools, 0)
+    names: dict[str, set[str]] = {pool: set() for pool in cluster.pools}
     differences = []
     compared = 0
     for node in sorted(nodes, key=lambda node: node.name):
@@ -127,17 +127,37 @@ def compare_live(cluster: Cluster, name: str, nodes: Sequence[LiveNode]) -> Live
             continue
         compared += 1
         if selection.pool is not None:
-            node_counts[selection.pool] += 1
+            names[selection.pool].add(node.name)
         difference = _node(cluster, node, selection)
         differs = difference.resources or difference.bypass or difference.problem
         if differs or _unwell(node):
             differences.append(difference)
     counts = tuple(
-        PoolCount(key, node_counts[key], pool.hardware.count)
+        PoolCount(key, len(names[key]), pool.hardware.count)
         for key, pool in cluster.pools.items()
-        if pool.hardware is not None and pool.hardware.count != node_counts[key]
+        if pool.hardware is not None and pool.hardware.count != len(names[key])
     )
+    differences += [
+        _absent(node, key, profile)
+        for key, pool in cluster.pools.items()
+        for node, profile in sorted(pool.overrides.items())
+        if node not in names[key]
+    ]
     return LiveDifference(name, compared, tuple(differences), counts)
+
+
+def _absent(node: str, pool: str, profile: str) -> NodeDifference:
+    """Return what the file says of a node that it names, and that is not in its pool."""
+    return NodeDifference(
+        node=node,
+        pool=pool,
+        profile=profile,
+        bypass=None,
+        problem="`overrides` names it, and the pool has no node of this name",
+        state=None,
+        reason="",
+        resources=(),
+    )
 
 
 def _unwell(node: LiveNode) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 import divvy.cli.prometheus
@@ -157,6 +158,15 @@ def starve(api: StatusApi) -> None:
 def test_reports_a_fault(api: StatusApi, fault: Callable[[StatusApi], None], sentence: str) -> None:
     fault(api)
     assert sentence in words(status())
+
+
+@pytest.mark.usefixtures("api")
+def test_reports_an_override_without_its_node(tmp_path: Path) -> None:
+    path = tmp_path / "Pulumi.prod.yaml"
+    stack = yaml.safe_load(path.read_text())
+    stack["config"]["divvy:cluster"]["pools"]["training"]["overrides"] = {"n22": "slices"}
+    path.write_text(yaml.safe_dump(stack))
+    assert "node n22 of pool training: `overrides` names it, and" in words(status())
 
 
 def test_reports_the_age_of_a_status_that_nobody_refreshes(api: StatusApi) -> None:

@@ -71,6 +71,18 @@ def test_reports_missing_nodes_and_unhappy_agents():
     assert (node_difference.state, node_difference.reason) == ("Blocked", "GPU 0: held by pod x")
 
 
+def test_reports_an_override_that_names_no_node_of_its_pool():
+    """A mistyped name: every node of the pool keeps the pool's profile."""
+    value = without_claims(example("lab"))
+    value["pools"]["training"]["overrides"] = {"gpu-h10": "slice-4"}
+    value["pools"]["notebooks"]["overrides"] = {"gpu-h100": "whole"}
+    nodes = list(map(node, GOOD))
+    mistyped, elsewhere = compare_live(parse_cluster(value), "lab", nodes).nodes
+    assert (mistyped.node, mistyped.pool, mistyped.profile) == ("gpu-h10", "training", "slice-4")
+    assert mistyped.problem == "`overrides` names it, and the pool has no node of this name"
+    assert (elsewhere.node, elsewhere.pool) == ("gpu-h100", "notebooks")
+
+
 def test_ignores_a_node_that_left_every_pool():
     """The kubelet keeps the names of what it advertised, with 0 devices."""
     left = node("gpu-l40s", {"nvidia.com/gpu": 0, "nvidia.com/gpu.shared": 0}, state=None)
