@@ -12,21 +12,33 @@ from divvy.engine.urn import split_provider_reference
 from divvy.engine.values import unwrapped
 from divvy.engine.watcher import Summary
 from divvy.model import Cluster, InvalidCluster, NewerSchema, parse_canonical
-from divvy.model.contract import CONFIG_KEY, State
+from divvy.model.contract import CONFIG_KEY, Component, State, component_of
 from divvy.plan import NodeDifference, compare_live, diff, plan
 from divvy.render.live import live_text
 from divvy.render.terminal import difference_text, plan_text
 
 _PATIENCE = 60.0
 _PAUSE = 0.25
+_DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
 # States of an agent that do not change by waiting a little.
 _SETTLED = (State.WAITING, State.BLOCKED, State.FAILED)
 
 
 def changes_topology(summary: Summary) -> bool:
-    """Return whether the run changes the configuration at all; cheap, unlike reading it."""
-    return any(
+    """Return whether the run changes what nodes advertise; cheap, unlike reading it."""
+    return _agents_begin(summary) or any(
         _data(step.new) is not None and _data(step.old) != _data(step.new) for step in summary.steps
+    )
+
+
+def _agents_begin(summary: Summary) -> bool:
+    """Return whether the run starts the first agents: a configuration alone offers nothing.
+
+    A run that failed between the two leaves the ConfigMap without them.
+    """
+    begun = (step.new for step in summary.steps if step.old is None and step.new is not None)
+    return any(
+        new.type == _DAEMON_SET and component_of(new.inputs) == Component.AGENT for new in begun
     )
 
 
@@ -68,7 +80,7 @@ def topology(summary: Summary, stack: str) -> RenderableType | None:
     before, after = configured(summary)
     if after is None:
         return None
-    if before is None:
+    if before is None or _agents_begin(summary):
         return plan_text(plan(after, stack))
     difference = diff(plan(before, f"{stack} now"), plan(after, stack))
     return difference_text(difference) if difference else None

@@ -1,4 +1,4 @@
-"""For how long `divvy up` waits for the nodes."""
+"""What `divvy up` shows of the nodes, and for how long it waits for them."""
 
 from __future__ import annotations
 
@@ -7,27 +7,54 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from divvy.cli import topology
 from divvy.cli.errors import CommandError
 from divvy.cli.topology import Advertised
+from divvy.engine.state.resource import ResourceState
+from divvy.engine.watcher import StepReport, Summary
 from divvy.model import parse_cluster
+from divvy.model.canonical import canonical_json
 from divvy.plan import LiveNode
 
-CLUSTER = parse_cluster(
-    {
-        "profiles": {"whole": {}, "slices": {"timeSlicing": {"replicas": 4}}},
-        "pools": {
-            "known": {
-                "select": {"pool": "known"},
-                "hardware": {"model": "T4", "gpus": 2, "count": 1},
-                "profile": "whole",
-            },
-            "unknown": {"select": {"pool": "unknown"}, "profile": "whole"},
+VALUE = {
+    "profiles": {"whole": {}, "slices": {"timeSlicing": {"replicas": 4}}},
+    "pools": {
+        "known": {
+            "select": {"pool": "known"},
+            "hardware": {"model": "T4", "gpus": 2, "count": 1},
+            "profile": "whole",
         },
-    }
-)
+        "unknown": {"select": {"pool": "unknown"}, "profile": "whole"},
+    },
+}
+CLUSTER = parse_cluster(VALUE)
 WHOLE = {"nvidia.com/gpu": 2}
+
+
+def resource(kind: str, component: str, **inputs: Any) -> ResourceState:
+    metadata = {"labels": {"app.kubernetes.io/component": component}}
+    return ResourceState(kind, f"kubernetes:{kind}", True, inputs={"metadata": metadata, **inputs})
+
+
+def configuration() -> ResourceState:
+    data = {"cluster.json": canonical_json(VALUE)}
+    return resource("core/v1:ConfigMap", "configuration", data=data)
+
+
+def test_shows_the_whole_plan_when_the_first_agents_start() -> None:
+    """A run that failed before them has left the ConfigMap, and the nodes offer nothing."""
+    kept = StepReport("same", "config", configuration(), configuration())
+    agents = StepReport("create", "agents", None, resource("apps/v1:DaemonSet", "agent"))
+    runtime = StepReport("create", "runtime", None, resource("apps/v1:DaemonSet", "node-runtime"))
+    assert topology.topology(Summary([kept]), "s") is None
+    assert topology.topology(Summary([kept, runtime]), "s") is None
+    view = topology.topology(Summary([kept, agents]), "s")
+    console = Console(width=80)
+    with console.capture() as shown:
+        console.print(view)
+    assert shown.get().startswith("s: 2 pools")
 
 
 class Waited(Exception):
