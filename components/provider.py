@@ -30,7 +30,7 @@ class ComponentProvider(Provider):
         inputs: Any,
         options: pulumi.ResourceOptions | None = None,
     ) -> ConstructResult:
-        """Make the component; raises InputPropertiesError, which Pulumi shows without a traceback."""
+        """Make the component; raises InputPropertiesError, which Pulumi shows as it is."""
         if resource_type != COMPONENT:
             raise pulumi.RunError(f"Divvy has {COMPONENT} alone, and no {resource_type}")
         try:

@@ -60,11 +60,9 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
         memory = await _readings(page.registry, agent, snapshot.gpus, node)
         await utilisation_gauge(page, agent.driver, snapshot.gpus, agent.container_logs)
     try:
-        held = await agent.holders.holders()
+        named = await agent.holders.of_pods()
     except HoldersUnknown:
-        held = ()  # the kubelet is restarting: better no holders than old ones
-    # Whom the kubelet's checkpoint alone knows has no name, and may have ended.
-    named = [holder for holder in held if holder.pod]
+        named = ()  # the kubelet is restarting: better no holders than old ones
     gpus = () if snapshot is None else snapshot.gpus
     using = page.gauge(
         "divvy_pod_memory_used_mib",

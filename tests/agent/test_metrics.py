@@ -120,7 +120,7 @@ def scrape(
             utilisation=utilisation,
         ),
         container_logs=logs,
-        holders=SimpleNamespace(holders=holders),
+        holders=SimpleNamespace(of_pods=holders),
         mps=SimpleNamespace(figures=(MpsFigures("GPU-a", False, 3), MpsFigures("GPU-b", True, 1))),
         claims=SimpleNamespace(
             record=CLAIMED, named_holders=claim_holders, prepare_seconds=_prepared()

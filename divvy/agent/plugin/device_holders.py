@@ -147,6 +147,18 @@ class DeviceHolders:
         self._has_pods = self._own_pod in pods
         return (*self._last, *self.ledger.pending(known, version, monotonic()))
 
+    async def of_pods(self) -> tuple[Holder, ...]:
+        """Return the holders that are pods of the node, by name; raises HoldersUnknown.
+
+        The kubelet's checkpoint keeps a pod that has ended until the kubelet writes it again, at
+        its next allocation.
+        """
+        held = await self.holders()
+        pods = self._pods if self._has_pods else None
+        return tuple(
+            holder for holder in held if holder.pod and (pods is None or holder.pod in pods)
+        )
+
     async def containers(self) -> tuple[Holder, ...]:
         """Return what the kubelet's list or its checkpoint shows now; raises HoldersUnknown.
 

@@ -73,19 +73,29 @@ AGENT = "divvy-system/divvy-agent-x"
 
 
 class Kubelet:
-    """A kubelet that has lost its checkpoint, and lists these pods without a device."""
+    """A kubelet whose list and checkpoint may differ; at first it has no checkpoint."""
 
     def __init__(self, folder: Path) -> None:
         self.pods: set[str] = set()
+        self.held: tuple[Holder, ...] = ()
         (folder / "kubelet.sock").touch()
         self.folder = folder
 
     async def listed(self) -> tuple[tuple[Holder, ...], frozenset[str]]:
-        return (), frozenset(self.pods)
+        return self.held, frozenset(self.pods)
 
-    def write(self) -> None:
+    def write(self, *recorded: Holder) -> None:
         """Write the checkpoint, as after a list."""
-        content = json.dumps({"Data": {"PodDeviceEntries": []}})
+        entries = [
+            {
+                "PodUID": holder.pod_uid,
+                "ContainerName": holder.container,
+                "ResourceName": holder.resource,
+                "DeviceIDs": {"-1": [holder.device_id]},
+            }
+            for holder in recorded
+        ]
+        content = json.dumps({"Data": {"PodDeviceEntries": entries}})
         (self.folder / "new").write_text(content)
         (self.folder / "new").replace(self.folder / CHECKPOINT)
 
@@ -136,6 +146,26 @@ def test_withholds_devices_by_an_old_list_when_the_kubelet_does_not_answer(
         kubelet.listed = no_answer
         await holders.refresh()
         assert holders.holder("GPU-0") == NOTEBOOK
+
+    asyncio.run(scene())
+
+
+def test_names_no_pod_that_has_ended_though_the_checkpoint_keeps_it(tmp_path: Path) -> None:
+    listed = replace(NOTEBOOK, pod_uid="")
+    kubelet: Any = Kubelet(tmp_path)
+    kubelet.pods = {AGENT, "team/notebook"}
+    kubelet.held = (listed,)
+    device_holders = DeviceHolders(kubelet, tmp_path, AGENT, Remembered())
+
+    async def scene() -> None:
+        kubelet.write(NOTEBOOK)
+        assert await device_holders.of_pods() == (NOTEBOOK,)
+        kubelet.pods, kubelet.held = {AGENT}, ()
+        assert await device_holders.of_pods() == ()
+        # The kubelet may not have given the device back.
+        assert await device_holders.holders() == (NOTEBOOK,)
+        kubelet.pods = set()  # restarted: it has not heard of its pods
+        assert await device_holders.of_pods() == (NOTEBOOK,)
 
     asyncio.run(scene())
 
