@@ -1,5 +1,6 @@
 """The component as a Pulumi provider makes it for programs in other languages."""
 
+import asyncio
 from typing import Any
 
 import pulumi
@@ -7,6 +8,15 @@ import pytest
 
 from divvy.components import provider
 from divvy.components.provider import ComponentProvider, as_in_a_file
+
+
+def output(value: Any, *, secret: bool = False) -> Any:
+    """Return an output; it needs a running loop."""
+
+    async def given() -> Any:
+        return pulumi.Output.secret(value) if secret else pulumi.Output.from_input(value)
+
+    return asyncio.run(given())
 
 
 def construct(inputs: dict[str, Any]) -> None:
@@ -20,7 +30,7 @@ def test_reads_numbers_of_the_protocol_as_a_file_has_them() -> None:
 
 
 def test_refuses_a_value_of_another_resource_and_says_where_it_is() -> None:
-    later = pulumi.Output.from_input("divvy")
+    later = output("divvy")
     with pytest.raises(pulumi.InputPropertiesError, match=r"^pools\.a\.profile: is an output of"):
         construct({"cluster": {"pools": {"a": {"profile": later}}}})
 
@@ -30,7 +40,7 @@ def test_refuses_a_value_of_another_resource_and_says_where_it_is() -> None:
     [
         ({}, "divvy:cluster: is empty; a mapping"),
         ({"cluster": None}, "divvy:cluster: is empty; a mapping"),
-        ({"cluster": pulumi.Output.secret({})}, "divvy:cluster: is an output of .* or a secret"),
+        ({"cluster": output({}, secret=True)}, "divvy:cluster: is an output of .* or a secret"),
         ({"cluster": {"profiles": {"whole": {}}}}, "pools: is missing"),
     ],
 )
