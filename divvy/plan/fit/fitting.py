@@ -236,7 +236,8 @@ def _reason(
     most = max(shortage.lack for _, shortage in obstacles)
     if most is Lack.NOT_OFFERED and unknown:
         devices = sorted(name for name in offered if "/" in name)
-        return f"no {what} offers {unknown}; {nearest(unknown, devices)}"
+        remedy = nearest(unknown, devices) if devices else f"no {what} offers any GPU resource"
+        return f"no {what} offers {unknown}; {remedy}"
     if most is Lack.NOT_OFFERED and len(resources) > 1:
         return f"no {what} offers all of it: {' and '.join(resources)}"
     last = _merged([obstacle for obstacle in obstacles if obstacle[1].lack is most])

@@ -74,6 +74,15 @@ def test_names_the_nearest_of_a_resource_that_no_pool_offers() -> None:
     )
 
 
+def test_says_where_nothing_is_offered_at_all() -> None:
+    """As on a cluster before its first `divvy up`."""
+    known = cluster(training=("whole", 4, 1))
+    (node,) = nodes_of_plan(known, plan(known, "test"))
+    pods = read_manifests([Document("x", pod(limits={SHARED: 1}))], known).pods
+    (report,) = fit(known, "test", [replace(node, capacity={}, is_live=True)], pods).pods
+    assert report.reason == f"no node offers {SHARED}; no node offers any GPU resource"
+
+
 def test_distinguishes_too_large_a_request_from_too_little_left() -> None:
     known = cluster(training=("whole", 4, 2))
     eight = pod(limits={"nvidia.com/gpu": 8})
