@@ -97,6 +97,22 @@ def test_gives_its_stack_to_the_embedded_engine(own: OwnStack, official: Officia
     own.run("destroy", "--yes")
 
 
+def test_stops_at_the_lock_of_a_killed_run_of_the_embedded_engine(
+    own: OwnStack, official: OfficialEngine, cluster: BareCluster
+) -> None:
+    process = own.start("up", "--yes")
+    while cluster.uid("namespace", NAMESPACE, NAMESPACE) is None:
+        assert process.poll() is None
+    process.kill()
+    process.communicate()
+    # Only the embedded engine knows what the run has created.
+    refused = official.run(own.folder, "up", "--stack=own", "--yes", expect=1)
+    assert "the stack is currently locked" in refused
+    own.run("up", "--yes")
+    official.run(own.folder, "preview", "--stack=own", "--expect-no-changes", "--diff")
+    own.run("destroy", "--yes")
+
+
 @pytest.mark.timeout(1800)
 def test_keeps_one_state_with_both_engines_in_turn(
     official: OfficialEngine, cluster: BareCluster, tmp_path: Path

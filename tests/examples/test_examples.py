@@ -138,6 +138,29 @@ def test_makes_the_same_objects_as_the_stack_file(
     assert left(cluster) == set()
 
 
+def test_renames_the_component_by_an_alias(
+    official: OfficialEngine, cluster: BareCluster, tmp_path: Path
+) -> None:
+    folder = tmp_path / "yaml"
+    shutil.copytree(EXAMPLES / "yaml", folder)
+    path = folder / "Pulumi.yaml"
+    program = yaml.safe_load(path.read_text())
+    environment = {"KUBECONFIG": str(cluster.kubeconfig)}
+    official.run(folder, "stack", "init", "prod", **environment)
+    official.run(folder, "up", "--stack=prod", "--yes", **environment)
+    try:
+        component = program["resources"].pop("prod")
+        aliases = {"aliases": ["urn:pulumi:prod::gpus::divvy:index:GpuCluster::prod"]}
+        program = {"resources": {"gpus": {**component, "options": aliases}}, "outputs": {}}
+        path.write_text(yaml.safe_dump({"name": "gpus", "runtime": "yaml", **program}))
+        official.run(
+            folder, "preview", "--stack=prod", "--expect-no-changes", "--diff", **environment
+        )
+    finally:
+        official.run(folder, "destroy", "--stack=prod", "--yes", **environment)
+    assert left(cluster) == set()
+
+
 @pytest.mark.parametrize(
     ("changed", "error"),
     [
