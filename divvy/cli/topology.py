@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import typer
 from rich.console import Console, RenderableType
 
 from divvy.cli.errors import CommandError
@@ -19,6 +20,8 @@ from divvy.render.terminal import difference_text, plan_text
 
 _PATIENCE = 60.0
 _PAUSE = 0.25
+# A wait that takes longer is announced: `up` would seem to hang.
+_SILENCE = 3.0
 _DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
 # States of an agent that do not change by waiting a little.
 _SETTLED = (State.WAITING, State.BLOCKED, State.FAILED)
@@ -111,6 +114,7 @@ def wait_advertised(summary: Summary, stack: str) -> Advertised | None:
         return None
     kubeconfig, context = _connection(summary)
     began = time.monotonic()
+    announced = False
     while True:
         looked = time.monotonic()
         difference, unknown = None, ""
@@ -130,6 +134,11 @@ def wait_advertised(summary: Summary, stack: str) -> Advertised | None:
         elif took > _PATIENCE or not any(map(_may_change, difference.nodes)):
             differs = any(map(_differs, difference.nodes))
             return Advertised(_plain(live_text(difference)), differs)
+        if took > _SILENCE and not announced:
+            typer.echo(
+                f"waiting up to {_PATIENCE:.0f} s for nodes that differ from the plan", err=True
+            )
+            announced = True
         # A look at thousands of nodes keeps the API server busy, which the nodes wait for.
         time.sleep(max(_PAUSE, 2 * (now - looked)))
 

@@ -140,6 +140,16 @@ def test_retries_a_failed_look_without_failing_the_run(monkeypatch: pytest.Monke
     )
 
 
+def test_announces_a_long_wait_once(
+    advertised: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter([0.0, 0.0, 0.1, 1.0, 4.0, 5.0, 6.0, 7.0, 61.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    assert advertised(node("known", {})).differs
+    assert capsys.readouterr().err == "waiting up to 60 s for nodes that differ from the plan\n"
+
+
 def test_slows_its_looks_at_many_nodes(advertised: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, pauses = iter([0.0, 0.0, 0.01, 10.0, 14.0, 14.0, 15.0]), []
 
