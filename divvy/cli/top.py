@@ -27,7 +27,12 @@ from divvy.plan.usage_over_time import (
 )
 from divvy.render.usage import usage_text
 from divvy.render.usage_json import usage_json
-from divvy.render.usage_over_time import over_time_csv, over_time_json, over_time_text
+from divvy.render.usage_over_time import (
+    over_time_csv,
+    over_time_json,
+    over_time_page,
+    over_time_text,
+)
 from divvy.render.usage_page import usage_page
 from divvy.stack.file import stack_path
 from divvy.stack.revisions import read_side
@@ -120,8 +125,6 @@ def _over_time(
         fail(f"--since is {since!r}: a duration such as 12h, 7d or 4w is expected")
     if not prometheus:
         fail("--since needs --prometheus: a URL or NAMESPACE/SERVICE:PORT")
-    if output is View.HTML:
-        fail("--since supports -o text, json and csv, not html")
     hours, memory = (
         ask_prometheus(
             reader, prometheus, f"/api/v1/query?query={quote(query(since))}", _QUERY_SECONDS
@@ -131,6 +134,8 @@ def _over_time(
     uses = [use for use in use_by_namespace(hours, memory) if namespace in (None, use.namespace)]
     if output is View.JSON:
         return over_time_json(uses, stack, since)
+    if output is View.HTML:
+        return over_time_page(uses, stack, since)
     return over_time_csv(uses) if output is View.CSV else over_time_text(uses)
 
 

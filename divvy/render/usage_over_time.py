@@ -1,4 +1,4 @@
-"""Who used how much over some time: a table, CSV and JSON; docs/top.md describes them."""
+"""Who used how much over some time: a table, CSV, JSON and a page; docs/top.md describes them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from divvy.plan.usage_over_time import NamespaceUse
+from divvy.render.page import template
 
 _COLUMNS = ("namespace", "resource", "device hours", "memory GiB hours")
 
@@ -45,6 +46,14 @@ def over_time_json(uses: Sequence[NamespaceUse], cluster: str, since: str) -> st
     ]
     document = {"cluster": cluster, "since": since, "namespaces": namespaces}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def over_time_page(uses: Sequence[NamespaceUse], cluster: str, since: str) -> str:
+    """Return the same as a self-contained HTML page, with each namespace's part of the whole."""
+    total = sum(sum(use.device_hours.values()) for use in uses)
+    return template("usage_over_time.html.j2").render(
+        uses=uses, cluster=cluster, since=since, total=total or 1
+    )
 
 
 def _rows(uses: Sequence[NamespaceUse]) -> Iterator[tuple[str | float | None, ...]]:

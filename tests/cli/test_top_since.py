@@ -1,8 +1,9 @@
-"""divvy top --since: what Prometheus answers, as table, CSV and JSON."""
+"""divvy top --since: what Prometheus answers, as table, CSV, JSON and page."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import httpx2
@@ -69,6 +70,30 @@ def test_writes_json() -> None:
     }
 
 
+@pytest.mark.usefixtures("prometheus")
+def test_writes_a_page_with_each_namespaces_part() -> None:
+    page = top("--since", "7d", "--prometheus", SERVICE, "-o", "html")
+    rows = [
+        re.sub(r"<[^>]+>", " ", row).split()
+        for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL)[1:]
+    ]
+    assert rows == [
+        ["other", "nvidia.com/gpu", "40.0", "–"],
+        ["team", "nvidia.com/gpu", "12.5", "99.1"],
+        ["nvidia.com/gpu.shared", "3.0"],
+    ]
+    parts = re.findall(r'<meter min="0" max="([^"]+)" value="([^"]+)"', page)
+    assert parts == [("55.5", "40.0"), ("55.5", "15.5")]
+    assert "The last 7d, from Prometheus" in page
+
+
+def test_says_on_the_page_that_nobody_held_a_device(api: Api) -> None:
+    api.answers[PATH] = lambda: httpx2.Response(200, json={"data": {"result": []}})
+    page = top("--since", "7d", "--prometheus", SERVICE, "-o", "html")
+    assert "No pod held a device." in page
+    assert "<meter" not in page
+
+
 @pytest.mark.usefixtures("api")
 @pytest.mark.parametrize(
     ("arguments", "words"),
@@ -78,10 +103,6 @@ def test_writes_json() -> None:
         (("--since", "7d", "--prometheus", "there"), "a URL or NAMESPACE/SERVICE:PORT is expected"),
         (("--since", "7d", "--prometheus", SERVICE), f"{SERVICE} gives no answer: "),
         (("--since", "7d", "--prometheus", "http://127.0.0.1:1"), "gives no answer: "),
-        (
-            ("--since", "7d", "--prometheus", SERVICE, "-o", "html"),
-            "--since supports -o text, json and csv, not html",
-        ),
         (("-o", "csv"), "-o csv belongs to --since"),
     ],
 )
