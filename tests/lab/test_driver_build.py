@@ -29,7 +29,7 @@ def test_installs_on_a_node_what_was_built(
     # Of the driver's own work, all but the daemon's start.
     started: list[Any] = []
     monkeypatch.setattr(simulated_driver, "_libraries", lambda built, *_: started.append(built))
-    monkeypatch.setattr(simulated_driver, "_programs", lambda built, _: started.append(built))
+    monkeypatch.setattr(simulated_driver, "_programs", lambda built, *_: started.append(built))
     monkeypatch.setattr(simulated_driver, "_links", lambda *_: None)
     (tmp_path / "etc").mkdir()
     (tmp_path / "usr/bin").mkdir(parents=True)
