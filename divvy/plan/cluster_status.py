@@ -184,7 +184,8 @@ def _differences(difference: NodeDifference) -> Iterable[str]:
 def _missing(difference: LiveDifference, live: Sequence[LiveNode]) -> tuple[str, ...]:
     names = {node.name for node in live}
     counts = (
-        f"pool {count.pool} has {count.actual} nodes, the file says {count.expected}"
+        f"pool {count.pool} has {count.actual} node{'' if count.actual == 1 else 's'}, "
+        f"the file says {count.expected}"
         for count in difference.counts
     )
     overridden = (

@@ -151,7 +151,7 @@ def starve(api: StatusApi) -> None:
         (hold, "GPU 1 Waiting: held by team/notebook since 03:00"),
         (relabel, "bypasses the file: label divvy.gpu/profile=slices"),
         (take_devices, "nvidia.com/gpu: offers 3, the file says 4"),
-        (lose_node, "pool training has 1 nodes, the file says 2"),
+        (lose_node, "pool training has 1 node, the file says 2"),
         (starve, "team/train (nvidia.com/gpu ×8): 0/2 nodes are available: 2 Insufficient"),
     ],
 )
