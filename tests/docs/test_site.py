@@ -33,6 +33,10 @@ def test_has_five_tabs_and_refuses_dead_links() -> None:
     assert set(SITE["validation"]["links"].values()) == {"warn"}
 
 
+def test_shows_no_program_beside_the_pages() -> None:
+    assert {*SITE["exclude_docs"].split()} >= {"*.py", "__pycache__/"}
+
+
 def test_loads_nothing_from_elsewhere() -> None:
     assert SITE["theme"]["font"] is False
 
