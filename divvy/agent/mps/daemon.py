@@ -148,8 +148,9 @@ class MpsDaemon:
         A client killed with work in flight fails the others, and its server lets no new one in
         (drivers before 625).
         """
-        for server in self.servers:
-            await self._say(f"terminate_client {server} {client}")
+        for server in sorted(self.servers):
+            with contextlib.suppress(Refused):  # it is another server's, or has ended meanwhile
+                await self._say(f"terminate_client {server} {client}")
 
     async def end_idle_servers(self) -> None:
         """End servers without clients, before the next one comes; raises NoAnswer.

@@ -125,12 +125,10 @@ class Mps:
     async def terminate(self, uuid: str, client: int) -> None:
         """End what a client of a GPU's daemon has on it, before its process is ended."""
         supervised = self._gpus.get(uuid)
-        if supervised is None or not supervised.daemon.servers:
+        if supervised is None:
             return
         try:
             await supervised.daemon.terminate(client)
-        except Refused as refused:  # it is no client any more
-            _log.debug("GPU %s: client %s: %s", uuid, client, refused)
         except NoAnswer as no_answer:
             _log.warning("GPU %s: client %s is not terminated: %s", uuid, client, no_answer)
 

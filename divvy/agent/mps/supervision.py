@@ -58,8 +58,9 @@ class Seen:
     @property
     def outdated(self) -> bool:
         """Return whether the daemon is of a driver that has been replaced: it serves nobody."""
-        started_with = "" if self.recorded is None else self.recorded.driver
-        return self.alive and bool(started_with and self.driver) and started_with != self.driver
+        recorded_driver = self.recorded.driver if self.recorded else ""
+        is_known = bool(recorded_driver and self.driver)
+        return self.alive and is_known and recorded_driver != self.driver
 
 
 @dataclass(frozen=True)

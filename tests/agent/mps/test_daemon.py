@@ -13,6 +13,7 @@ from divvy.model.contract import STATE_FOLDER
 from tests.fakes.scene import play
 
 SERVER, CLIENT = 3165259, 4194303
+OTHER_SERVER = 11  # whose client it is not
 # Of sockaddr_un, with the byte that ends it.
 LONGEST_ADDRESS = 108
 SOCKETS = ("control", "control_privileged", "nvidia-cuda-mps-control.pid")
@@ -29,6 +30,7 @@ def daemon(folder: Path, servers: str = str(SERVER)) -> MpsDaemon:
             case "$line" in
             get_server_list) echo "{servers}" ;;
             get_client_list*) echo {CLIENT} ;;
+            "terminate_client {OTHER_SERVER} "*) exit 1 ;;
             esac
         done
         """
@@ -61,6 +63,20 @@ def test_waits_for_clients_that_do_not_end_no_longer_than_a_pod_has(tmp_path: Pa
         with pytest.raises(NoAnswer, match="not ended within 2 s"):
             await asked.quit()
         assert monotonic() - began < 4
+
+    play(scene)
+
+
+def test_terminates_a_client_of_whichever_server_has_it(tmp_path: Path) -> None:
+    async def scene() -> None:
+        asked = daemon(tmp_path, f"{OTHER_SERVER}\n{SERVER}")
+        await asked.ask()
+        await asked.terminate(CLIENT)
+        assert (tmp_path / "told").read_text().splitlines() == [
+            "get_server_list",
+            f"terminate_client {OTHER_SERVER} {CLIENT}",
+            f"terminate_client {SERVER} {CLIENT}",
+        ]
 
     play(scene)
 
