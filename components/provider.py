@@ -1,4 +1,4 @@
-"""A Pulumi provider with the component: it is made by programs in any language."""
+"""A Pulumi provider that makes GpuCluster for programs in any language."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .gpu_cluster import GpuCluster
 
 
 class ComponentProvider(Provider):
-    """Makes GpuCluster beside the resources of another program."""
+    """Makes GpuCluster in a process of its own, beside another program's resources."""
 
     def __init__(self) -> None:
         super().__init__(version(), pulumi_schema(version()))
@@ -32,7 +32,7 @@ class ComponentProvider(Provider):
     ) -> ConstructResult:
         """Make the component; raises InputPropertiesError, which Pulumi shows as it is."""
         if resource_type != COMPONENT:
-            raise pulumi.RunError(f"Divvy has {COMPONENT} alone, and no {resource_type}")
+            raise pulumi.RunError(f"unknown component {resource_type}: {COMPONENT} is expected")
         try:
             cluster = GpuCluster(name, {"cluster": as_in_a_file(inputs.get("cluster"))}, options)
         except (InvalidCluster, pulumi.RunError) as refused:

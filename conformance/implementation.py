@@ -60,6 +60,11 @@ DIVVY = Implementation(
     cdi_file=f"{CDI_FOLDER}/{CDI_FILE}",
     refusal="at most 1 per container",
 )
+_WITHOUT_DIVVY = {
+    "INST-": "Divvy is not installed there",
+    "CLM-": "they ask for Divvy's device classes",
+    "DISR-04": "the GPU's recovery is followed in the status of Divvy's agent",
+}
 _BY_PROFILE = "NVIDIA's device plugin changes no MIG layout"
 # The names are those of NVIDIA's installation guide: release nvdp in a namespace of its own.
 NVIDIA_DEVICE_PLUGIN = Implementation(
@@ -76,13 +81,11 @@ NVIDIA_DEVICE_PLUGIN = Implementation(
     # One daemon serves all GPUs of a resource. A pod that looks into a node has the node's PIDs.
     mps_pipes="/proc/1/root/run/nvidia/mps/nvidia.com/gpu/pipe",
     inapplicable={
-        "INST-": "Divvy is not installed there",
-        "CLM-": "they ask for Divvy's device classes",
+        **_WITHOUT_DIVVY,
         "NODE-01": "NVIDIA's device plugin keeps no status on its node",
         "NODE-15": "NVIDIA's device plugin keeps no status on its node",
         "OBS-": "NVIDIA's device plugin has no metrics: dcgm-exporter is a program of its own",
         "DISR-03": _BY_PROFILE,
-        "DISR-04": "the GPU's recovery is followed in the status of Divvy's agent",
         "DISR-05": _BY_PROFILE,
         "DISR-06": _BY_PROFILE,
     },
@@ -102,8 +105,7 @@ NVIDIA_DRA = Implementation(
     sockets="(?!)",
     dra_driver="gpu.nvidia.com",
     inapplicable={
-        "INST-": "Divvy is not installed there",
-        "CLM-": "they ask for Divvy's device classes",
+        **_WITHOUT_DIVVY,
         "NODE-01": "NVIDIA's DRA driver keeps no status on its node",
         "NODE-02": _FEATURES,
         "NODE-04": "NVIDIA's DRA driver writes a CDI specification for each claim, when it is used",
@@ -115,7 +117,6 @@ NVIDIA_DRA = Implementation(
         "PLUG-11": "the kubelet lists no devices of DRA drivers: their slices have the NUMA node",
         "OBS-": "NVIDIA's DRA driver has no metrics of GPUs: dcgm-exporter is a program of its own",
         "DISR-03": _BY_LAYOUT,
-        "DISR-04": "the GPU's recovery is followed in the status of Divvy's agent",
         "DISR-05": _BY_LAYOUT,
         "DISR-06": _BY_LAYOUT,
     },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from divvy.cli.target import target_of
-from divvy.engine.providers import CLUSTER
+from divvy.engine.providers import recorded_cluster
 from divvy.engine.state.lock import locked
 from divvy.engine.subset import PROVIDER_PREFIX
 
@@ -19,8 +19,8 @@ def forget_earlier_lab(stack: str, server: str) -> bool:
     providers = [
         resource for resource in store.load().resources if resource.type.startswith(PROVIDER_PREFIX)
     ]
-    clusters = [provider.rest[CLUSTER] for provider in providers if CLUSTER in provider.rest]
-    servers = {cluster["server"] for cluster in clusters}
+    clusters = map(recorded_cluster, providers)
+    servers = {cluster["server"] for cluster in clusters if cluster}
     if servers != {server}:
         return False
     with locked(store.root, store.project, store.stack):

@@ -21,7 +21,7 @@ from divvy.engine.wire import provider_pb2 as api
 from divvy.engine.wire import provider_pb2_grpc as stubs
 
 _PROVIDER_KEY = "__provider"
-# Where an exception's class is from, which is no user's concern.
+# The module of an exception's class tells a user nothing.
 _MODULE = re.compile(r"^(?:\w+\.)+(?=\w+: )")
 _CHILD = Path(__file__).with_name("dynamic_child.py")
 _LIMIT = [("grpc.max_receive_message_length", 400 << 20), ("grpc.max_send_message_length", -1)]

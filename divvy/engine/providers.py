@@ -26,7 +26,17 @@ from divvy.engine.values import has_unknown, unwrapped
 # What a provider resource is recorded with beside the official fields: which cluster holds the
 # stack's objects. Among its outputs, the official provider would take it for a change.
 CLUSTER = "divvyCluster"
+_EARLIER_CLUSTER = "__cluster"
 _INTERNAL = "__internal"
+
+
+def recorded_cluster(provider: ResourceState) -> Mapping[str, str] | None:
+    """Return the cluster that a provider resource was recorded with, None if with none.
+
+    Version 0.2 recorded it among the outputs. The official engine records none.
+    """
+    cluster: Mapping[str, str] | None = provider.rest.get(CLUSTER)
+    return cluster or provider.outputs.get(_EARLIER_CLUSTER)
 
 
 class ProviderPackage(Protocol):
@@ -113,7 +123,7 @@ class Providers:
             if old is not None:
                 self._refuse_other_cluster(old, inputs, cluster)
                 # A user who may not see the uid leaves the guard against another cluster alone.
-                uid = cluster["uid"] or old.rest.get(CLUSTER, {}).get("uid", "")
+                uid = cluster["uid"] or (recorded_cluster(old) or {}).get("uid", "")
                 cluster = {**cluster, "uid": uid}
             new = replace(new, rest={**new.rest, CLUSTER: dict(cluster)})
         self.known(new)
@@ -167,7 +177,7 @@ class Providers:
     def _refuse_other_cluster(
         self, old: ResourceState, inputs: Mapping[str, Any], cluster: Mapping[str, str]
     ) -> None:
-        before: Mapping[str, str] | None = old.rest.get(CLUSTER)
+        before = recorded_cluster(old)
         if before is None and self.reconnected(old, replace(old, inputs=inputs)):
             before = self._instance(old).cluster()  # the official engine records no cluster
         if before is not None and not same_cluster(before, cluster):
@@ -175,8 +185,7 @@ class Providers:
 
     def _cluster_of(self, reference: str) -> Mapping[str, str]:
         state = self._state(reference)
-        recorded: Mapping[str, str] | None = state.rest.get(CLUSTER)
-        return recorded or self._instance(state).cluster()
+        return recorded_cluster(state) or self._instance(state).cluster()
 
     def _instance(self, state: ResourceState) -> Provider:
         configuration = unwrapped(dict(state.inputs))
@@ -186,7 +195,7 @@ class Providers:
             if self._closed:
                 raise StepFailed("the run is over: no provider is started any more")
             if key not in self._providers:
-                cluster = state.rest.get(CLUSTER) or {}
+                cluster = recorded_cluster(state) or {}
                 self._providers[key] = self._package(state.type).make(configuration, cluster)
             return self._providers[key]
 

@@ -253,7 +253,7 @@ NVIDIA_DRA_DRIVER = Tool(
     cgo=True,
 )
 # What a lab runs unless it chooses another Kubernetes, what tests need beside it, what `make field`
-# proves, and Pulumi's own engine, on which the program is proven, too.
+# proves, and Pulumi's own engine, on which tests run the program, too.
 LAB_TOOLS = (KUBERNETES, CONTAINERD)
 TEST_TOOLS = (HELM, PROMETHEUS)
 FIELD_TOOLS = (NVIDIA_DEVICE_PLUGIN, NVIDIA_DRA_DRIVER, NVIDIA_CONTAINER_TOOLKIT, HELM)

@@ -60,5 +60,5 @@ def test_passes_on_what_the_component_refuses(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_makes_no_other_resource() -> None:
-    with pytest.raises(pulumi.RunError, match="divvy:index:GpuCluster alone"):
+    with pytest.raises(pulumi.RunError, match="divvy:index:GpuCluster is expected"):
         ComponentProvider().construct("gpus", "divvy:index:Pool", {})

@@ -1,7 +1,7 @@
 """Pulumi's own engine: the `pulumi` command, its language hosts and its provider for Kubernetes.
 
-All are built from their modules (tools/). The host for Python is an older release, as later ones
-are no module: it starts the program that the SDK in use has for this.
+All are built from their modules (tools/). The language hosts are an older release, because later
+ones are not published as modules: the one for Python runs the executor of the SDK's own release.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from divvy.lab.paths import REPOSITORY
 from divvy.lab.tools import PULUMI, PULUMI_LANGUAGES, PULUMI_TOOLS
 
-# What the SDK's module has for the host, and for dynamic resources.
+# From the SDK's module: the executor of the host for Python, and the provider of dynamic resources.
 _OF_SDK = (
     "python/cmd/pulumi-language-python-exec",
     "python/dist/pulumi-resource-pulumi-python",
@@ -25,7 +25,7 @@ _OF_SDK = (
 
 @dataclass(frozen=True)
 class OfficialEngine:
-    """The command, as a user has it who installed Pulumi; ``home`` is PULUMI_HOME."""
+    """An installed Pulumi; ``home`` is PULUMI_HOME."""
 
     home: Path
 
@@ -37,12 +37,12 @@ class OfficialEngine:
             command, cwd=PULUMI.module, capture_output=True, text=True, check=True
         )
         self._programs.mkdir(parents=True)
-        # The host starts the program that lies beside it.
+        # The host runs the executor that lies beside it.
         host = PULUMI_LANGUAGES.bin / "pulumi-language-python"
         for path in (host, *(Path(listed.stdout.strip()) / name for name in _OF_SDK)):
             copied = shutil.copy(path, self._programs)
             Path(copied).chmod(0o755)
-        # What is installed as this command, from the work tree.
+        # The plugin as `divvy-gpu[pulumi]` installs it, from the work tree.
         plugin = self._programs / "pulumi-resource-divvy"
         plugin.write_text(f'#!/bin/sh\nexec {sys.executable} {REPOSITORY}/components "$@"\n')
         plugin.chmod(0o755)
@@ -52,9 +52,9 @@ class OfficialEngine:
         return self.home / "programs"
 
     def run(self, folder: Path, *arguments: str, expect: int = 0, **more: str) -> str:
-        """Run a `pulumi` command on the project in a folder, whose state lies there as well.
+        """Run `pulumi` in a project's folder, which also holds the state; return its output.
 
-        ``more`` are variables of its environment.
+        ``more`` are environment variables.
         """
         own = (self._programs, Path(sys.executable).parent, *(tool.bin for tool in PULUMI_TOOLS))
         environment = {

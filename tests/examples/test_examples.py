@@ -91,16 +91,16 @@ def prepare_typescript(folder: Path) -> None:
     run(folder, "npx", "tsc", "--noEmit")
 
 
-def prepare_none(_folder: Path) -> None:
-    """Python and YAML need nothing."""
+def prepare_nothing(_folder: Path) -> None:
+    """Python and YAML programs run as they are."""
 
 
 @pytest.mark.parametrize(
     ("name", "prepare"),
     [
-        ("stack-file", prepare_none),
-        ("python", prepare_none),
-        ("yaml", prepare_none),
+        ("stack-file", prepare_nothing),
+        ("python", prepare_nothing),
+        ("yaml", prepare_nothing),
         ("typescript", prepare_typescript),
         ("go", prepare_go),
     ],

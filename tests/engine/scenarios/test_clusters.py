@@ -152,6 +152,30 @@ def test_keeps_the_guard_against_another_cluster_when_a_user_may_not_see_its_uid
 
 
 @pytest.mark.lab
+def test_refuses_another_cluster_than_a_state_of_version_0_2_names(
+    trial: Trial, other_cluster: BareCluster
+) -> None:
+    trial.write(OWN_PROVIDER)
+    trial.up()
+    document = json.loads(trial.checkpoint.read_text())
+    for resource in document["checkpoint"]["latest"]["resources"]:
+        if "divvyCluster" in resource:
+            resource["outputs"]["__cluster"] = resource.pop("divvyCluster")
+    trial.checkpoint.write_text(json.dumps(document))
+    kubeconfig = Path(trial.environment["KUBECONFIG"])
+    before = kubeconfig.read_text()
+    kubeconfig.write_text(other_cluster.kubeconfig.read_text())
+    assert "leads to another cluster" in trial.up(expect=1)
+    kubeconfig.write_text(before)
+    trial.up()
+    (provider,) = (
+        resource for resource in trial.latest()["resources"] if resource["urn"].endswith("::p")
+    )
+    assert "__cluster" not in provider["outputs"]
+    assert provider["divvyCluster"]["server"] == trial.cluster.server
+
+
+@pytest.mark.lab
 def test_keeps_the_recorded_identity_when_the_run_fails(trial: Trial, tmp_path: Path) -> None:
     trial.write(OWN_PROVIDER + 'if E("BAD"): cm("b", metadata={"name": "Bad_Name"})\n')
     trial.up()
