@@ -84,16 +84,9 @@ def _types(schema: Schema) -> dict[str, Any]:
                 if referred in unions
                 else {"$ref": _reference(referred)}
             )
-        # An optional value: in Pulumi, every property that is not required may be absent.
-        members = [
-            member
-            for member in (*part.get("anyOf", ()), *part.get("oneOf", ()))
-            if member.get("type") != "null"
-        ] or [{**part, "type": kind} for kind in part["type"] if isinstance(part["type"], list)]
-        if len(members) == 1:
-            return typed(members[0], name)
-        if members:
-            return {"oneOf": [typed(member, name) for member in members]}
+        if members := _members(part):
+            typed_members = [typed(member, name) for member in members]
+            return typed_members[0] if len(members) == 1 else {"oneOf": typed_members}
         if "enum" in part:
             return enumerated(name, part)
         if "properties" in part:
@@ -117,6 +110,17 @@ def _types(schema: Schema) -> dict[str, Any]:
         if name not in unions:
             add_object(name, part)
     return types
+
+
+def _members(part: Schema) -> list[Schema]:
+    """Return the alternatives that a value has, none where it has one type.
+
+    Without null: in Pulumi, every property that is not required may be absent.
+    """
+    if isinstance(part.get("type"), list):
+        return [{**part, "type": kind} for kind in part["type"]]
+    alternatives = (*part.get("anyOf", ()), *part.get("oneOf", ()))
+    return [member for member in alternatives if member.get("type") != "null"]
 
 
 def _described(typed: dict[str, Any], part: Schema) -> dict[str, Any]:
