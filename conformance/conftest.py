@@ -50,7 +50,7 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
 )
 from conformance.not_made import Missed, NotApplicable, NotMade
 from conformance.options import add_options, given
-from conformance.promise import NO_POOL, NodePromise, claim_promises
+from conformance.promise import NO_POOL, NodePromise
 from conformance.report.identities import without_identities
 from conformance.report.progress import Progress
 from conformance.report.report import Record, Report
@@ -151,14 +151,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         cases = [device for device in config.stash[CLUSTER].devices if device.mode in modes]
         metafunc.parametrize("promise", cases, ids=str)
     elif "claimed_gpu" in names:
-        gpus = claim_promises(config.stash[CLUSTER].nodes)
-        metafunc.parametrize("claimed_gpu", gpus, ids=str)
+        metafunc.parametrize("claimed_gpu", config.stash[CLUSTER].claims, ids=str)
     elif "node" in names:
         under_test = config.stash[CLUSTER]
         modes = _modes(metafunc)
         fitting = {device.node.name for device in under_test.devices if device.mode in modes}
         if Mode.CLAIMS in modes:
-            fitting |= {node.name for node in under_test.nodes if node.plan.claimable}
+            fitting |= {promise.node.name for promise in under_test.claims}
         nodes = [node for node in under_test.nodes if modes == EVERY or node.name in fitting]
         metafunc.parametrize("node", nodes, ids=str)
 

@@ -168,7 +168,7 @@ def claim_probes(target: ClusterUnderTest, pods: PodNamespace) -> ClaimProbes:
 
     def work(promise: ClaimPromise) -> ClaimProbe:
         gpu = claimed_gpu_of(target, promise)
-        probe = look_by_claim(pods, promise, gpu, small_claim(promise, gpu))
+        probe = look_by_claim(pods, promise, gpu, small_claim(promise, gpu, target.implementation))
         simulated = is_simulated(probe.outcome.log)
         if simulated is not None:
             target.drivers[promise.node.name] = simulated
@@ -184,7 +184,9 @@ def claim_openings(target: ClusterUnderTest, namespaces: PodNamespaces) -> Claim
 
     def work(promise: ClaimPromise) -> ClaimProbe:
         gpu = claimed_gpu_of(target, promise)
-        return look_by_claim(usual, promise, gpu, small_claim(promise, gpu), ["open-devices"])
+        return look_by_claim(
+            usual, promise, gpu, small_claim(promise, gpu, target.implementation), ["open-devices"]
+        )
 
     return AtOnce(target.ready_claims, work, _MAX_PODS)
 
@@ -248,7 +250,7 @@ def claim_siblings(target: ClusterUnderTest, pods: PodNamespace) -> AtOnce[Claim
     """Look from both containers of a pod of which one uses its claim of a small share."""
 
     def work(promise: ClaimPromise) -> Outcome:
-        spec, _ = small_claim(promise, claimed_gpu_of(target, promise))
+        spec, _ = small_claim(promise, claimed_gpu_of(target, promise), target.implementation)
         with resource_claim(pods, spec) as name:
             return look_beside(pods, promise.node.name, claim=name)
 

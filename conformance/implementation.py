@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from divvy.model.claim_names import GPU_CLASS, NVIDIA
 from divvy.model.contract import AGENT, CDI_FILE, CDI_FOLDER
 
 
@@ -18,8 +19,9 @@ class Implementation:
     that asks for two replicas. ``names_partitioned_gpus`` says whether that specification has also
     the GPUs that are MIG devices, which no pod gets. ``mps_pipes`` is the folder of an MPS daemon's
     sockets, of a GPU's UUID and the agent's folder ``state``. ``dra_driver`` is the driver's name
-    in ResourceSlices, None of a device plugin. ``inapplicable`` says by check why that has no
-    meaning there; a key that ends with "-" stands for every check whose id begins so.
+    in ResourceSlices, None of a device plugin; ``gpu_class`` is the DeviceClass of whole GPUs.
+    ``inapplicable`` says by check why that has no meaning there; a key that ends with "-" stands
+    for every check whose id begins so.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Implementation:
     names_partitioned_gpus: bool = True
     mps_pipes: str = "{state}/mps/{uuid}/pipe"
     dra_driver: str | None = None
+    gpu_class: str = GPU_CLASS
     inapplicable: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -62,7 +65,6 @@ DIVVY = Implementation(
 )
 _WITHOUT_DIVVY = {
     "INST-": "Divvy is not installed there",
-    "CLM-": "they ask for Divvy's device classes",
     "DISR-04": "the GPU's recovery is followed in the status of Divvy's agent",
 }
 _BY_PROFILE = "NVIDIA's device plugin changes no MIG layout"
@@ -82,6 +84,7 @@ NVIDIA_DEVICE_PLUGIN = Implementation(
     mps_pipes="/proc/1/root/run/nvidia/mps/nvidia.com/gpu/pipe",
     inapplicable={
         **_WITHOUT_DIVVY,
+        "CLM-": "NVIDIA's device plugin serves no claims",
         "NODE-01": "NVIDIA's device plugin keeps no status on its node",
         "NODE-15": "NVIDIA's device plugin keeps no status on its node",
         "OBS-": "NVIDIA's device plugin has no metrics: dcgm-exporter is a program of its own",
@@ -94,6 +97,7 @@ _FEATURES = (
     "NVIDIA's DRA driver writes no labels: GPU Feature Discovery comes with the device plugin"
 )
 _BY_LAYOUT = "NVIDIA's DRA driver changes no profile of a node"
+_SIZES = "NVIDIA's DRA driver gives no share of a size"
 _SCHEDULED = "only the scheduler allocates claims: no pod that bypasses it gets a device"
 # The names are those of NVIDIA's installation guide. Pods ask by extended resources, as with a
 # device plugin: a DeviceClass with `extendedResourceName` makes a claim of them.
@@ -103,9 +107,18 @@ NVIDIA_DRA = Implementation(
     namespace="dra-driver-nvidia-gpu",
     daemon_set="dra-driver-nvidia-gpu-kubelet-plugin",
     sockets="(?!)",
-    dra_driver="gpu.nvidia.com",
+    dra_driver=NVIDIA,
+    gpu_class=NVIDIA,
     inapplicable={
         **_WITHOUT_DIVVY,
+        "CLM-01": "PLUG-02 counts the devices of its slices",
+        "CLM-02": _SIZES,
+        "CLM-03": _SIZES,
+        "CLM-04": _SIZES,
+        "CLM-06": _SIZES,
+        "CLM-07": "WORK-01 makes its MIG devices, by the resources that pods name",
+        "CLM-08": "NVIDIA's DRA driver knows no tenants",
+        "CLM-12": _SIZES,
         "NODE-01": "NVIDIA's DRA driver keeps no status on its node",
         "NODE-02": _FEATURES,
         "NODE-04": "NVIDIA's DRA driver writes a CDI specification for each claim, when it is used",

@@ -91,9 +91,20 @@ class ClaimPromise:
         return f"{self.node.name}:GPU {self.index}"
 
 
-def claim_promises(nodes: Sequence[NodePromise]) -> list[ClaimPromise]:
-    """List every GPU that pods claim."""
-    return [ClaimPromise(node, gpu.index) for node in nodes for gpu in node.plan.gpus if gpu.claims]
+def claim_promises(
+    nodes: Sequence[NodePromise], *, all_by_claims: bool = False
+) -> list[ClaimPromise]:
+    """List every GPU that pods claim.
+
+    ``all_by_claims`` says that a DRA driver serves whatever the plan promises: pods claim each GPU
+    that is not partitioned.
+    """
+    return [
+        ClaimPromise(node, gpu.index)
+        for node in nodes
+        for gpu in node.plan.gpus
+        if gpu.claims or (all_by_claims and gpu.placements is None)
+    ]
 
 
 def node_promises(

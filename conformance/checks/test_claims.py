@@ -15,11 +15,11 @@ from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Evidence
 from conformance.fixtures import ClaimProbes
 from conformance.load.claim_probes import (
-    claim_spec,
     computes,
     has_its_size,
     look_by_claim,
     sees_its_gpu_only,
+    whole_claim,
 )
 from conformance.load.claims import (
     Size,
@@ -47,7 +47,6 @@ from conformance.observe.probes import AtOnce, part
 from conformance.observe.sibling import sibling_sees_nothing
 from conformance.promise import ClaimPromise, NodePromise
 from divvy.model import mig_resource
-from divvy.model.claim_names import GPU_CLASS
 from divvy.model.claims import Shares
 from divvy.model.contract import TENANT_LABEL
 from divvy.plan.live_claims import offered_kinds
@@ -129,7 +128,7 @@ def test_a_whole_gpu_is_whole(
 ) -> None:
     require_unclaimed(target, claimed_gpu.node)
     gpu = claimed_gpu_of(target, claimed_gpu)
-    probe = look_by_claim(pods, claimed_gpu, gpu, (claim_spec(gpu, GPU_CLASS), None))
+    probe = look_by_claim(pods, claimed_gpu, gpu, (whole_claim(gpu, target.implementation), None))
     evidence.add(probe.outcome.log)
     evidence.add(probe.outcome)
     verdicts = (computes(probe), sees_its_gpu_only(probe), has_its_size(probe, _whole(claimed_gpu)))

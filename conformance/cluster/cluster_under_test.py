@@ -160,11 +160,20 @@ class ClusterUnderTest:
     @property
     def ready_claims(self) -> list[ClaimPromise]:
         """Return the GPUs that pods claim, of the nodes on which pods can run."""
-        return claim_promises(self.ready_nodes)
+        return self._claims(self.ready_nodes)
+
+    @property
+    def claims(self) -> list[ClaimPromise]:
+        """Return the GPUs that pods claim."""
+        return self._claims(self.nodes)
 
     def claims_of(self, node: NodePromise) -> list[ClaimPromise]:
         """Return the GPUs of one node that pods claim."""
-        return claim_promises([node])
+        return self._claims([node])
+
+    def _claims(self, nodes: Sequence[NodePromise]) -> list[ClaimPromise]:
+        all_by_claims = self.implementation.dra_driver is not None
+        return claim_promises(nodes, all_by_claims=all_by_claims)
 
     def devices_of(self, node: NodePromise) -> list[DevicePromise]:
         """Return the resources of one node."""

@@ -9,9 +9,11 @@ from typing import Any
 from divvy.model import mig_resource
 from divvy.model.quantities import parse_quantity
 from divvy.model.resource_names import GPU
+from divvy.plan.live_claims import ClaimedGpu, Holder, LiveDevice, holders_by_device
 
 # Capacity of a device that so many claims may have at once.
 _SHARES = "shares"
+_MIB = 1 << 20
 
 
 def offered_devices(
@@ -35,6 +37,53 @@ def offered_devices(
         resource = GPU if kind == "gpu" else mig_resource(profile)
         counts[resource] += int(parse_quantity(shares["value"]))
     return {resource: counts[resource] for resource in sorted(counts) if resource in named}
+
+
+def whole_gpus(
+    slices: Iterable[Mapping[str, Any]],
+    claims: Iterable[Mapping[str, Any]],
+    driver: str,
+    node: str,
+) -> tuple[ClaimedGpu, ...]:
+    """Return the whole GPUs that a driver offers on a node, with their holders.
+
+    They are numbered as the driver's device nodes are, which its devices are named after.
+    """
+    held = holders_by_device(claims, driver)
+    gpus = [
+        _whole_gpu(spec, device, held.get((spec["pool"]["name"], device["name"]), ()))
+        for spec, device in _devices(slices, driver)
+        if spec.get("nodeName") == node and _attribute(device, "type") == "gpu"
+    ]
+    return tuple(sorted(gpus, key=lambda gpu: gpu.index))
+
+
+def _whole_gpu(
+    spec: Mapping[str, Any], device: Mapping[str, Any], holders: tuple[Holder, ...]
+) -> ClaimedGpu:
+    memory = device["capacity"]["memory"]["value"]
+    whole = LiveDevice(
+        device["name"],
+        kind="gpu",
+        whole=True,
+        tenant=None,
+        profile=None,
+        memory_mib=int(parse_quantity(memory)) // _MIB,
+        cores=100,
+        most=1,
+        consumes={},
+        taints=(),
+        holders=holders,
+    )
+    return ClaimedGpu(
+        node=spec["nodeName"],
+        index=int(device["name"].rpartition("-")[2]),
+        uuid=_attribute(device, "uuid"),
+        product=_attribute(device, "productName"),
+        type="",
+        devices=(whole,),
+        free={},
+    )
 
 
 def claimed_uuids(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from conformance.cluster.pod_spec import OWN
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Verdict
+from conformance.implementation import Implementation
 from conformance.load.claims import rounded, shares_of
 from conformance.not_made import not_applicable, not_made
 from conformance.observe.device_memory import LIMIT_DEVIATION_MIB, MAX_DEVIATION
@@ -19,7 +20,7 @@ from conformance.observe.identities import visible_devices
 from conformance.observe.probes import PARTS, part, script, visible_memory
 from conformance.promise import ClaimPromise
 from divvy.kube.kind import RESOURCE_CLAIM
-from divvy.model.claim_names import CORES, GPU_CLASS, MEMORY, UUID, share_class
+from divvy.model.claim_names import CORES, MEMORY, UUID, share_class
 from divvy.model.contract import CLAIMS_DRIVER
 from divvy.plan.live_claims import ClaimedGpu
 
@@ -38,7 +39,9 @@ class ClaimProbe:
     outcome: Outcome
 
 
-def small_claim(promise: ClaimPromise, gpu: ClaimedGpu) -> tuple[dict[str, Any], int | None]:
+def small_claim(
+    promise: ClaimPromise, gpu: ClaimedGpu, implementation: Implementation
+) -> tuple[dict[str, Any], int | None]:
     """Return the specification of a claim that disturbs nobody, and its MiB: None for a whole GPU.
 
     Skips the check where there is no room, or where all shares are for tenants.
@@ -51,7 +54,7 @@ def small_claim(promise: ClaimPromise, gpu: ClaimedGpu) -> tuple[dict[str, Any],
     if shares is None:
         if words:
             not_made(f"{gpu.name} has no shares, and is held by {', '.join(words)}")
-        return claim_spec(gpu, GPU_CLASS), None
+        return whole_claim(gpu, implementation), None
     if not open_shares:
         not_applicable("the profile's shares are only for its tenants: CLM-08 has some")
     total = promise.node.plan.gpus[promise.index].model.memory_mib
@@ -60,19 +63,26 @@ def small_claim(promise: ClaimPromise, gpu: ClaimedGpu) -> tuple[dict[str, Any],
     given = sum(holder.memory_mib or 0 for _, holder in gpu.holders)
     if whole or given + size > open_shares[0].memory_mib:
         not_made(f"{gpu.name} has no room for {size} MiB: held by {', '.join(words)}")
-    return claim_spec(gpu, share_class(None), size), size
-
-
-def claim_spec(gpu: ClaimedGpu, device_class: str, memory_mib: int | None = None) -> dict[str, Any]:
-    """Return the specification of a claim for this very GPU."""
-    expression = f'device.attributes["{CLAIMS_DRIVER}"].{UUID} == "{gpu.uuid}"'
-    device_request: dict[str, Any] = {
-        "deviceClassName": device_class,
-        "selectors": [{"cel": {"expression": expression}}],
+    requests = {MEMORY: f"{size}Mi", CORES: str(_SMALL_CORES)}
+    device_request = {
+        **_request(gpu, share_class(None), CLAIMS_DRIVER),
+        "capacity": {"requests": requests},
     }
-    if memory_mib is not None:
-        requests = {MEMORY: f"{memory_mib}Mi", CORES: str(_SMALL_CORES)}
-        device_request["capacity"] = {"requests": requests}
+    return _claim_spec(device_request), size
+
+
+def whole_claim(gpu: ClaimedGpu, implementation: Implementation) -> dict[str, Any]:
+    """Return the specification of a claim for all of this very GPU."""
+    driver = implementation.dra_driver or CLAIMS_DRIVER
+    return _claim_spec(_request(gpu, implementation.gpu_class, driver))
+
+
+def _request(gpu: ClaimedGpu, device_class: str, driver: str) -> dict[str, Any]:
+    expression = f'device.attributes["{driver}"].{UUID} == "{gpu.uuid}"'
+    return {"deviceClassName": device_class, "selectors": [{"cel": {"expression": expression}}]}
+
+
+def _claim_spec(device_request: Mapping[str, Any]) -> dict[str, Any]:
     return {"devices": {"requests": [{"name": "gpu", "exactly": device_request}]}}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import OWN_NAMESPACE
+from conformance.cluster.slices import whole_gpus
 from conformance.not_made import not_made
 from conformance.promise import ClaimPromise, NodePromise
 from divvy.kube.kind import RESOURCE_CLAIM, RESOURCE_SLICE
@@ -21,32 +22,38 @@ def claimed_now(target: ClusterUnderTest, node: NodePromise) -> tuple[ClaimedGpu
     """Return the GPUs of a node that are offered to claims, with their holders."""
     slices = target.api.find_known(RESOURCE_SLICE)
     claims = target.api.find_known(RESOURCE_CLAIM)
+    driver = target.implementation.dra_driver
+    if driver is not None:
+        return whole_gpus(slices, claims, driver, node.name)
     return tuple(gpu for gpu in claimed_gpus(slices, claims) if gpu.node == node.name)
 
 
 def claimed_gpu_of(target: ClusterUnderTest, promise: ClaimPromise) -> ClaimedGpu:
-    """Return a GPU as it is offered to claims now."""
-    gpus = [gpu for gpu in claimed_now(target, promise.node) if gpu.index == promise.index]
+    """Return a GPU as it is offered to claims once the run's own pods have left it."""
+    gpus = [gpu for gpu in _without_leaving(target, promise.node) if gpu.index == promise.index]
     assert gpus, f"{promise.node.name} offers no GPU {promise.index} to claims"
     return gpus[0]
 
 
 def require_unclaimed(target: ClusterUnderTest, node: NodePromise) -> None:
-    """Skip where claims of others hold something of a node's GPUs.
-
-    Claims of the run's own pods that are on their way out are waited for.
-    """
-    deadline = time.monotonic() + _LEAVING
-    while True:
-        holders = [holder for gpu in claimed_now(target, node) for _, holder in gpu.holders]
-        leaving = [holder for holder in holders if OWN_NAMESPACE.fullmatch(holder.namespace)]
-        if not leaving or time.monotonic() > deadline:
-            break
-        time.sleep(1)
-    held = [holder.words for holder in holders]
+    """Skip where claims of others hold something of a node's GPUs."""
+    gpus = _without_leaving(target, node)
+    held = [holder.words for gpu in gpus for _, holder in gpu.holders]
     if held:
         more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
         not_made(f"its GPUs are held: {', '.join(held[:_NAMED])}{more}")
+
+
+def _without_leaving(target: ClusterUnderTest, node: NodePromise) -> tuple[ClaimedGpu, ...]:
+    """Return a node's GPUs when claims of the run's own pods are gone, which takes seconds."""
+    deadline = time.monotonic() + _LEAVING
+    while True:
+        gpus = claimed_now(target, node)
+        holders = [holder for gpu in gpus for _, holder in gpu.holders]
+        leaving = [holder for holder in holders if OWN_NAMESPACE.fullmatch(holder.namespace)]
+        if not leaving or time.monotonic() > deadline:
+            return gpus
+        time.sleep(1)
 
 
 def overcommitted(gpus: Sequence[ClaimedGpu]) -> list[str]:

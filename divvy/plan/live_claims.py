@@ -122,7 +122,7 @@ def claimed_gpus(
 
     Raises UnreadableClaims.
     """
-    held = _held(claims)
+    held = holders_by_device(claims)
     devices: dict[tuple[str, str], list[tuple[Mapping[str, Any], LiveDevice]]] = {}
     counters: dict[tuple[str, str], dict[str, int]] = {}
     for resource_slice in _current(slices):
@@ -164,7 +164,7 @@ def without_claims(gpu: ClaimedGpu, claims: Collection[tuple[str, str]]) -> Clai
 
 def pods_with_claims(claims: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the pods that hold a device of Divvy's, by namespace/name; raises UnreadableClaims."""
-    holders = (holder for group in _held(claims).values() for holder in group)
+    holders = (holder for group in holders_by_device(claims).values() for holder in group)
     return tuple(sorted({f"{holder.namespace}/{pod}" for holder in holders for pod in holder.pods}))
 
 
@@ -212,7 +212,10 @@ def _current(slices: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [spec for spec in specs if spec["pool"]["generation"] == newest[spec["pool"]["name"]]]
 
 
-def _held(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], tuple[Holder, ...]]:
+def holders_by_device(
+    claims: Iterable[Mapping[str, Any]], driver: str = CLAIMS_DRIVER
+) -> dict[tuple[str, str], tuple[Holder, ...]]:
+    """Return who holds each of a driver's devices, by pool and device; raises UnreadableClaims."""
     held: dict[tuple[str, str], tuple[Holder, ...]] = {}
     for claim in claims:
         status = claim.get("status") or {}
@@ -224,7 +227,7 @@ def _held(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], tuple[Ho
             if consumer.get("resource") == "pods"
         )
         for result in results:
-            if result["driver"] != CLAIMS_DRIVER:
+            if result["driver"] != driver:
                 continue
             consumed = unqualified(result.get("consumedCapacity") or {})
             with _reading(f"claim {meta['namespace']}/{meta['name']}"):

@@ -51,6 +51,14 @@ def test_asks_a_dra_driver_for_isolation_and_nothing_of_labels() -> None:
         assert NVIDIA_DRA.why_not(identity) is None
 
 
+def test_asks_a_dra_driver_for_claims_of_whole_gpus_alone() -> None:
+    asked = [identity for identity in CATALOGUE if identity.startswith("CLM-")]
+    assert [identity for identity in asked if NVIDIA_DRA.why_not(identity) is None] == [
+        "CLM-05", "CLM-09", "CLM-10", "CLM-11", "CLM-13", "CLM-14",
+    ]  # fmt: skip
+    assert all(NVIDIA_DEVICE_PLUGIN.why_not(identity) for identity in asked)
+
+
 def test_reads_what_a_dra_driver_offers_in_its_slices() -> None:
     device = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}
     spec = {"driver": "gpu.nvidia.com", "nodeName": "n1", "devices": [device]}

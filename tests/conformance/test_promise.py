@@ -4,7 +4,7 @@ import copy
 import json
 
 from conformance.observe.device_memory import memory_fits
-from conformance.promise import device_promises
+from conformance.promise import claim_promises, device_promises
 from divvy.plan import live_node
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
@@ -43,6 +43,18 @@ def test_tolerates_ecc_memory_on_whole_gpus_but_not_on_mig_devices() -> None:
     cut["pools"]["p"]["hardware"]["model"] = "A100-SXM4-40GB"
     (slices,) = device_promises(promised(cut, live("n1")))
     assert not memory_fits(slices, round((slices.device.memory_mib or 0) * 1.067))
+
+
+def test_claims_every_whole_gpu_that_a_dra_driver_serves() -> None:
+    nodes = promised(CLUSTER, live("n1"))
+    assert claim_promises(nodes) == []
+    assert [str(gpu) for gpu in claim_promises(nodes, all_by_claims=True)] == [
+        "n1:GPU 0", "n1:GPU 1",
+    ]  # fmt: skip
+    partitioned = copy.deepcopy(CLUSTER)
+    partitioned["profiles"]["whole"] = {"mig": {"3g.20gb": 2}}
+    partitioned["pools"]["p"]["hardware"]["model"] = "A100-SXM4-40GB"
+    assert claim_promises(promised(partitioned, live("n1")), all_by_claims=True) == []
 
 
 def test_includes_a_node_whose_hardware_the_file_does_not_state() -> None:

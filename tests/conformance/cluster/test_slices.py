@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.cluster.slices import claimed_uuids, offered_devices
+from conformance.cluster.slices import claimed_uuids, offered_devices, whole_gpus
 
 DRIVER = "gpu.nvidia.com"
 NAMED = ("gpu", "mig-1g.5gb", "mig-1g.5gb.me")
@@ -78,3 +78,19 @@ def test_names_no_uuid_of_a_device_that_is_made_for_its_claim() -> None:
     results = [{"driver": DRIVER, "pool": "n1", "device": "m-0"}]
     claim = {"status": {"allocation": {"devices": {"results": results}}}}
     assert claimed_uuids(claim, [slice_of("n1", abstract)], DRIVER) == [""]
+
+
+def test_lists_whole_gpus_in_order_with_their_holders() -> None:
+    gpus = [
+        {**device(name, "gpu"), "capacity": {"memory": {"value": "15Gi"}}}
+        for name in ("gpu-10", "gpu-2")
+    ]
+    slices = [slice_of("n1", *gpus, device("m-0", "mig", "1g.5gb")), slice_of("n2", gpus[0])]
+    result = {"driver": DRIVER, "pool": "n1", "device": "gpu-10"}
+    reserved = [{"resource": "pods", "name": "train"}]
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
+    claims = [{"metadata": {"namespace": "team", "name": "c"}, "status": status}]
+    listed = whole_gpus(slices, claims, DRIVER, "n1")
+    assert [(gpu.index, gpu.uuid) for gpu in listed] == [(2, "U-gpu-2"), (10, "U-gpu-10")]
+    assert [[holder.words for _, holder in gpu.holders] for gpu in listed] == [[], ["team/train"]]
+    assert {gpu.devices[0].memory_mib for gpu in listed} == {15360}

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from conformance.cluster.pods import Outcome
+from conformance.implementation import DIVVY, NVIDIA_DRA
 from conformance.load.claim_probes import (
     ClaimProbe,
     computes,
@@ -50,7 +51,7 @@ def probe(log: str, memory_mib: int | None = 1024) -> ClaimProbe:
 
 
 def test_requests_a_small_share_of_the_very_gpu() -> None:
-    spec, size = small_claim(*gpu({"shares": {}}))
+    spec, size = small_claim(*gpu({"shares": {}}), DIVVY)
     (request,) = spec["devices"]["requests"]
     assert size == 1024
     assert request["exactly"]["deviceClassName"] == "divvy-share"
@@ -59,9 +60,19 @@ def test_requests_a_small_share_of_the_very_gpu() -> None:
 
 
 def test_requests_the_whole_gpu_where_there_are_no_shares() -> None:
-    spec, size = small_claim(*gpu({}))
+    spec, size = small_claim(*gpu({}), DIVVY)
     assert size is None
     assert spec["devices"]["requests"][0]["exactly"]["deviceClassName"] == "divvy-gpu"
+
+
+def test_requests_a_gpu_by_another_drivers_class() -> None:
+    spec, size = small_claim(*gpu({}), NVIDIA_DRA)
+    assert size is None
+    (request,) = spec["devices"]["requests"]
+    assert request["exactly"]["deviceClassName"] == "gpu.nvidia.com"
+    (selector,) = request["exactly"]["selectors"]
+    expression = 'device.attributes["gpu.nvidia.com"].uuid == "GPU-n-0"'
+    assert selector["cel"]["expression"] == expression
 
 
 def test_disturbs_nobody_who_holds_the_gpu() -> None:
@@ -69,9 +80,9 @@ def test_disturbs_nobody_who_holds_the_gpu() -> None:
     (share,) = [device.name for device in looked.devices if device.kind == "share"]
     full = claim("c", "n", share, memory="40500Mi", cores="10")
     with pytest.raises(NotMade, match="no room for 1024 MiB"):
-        small_claim(*gpu({"shares": {}}, full))
+        small_claim(*gpu({"shares": {}}, full), DIVVY)
     with pytest.raises(NotApplicable, match="for its tenants"):
-        small_claim(*gpu({"shares": {}, "tenants": ["a", "b"]}))
+        small_claim(*gpu({"shares": {}, "tenants": ["a", "b"]}), DIVVY)
 
 
 def test_passes_a_sound_share() -> None:
