@@ -34,7 +34,7 @@ its pods and namespaces. A run on simulated GPUs says so everywhere and is at be
 | `--vector-add-image I`, `--gpu-burn-image I` | runs well-known images, reads their output |
 | `--compare OLD` | compares with an earlier `report.yaml`, archive, or `last`: see below |
 | `--product` | writes `PRODUCT.yaml`: rows of the CNCF's AI conformance product file |
-| `--in-cluster` | runs nothing: writes a Job that runs it in the cluster, and a Sonobuoy plugin |
+| `--in-cluster` | runs nothing: writes what runs it in the cluster: a Job, Sonobuoy, hydrophone |
 | `--runner-image I` | with `--in-cluster`, the image of the suite, instead of building it |
 | `--key FILE` | signs the archive of the run with this private SSH key |
 | `--out FOLDER` | folder for reports (HTML, YAML, JUnit, CTRF) and the archive of the run |
@@ -123,11 +123,13 @@ with no check that failed or was *not made*. Another stack file changes every no
 ## In the cluster
 
 Without Python on the administrator's machine: `divvy verify -s prod --in-cluster` with any of the
-options above writes `verify-job.yaml` and `sonobuoy-plugin.yaml`. Whoever has `kubectl` or
-`sonobuoy` applies them. The image of the suite and that of the workloads are built where the
-stack file has the agent's built, which needs `kubectl` here, or are given (`--runner-image`,
-`--workload-image`). The pod gets the stack file without `kubeconfig` and `context`; a Job ends
-with the exit code of the run.
+options above writes `verify-job.yaml`, `sonobuoy-plugin.yaml` and `hydrophone.yaml`. Whoever has
+`kubectl`, `sonobuoy` or [hydrophone](https://github.com/kubernetes-sigs/hydrophone) applies one of
+them, by a command that is printed. The image of the suite and that of the workloads are built where
+the stack file has the agent's built, which needs `kubectl` here, or are given (`--runner-image`,
+`--workload-image`). The pod gets the stack file without `kubeconfig` and `context`. A Job ends with
+the exit code of the run, and so does hydrophone 0.8, which leaves the output in `e2e.log` and the
+results in `junit_01.xml`. Sonobuoy itself has not been run.
 
 The archive of the run is in the ConfigMap as ever:
 
@@ -138,8 +140,8 @@ kubectl get configmap divvy-conformance -n divvy-system \\
 
 Its account may do what is listed in [security](security.md). That includes `pods/exec` in Divvy's
 namespace, whose pods are privileged, and creating pods in any: whoever may use it may act as root
-on the GPU nodes. `kubectl delete -f verify-job.yaml` takes it away after the run. Sonobuoy gives
-its plugins an account of its own, with all rights.
+on the GPU nodes. `kubectl delete -f verify-job.yaml` takes it away after the run. Sonobuoy and
+hydrophone give their pods accounts of their own, with all rights.
 
 **As a metric.** Where checks of a node passed and none failed that fails the run, the run writes
 the time to the node's annotation `divvy.gpu/conformance-success`; with `--select` it writes

@@ -1,4 +1,4 @@
-"""divvy verify --in-cluster: the manifest of a Job that runs the suite, and a Sonobuoy plugin."""
+"""divvy verify --in-cluster: what runs the suite there, by kubectl, Sonobuoy or hydrophone."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,17 +9,17 @@ from divvy.cli.chart_images import built_image
 from divvy.cli.errors import fail
 from divvy.model import Cluster
 from divvy.render.plain_yaml import plain_yaml
-from divvy.render.verify_job import sonobuoy_plugin, verify_job
+from divvy.render.verify_job import hydrophone_configuration, sonobuoy_plugin, verify_job
 from divvy.stack.file import StackFile
 from divvy.stack.sections import read_document
 
-JOB, PLUGIN = "verify-job.yaml", "sonobuoy-plugin.yaml"
+JOB, PLUGIN, HYDROPHONE = "verify-job.yaml", "sonobuoy-plugin.yaml", "hydrophone.yaml"
 
 
 def write_job(
     out: Path, source: StackFile, arguments: Sequence[str], image: str | None, workloads: str | None
 ) -> None:
-    """Write both files; images that are not given are built where the agent's is."""
+    """Write the files; images that are not given are built where the agent's is."""
     document = read_document(source)
     runner = image or _built("conformance.runner_image", document.cluster, "--runner-image")
     programs = workloads or _built("conformance.image", document.cluster, "--workload-image")
@@ -28,12 +28,13 @@ def write_job(
         out.mkdir(parents=True, exist_ok=True)
         job = verify_job(document, source.name, runner, everything)
         (out / JOB).write_text("---\n".join(plain_yaml(obj) for obj in job))
-        plugin = sonobuoy_plugin(document, source.name, runner, everything)
-        (out / PLUGIN).write_text(plain_yaml(plugin))
+        for name, render in ((PLUGIN, sonobuoy_plugin), (HYDROPHONE, hydrophone_configuration)):
+            (out / name).write_text(plain_yaml(render(document, source.name, runner, everything)))
     except OSError as problem:
         fail(f"--out={out} cannot be written to: {problem.strerror}")
     typer.echo(f"kubectl apply -f {out / JOB}")
     typer.echo(f"sonobuoy run --plugin {out / PLUGIN}")
+    typer.echo(f"hydrophone --config {out / HYDROPHONE} --focus divvy")
 
 
 def _built(module: str, cluster: Cluster, option: str) -> str:

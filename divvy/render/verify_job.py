@@ -1,7 +1,8 @@
-"""What runs the conformance suite in a cluster: a Job with its rights, or a plugin of Sonobuoy."""
+"""What runs the conformance suite in a cluster: a Job with its rights, Sonobuoy or hydrophone."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -112,6 +113,36 @@ def sonobuoy_plugin(
         },
         "spec": {**container, "command": ["/bin/sh", "-c", command, _PROGRAM]},
     }
+
+
+def hydrophone_configuration(
+    document: ClusterDocument, stack: str, image: str, arguments: Sequence[str]
+) -> dict[str, Any]:
+    """Return the same as a configuration file of hydrophone 0.8.
+
+    Hydrophone gives its pod neither arguments nor variables but `extraArgs`, each of the form
+    --key=value. What its file leaves out has no default.
+    """
+    return {
+        "conformanceImage": image,
+        # Its second container keeps the results until they are fetched.
+        "busyboxImage": image,
+        "namespace": NAME,
+        "outputDir": ".",
+        "parallel": 1,
+        "verbosity": 4,
+        "startupTimeout": "5m",
+        "progressStatusInterval": "30s",
+        "extraArgs": [
+            f"--stack={stack}",
+            f"--stack-file={_encoded(stack_of_pod(document))}",
+            *(f"--argument={_encoded(argument)}" for argument in arguments),
+        ],
+    }
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
 
 
 def _container(

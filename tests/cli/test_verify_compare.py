@@ -302,6 +302,8 @@ def test_runs_a_job_with_the_options_of_the_call(
     assert sorted(container["args"]) == sorted([*options, images[1]])
     plugin = yaml.safe_load((tmp_path / "out/sonobuoy-plugin.yaml").read_text())
     assert plugin["spec"]["args"] == container["args"]
+    hydrophone = yaml.safe_load((tmp_path / "out/hydrophone.yaml").read_text())
+    assert len(hydrophone["extraArgs"]) == 2 + len(container["args"])
     # Nothing was run, and no report is one of it.
     assert not (tmp_path / "out/report.yaml").exists()
 

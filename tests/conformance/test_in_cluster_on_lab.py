@@ -1,13 +1,17 @@
-"""The suite as a Job of the lab: its rights suffice, and its archive is read back."""
+"""The suite in the lab, as a Job and by hydrophone: its rights suffice, its results are read."""
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from divvy.lab.tools import HYDROPHONE
 from divvy.reports.archive import REPORT, unpack
 from tests.conformance.scene import Scene
 from tests.deployment import NAMESPACE
@@ -20,9 +24,7 @@ ENDED = ("succeeded", "failed")
 def test_checks_the_same_in_a_job_as_on_a_workstation(scene: Scene) -> None:
     lab, out = scene.deployed.lab, scene.folder / "job"
     here = scene.verify("--pool=training")
-    options = (f"--out={out}", f"--workload-image={scene.image}", "--in-cluster")
-    command = divvy_command("verify", f"--file={scene.stack_file()}", *options)
-    subprocess.run(command, env=scene.environment, check=True, timeout=300)
+    _write_job(scene, out)
     lab.kubectl("delete", "configmap/divvy-conformance", f"-n={NAMESPACE}", "--ignore-not-found")
     job = f"--filename={out / 'verify-job.yaml'}"
     lab.kubectl("apply", job)
@@ -44,6 +46,30 @@ def test_checks_the_same_in_a_job_as_on_a_workstation(scene: Scene) -> None:
     seen = {(check["id"], check["case"]): check["status"] for check in report["checks"]}
     assert {key: seen.get(key) for key in outcomes(here)} == outcomes(here), log
     assert noted["divvy.gpu/conformance-success"].isdecimal()
+
+
+def test_gives_its_results_to_hydrophone(scene: Scene) -> None:
+    out, results = scene.folder / "job", scene.folder / "results"
+    _write_job(scene, out, "--select=PLUG-02,WORK-01")
+    command = [str(HYDROPHONE.bin / "hydrophone"), f"--config={out / 'hydrophone.yaml'}"]
+    command += [f"--kubeconfig={scene.deployed.lab.kubeconfig}", f"--output-dir={results}"]
+    done = subprocess.run(
+        [*command, "--focus=divvy", "--disable-progress-status"],
+        env=os.environ, capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (results / "e2e.log").read_text().startswith("result: partial")
+    cases = ElementTree.parse(results / "junit_01.xml").iter("testcase")
+    names = {str(case.get("name")) for case in cases if case.find("skipped") is None}
+    assert {name.partition(" ")[0] for name in names} == {"PLUG-02", "WORK-01"}, names
+    # What it made is gone.
+    assert "divvy-verify" not in scene.deployed.lab.kubectl("get", "namespaces", "--output=name")
+
+
+def _write_job(scene: Scene, out: Path, *options: str) -> None:
+    options = (*options, f"--out={out}", f"--workload-image={scene.image}", "--in-cluster")
+    command = divvy_command("verify", f"--file={scene.stack_file()}", *options)
+    subprocess.run(command, env=scene.environment, check=True, timeout=300)
 
 
 def outcomes(report: dict) -> dict[tuple[str, str], str]:

@@ -1,4 +1,4 @@
-"""The Job that runs the suite in a cluster, and the same as a plugin of Sonobuoy."""
+"""The Job that runs the suite in a cluster, and the same for Sonobuoy and hydrophone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ import yaml
 from conformance import runner
 from divvy.model import parse_document
 from divvy.render.objects import objects
-from divvy.render.verify_job import sonobuoy_plugin, stack_of_pod, verify_job
+from divvy.render.verify_job import (
+    hydrophone_configuration,
+    sonobuoy_plugin,
+    stack_of_pod,
+    verify_job,
+)
 
 VALUE: dict[str, Any] = {
     "kubeconfig": "/home/me/.kube/config",
@@ -98,19 +103,10 @@ def test_reports_junit_from_a_plugin_whose_pod_never_fails() -> None:
 @pytest.mark.parametrize("begins", [True, False])
 def test_ends_like_the_run_and_names_its_archive(tmp_path: Path, begins: bool) -> None:
     """Where no run began, what it said instead is the result."""
-    results, python = tmp_path / "results", tmp_path / "bin/python3"
-    python.parent.mkdir()
+    results = tmp_path / "results"
     archive = f"touch {results}/conformance.tar.gz" if begins else "echo 'error: no rights' >&2"
-    python.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/called\n{archive}\nexit 3\n')
-    python.chmod(0o755)
-    script = tmp_path / "program"
-    script.write_text(PROGRAM.read_text().replace("/tmp/", f"{tmp_path}/"))
-    environment = {
-        "PATH": f"{python.parent}:/usr/bin:/bin", "DIVVY_STACK": "prod",
-        "DIVVY_STACK_FILE": "config: {}\n",
-    }  # fmt: skip
-    command = ["/bin/sh", str(script), *ARGUMENTS]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    variables = {"DIVVY_STACK": "prod", "DIVVY_STACK_FILE": "config: {}\n"}
+    done = run_program(tmp_path, archive, variables, *ARGUMENTS)
     assert done.returncode == 3
     named = Path((results / "done").read_text())
     assert named == results / ("conformance.tar.gz" if begins else "errors.txt")
@@ -120,3 +116,36 @@ def test_ends_like_the_run_and_names_its_archive(tmp_path: Path, begins: bool) -
     assert f"--file {tmp_path}/Pulumi.prod.yaml --out {results} --compare=last" in (
         (tmp_path / "called").read_text()
     )
+
+
+def test_leaves_hydrophone_what_it_fetches(tmp_path: Path) -> None:
+    arguments = [*ARGUMENTS, "--seed=a b", "--exclusive"]
+    configuration = hydrophone_configuration(DOCUMENT, "prod", IMAGE, arguments)
+    assert configuration["conformanceImage"] == IMAGE
+    # As hydrophone checks them, and joins them.
+    assert all(pair.startswith("--") and "=" in pair for pair in configuration["extraArgs"])
+    variables = {"E2E_EXTRA_ARGS": " ".join(configuration["extraArgs"])}
+    program = f"touch {tmp_path}/results/junit.xml; echo 12 passed; echo a warning >&2"
+    done = run_program(tmp_path, program, variables)
+    assert done.returncode == 3
+    assert done.stdout == "12 passed\n"
+    written = (tmp_path / "Pulumi.prod.yaml").read_text()
+    assert written == stack_of_pod(DOCUMENT).rstrip()
+    assert (tmp_path / "called").read_text().endswith(f"{' '.join(arguments)}\n")
+    assert (tmp_path / "results/e2e.log").read_text() == "12 passed\na warning\n"
+    assert (tmp_path / "results/junit_01.xml").exists()
+
+
+def run_program(
+    folder: Path, python: str, variables: dict[str, str], *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the image's program in a folder, with these lines in place of the suite."""
+    program = folder / "bin/python3"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@" > {folder}/called\n{python}\nexit 3\n')
+    program.chmod(0o755)
+    script = folder / "program"
+    script.write_text(PROGRAM.read_text().replace("/tmp/", f"{folder}/"))
+    environment = {"PATH": f"{program.parent}:/usr/bin:/bin", **variables}
+    command = ["/bin/sh", str(script), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
