@@ -14,13 +14,13 @@ import yaml
 
 from conformance import implementation as targets
 from divvy.lab import lifecycle
-from divvy.lab.description import Lab
+from divvy.lab.description import DEFAULT_CONTAINERD, Lab
 from divvy.lab.paths import NAME, REPOSITORY
 from divvy.lab.section import read_lab
 from divvy.lab.setup.parts import build_tool
 from divvy.lab.setup.steps import Step, run_steps
 from divvy.lab.tools import (
-    CONTAINERD_VERSION,
+    CONTAINERD_VERSIONS,
     FIELD_TOOLS,
     KUBERNETES_VERSIONS,
     NVIDIA_CONTAINER_TOOLKIT_VERSION,
@@ -155,7 +155,7 @@ def _versions(lab: Lab) -> dict[str, str]:
     return {
         "nvidia-container-toolkit": NVIDIA_CONTAINER_TOOLKIT_VERSION,
         "Kubernetes": KUBERNETES_VERSIONS[lab.kubernetes],
-        "containerd": CONTAINERD_VERSION,
+        "containerd": CONTAINERD_VERSIONS[DEFAULT_CONTAINERD],
         "simulated driver": next(node.driver_version for node in lab.nodes if node.gpus),
     }
 

@@ -56,7 +56,7 @@ def upgrade(
         bool, typer.Option("--drain", help="Drain each node before, and uncordon it after.")
     ] = False,
 ) -> None:
-    """Upgrade the running lab to the Kubernetes in divvy:lab: control plane, then nodes."""
+    """Upgrade the running lab to the versions in divvy:lab: control plane, then nodes."""
     lab = read_lab(read_stack(None if file else stack, file))
     lifecycle.upgrade(lab, _telling(), drain)
 

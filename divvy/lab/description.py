@@ -2,13 +2,15 @@
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 DEFAULT_DRIVER = "550.163.01"
 
 Release = Literal["1.36", "1.37"]
 DEFAULT_KUBERNETES: Release = "1.37"
+ContainerdRelease = Literal["2.3", "2.4"]
+DEFAULT_CONTAINERD: ContainerdRelease = "2.3"
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,11 @@ class Gpus:
 
 @dataclass(frozen=True)
 class Containerd:
-    """What is unusual about a node's container runtime."""
+    """A node's container runtime: its version, and how it is configured."""
 
     config_version: int = 4
     cdi: bool = True
+    version: ContainerdRelease = DEFAULT_CONTAINERD
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,18 @@ class Lab:
                 return node
         names = [node.name for node in self.nodes]
         raise KeyError(f"the lab has no node {name}; its nodes are {', '.join(names)}")
+
+    def without_versions(self) -> "Lab":
+        """Return the lab with the default version of all that an upgrade replaces."""
+        nodes = [
+            replace(
+                node,
+                driver_version=DEFAULT_DRIVER,
+                containerd=replace(node.containerd, version=DEFAULT_CONTAINERD),
+            )
+            for node in self.nodes
+        ]
+        return replace(self, nodes=tuple(nodes), kubernetes=DEFAULT_KUBERNETES)
 
     def document(self) -> dict[str, Any]:
         """Return the description as plain values, to be kept and compared."""

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
@@ -25,9 +25,11 @@ from divvy.lab.machine import Machine
 from divvy.lab.paths import KUBECONFIG, NAME, REPOSITORY, STATE, name_problem
 from divvy.lab.tools import (
     CONTAINERD,
+    CONTAINERD_VERSIONS,
     KUBERNETES,
     KUBERNETES_VERSIONS,
     ToolBuildFailed,
+    containerd,
     kubernetes,
 )
 
@@ -45,7 +47,7 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> bool:
     Return whether it is a new cluster.
     """
     _check_machine()
-    _build_kubernetes(lab, tell)
+    _build_releases(lab, tell)
     _build_driver(lab, tell)
     with _alone():
         _check_same(lab)
@@ -77,17 +79,17 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> bool:
 
 
 def upgrade(lab: Lab, tell: Tell, drain: bool, patience: float = 90.0) -> None:
-    """Take the running lab to the Kubernetes of its description: control plane, then each node."""
+    """Take the running lab to the versions of its description: control plane, then each node."""
     _check_machine()
-    _build_kubernetes(lab, tell)
+    _build_releases(lab, tell)
+    _build_driver(lab, tell)
     with _alone():
         _check_upgrade(running_lab(), lab)
         # A node that is restarted halfway comes back upgraded.
         _DESCRIPTION.write_text(json.dumps(lab.document()))
         api = Api(lab)
         control_plane.upgrade(lab, api)
-        version = KUBERNETES_VERSIONS[lab.kubernetes]
-        tell(f"control plane is {version}")
+        tell(f"control plane is {KUBERNETES_VERSIONS[lab.kubernetes]}")
         for machine in (Machine(lab, node) for node in lab.nodes):
             if not machine.outdated():
                 continue
@@ -202,11 +204,15 @@ def _check_machine() -> None:
         raise LabFailed(f"not set up: {', '.join(missing + unbuilt)} missing; run make setup")
 
 
-def _build_kubernetes(lab: Lab, tell: Tell) -> None:
-    """Build the lab's Kubernetes if it is not the one that set-up builds."""
-    tool = kubernetes(lab.kubernetes)
-    if not tool.bin.is_dir():
-        tell(f"Kubernetes {lab.kubernetes} is built first, once; this takes minutes")
+def _build_releases(lab: Lab, tell: Tell) -> None:
+    """Build the releases of Kubernetes and containerd that set-up does not build."""
+    releases = {f"Kubernetes {lab.kubernetes}": kubernetes(lab.kubernetes)}
+    for version in sorted({node.containerd.version for node in lab.nodes}):
+        releases[f"containerd {version}"] = containerd(version)
+    for name, tool in releases.items():
+        if tool.bin.is_dir():
+            continue
+        tell(f"{name} is built first, once; this takes minutes")
         try:
             tool.build()
         except ToolBuildFailed as error:
@@ -227,39 +233,46 @@ def _build_driver(lab: Lab, tell: Tell) -> None:
 def _check_same(lab: Lab) -> None:
     if not _DESCRIPTION.is_file():
         return
-    different = _differences(lab)
-    if different == ["kubernetes"]:
-        raise LabFailed(
-            "the lab that is up has another Kubernetes than the description: "
-            "run divvy lab upgrade, or divvy lab down first"
-        )
+    running = running_lab()
+    different = _differences(running, lab)
     if different:
         raise LabFailed(
             f"the lab that is up has other {', '.join(different)} than the description: "
             "run divvy lab down first"
         )
+    if running != lab:
+        raise LabFailed(
+            "the lab that is up has other versions than the description: "
+            "run divvy lab upgrade, or divvy lab down first"
+        )
 
 
 def _check_upgrade(running: Lab, lab: Lab) -> None:
-    different = [key for key in _differences(lab) if key != "kubernetes"]
+    different = _differences(running, lab)
     if different:
         raise LabFailed(
             f"the lab that is up has other {', '.join(different)} than the description, and an "
-            "upgrade changes Kubernetes alone"
+            "upgrade changes the versions of Kubernetes, containerd and drivers alone"
         )
-    order = list(KUBERNETES_VERSIONS)
-    if order.index(lab.kubernetes) < order.index(running.kubernetes):
+    _check_order("the lab", "Kubernetes", KUBERNETES_VERSIONS, running.kubernetes, lab.kubernetes)
+    for before, after in zip(running.nodes, lab.nodes, strict=True):
+        versions = before.containerd.version, after.containerd.version
+        _check_order(f"node {before.name}", "containerd", CONTAINERD_VERSIONS, *versions)
+
+
+def _check_order(where: str, what: str, releases: Iterable[str], before: str, after: str) -> None:
+    order = list(releases)
+    if order.index(after) < order.index(before):
         raise LabFailed(
-            f"the lab runs Kubernetes {running.kubernetes}, and Kubernetes cannot be taken back "
-            f"to {lab.kubernetes}: run divvy lab down first"
+            f"{where} runs {what} {before}, and {what} cannot be taken back to {after}: "
+            "run divvy lab down first"
         )
 
 
-def _differences(lab: Lab) -> list[str]:
-    """Return the keys of the description in which the lab that is up differs."""
-    description = json.loads(_DESCRIPTION.read_text())
-    wanted = json.loads(json.dumps(lab.document()))
-    return [key for key in wanted if description.get(key) != wanted[key]]
+def _differences(running: Lab, lab: Lab) -> list[str]:
+    """Return the keys of the description in which two labs differ by more than versions."""
+    present, wanted = running.without_versions().document(), lab.without_versions().document()
+    return [key for key in wanted if present[key] != wanted[key]]
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from divvy.lab.kubelet_config import kubelet_arguments
 from divvy.lab.node.root import upper
 from divvy.lab.node_files import write_node_files
 from divvy.lab.paths import node_state
-from divvy.lab.tools import CONTAINERD, kubernetes
+from divvy.lab.tools import containerd, kubernetes
 
 RUNTIME = ("containerd",)
 CLUSTER = ("kubelet", "kube-proxy")
@@ -38,6 +38,7 @@ class Machine:
         self._mark = f"node/{node.name}"
         self._specification = self.directory / "node.json"
         self._kubernetes = kubernetes(lab.kubernetes).bin
+        self._containerd = containerd(node.containerd.version).bin
 
     def running(self) -> bool:
         """Say whether the node's first process lives."""
@@ -98,14 +99,21 @@ class Machine:
         self.ask({"do": "restart", "component": component})
 
     def outdated(self) -> bool:
-        """Return whether the node runs another Kubernetes than the lab's description names."""
-        return bool(json.loads(self._specification.read_text())["commands"] != self._commands())
+        """Return whether the node runs other programs or another driver than its description."""
+        return self._has_other_driver() or bool(self._other_commands())
 
     def upgrade(self) -> None:
-        """Replace kubelet and kube-proxy by the lab's; its pods keep running."""
-        commands = self._commands()
-        self.ask({"do": "replace", "commands": {name: commands[name] for name in CLUSTER}})
-        self._specify(commands)
+        """Replace what is outdated; pods keep running, unless another driver needs a boot."""
+        if self._has_other_driver():
+            if self.running():
+                self.shut_down()
+            self.boot()
+            self.join()
+            return
+        # containerd finds its shim by the path.
+        path = self._environment()["PATH"]
+        self.ask({"do": "replace", "commands": self._other_commands(), "path": path})
+        self._specify(self._commands())
 
     def kill(self) -> None:
         """Kill the node at once, as a power cut does."""
@@ -121,7 +129,7 @@ class Machine:
 
     def enter_command(self, command: Sequence[str]) -> list[str]:
         """Return the command line that runs a command on the node."""
-        own = [self._kubernetes, CONTAINERD.bin, f"{_DRIVER_ROOT}/usr/bin"]
+        own = [self._kubernetes, self._containerd, f"{_DRIVER_ROOT}/usr/bin"]
         path = ":".join([*map(str, own), os.environ.get("PATH", "")])
         inside = ["/usr/bin/env", f"PATH={path}", *command]
         namespaces = ["--mount", "--uts", "--ipc", "--net", "--pid"]
@@ -131,11 +139,21 @@ class Machine:
         """Return the logs of the node's components."""
         return sorted((self.directory / "log").glob("*.log"))
 
+    def _has_other_driver(self) -> bool:
+        started = json.loads(self._specification.read_text())["node"]
+        return bool(started["driver_version"] != self.node.driver_version)
+
+    def _other_commands(self) -> dict[str, list[str]]:
+        started = json.loads(self._specification.read_text())["commands"]
+        return {
+            name: command for name, command in self._commands().items() if started[name] != command
+        }
+
     def _commands(self) -> dict[str, list[str]]:
         kubelet = str(self._kubernetes / "kubelet")
         proxy = str(self._kubernetes / "kube-proxy")
         return {
-            "containerd": [str(CONTAINERD.bin / "containerd")],
+            "containerd": [str(self._containerd / "containerd")],
             "kubelet": [kubelet, *kubelet_arguments(self.lab, self.node)],
             "kube-proxy": [proxy, "--config=/etc/kubernetes/kube-proxy.yaml"],
         }
@@ -155,10 +173,12 @@ class Machine:
                 *(sys.executable, "-P", "-m", "divvy.lab.node"),
                 *(str(self.directory), str(descriptor)),
             ]
-            variables = processes.environment(self._mark, path=[self._kubernetes, CONTAINERD.bin])
             log = self.directory / "log" / "node.log"
-            processes.detach(command, variables, log, [descriptor])
+            processes.detach(command, self._environment(), log, [descriptor])
         self._wait_listening()
+
+    def _environment(self) -> dict[str, str]:
+        return processes.environment(self._mark, path=[self._kubernetes, self._containerd])
 
     def _wait_listening(self, patience: float = 30.0) -> None:
         deadline = time.monotonic() + patience

@@ -14,9 +14,11 @@ from pydantic import (
 )
 
 from divvy.lab.description import (
+    DEFAULT_CONTAINERD,
     DEFAULT_DRIVER,
     DEFAULT_KUBERNETES,
     Containerd,
+    ContainerdRelease,
     Gpus,
     Lab,
     Node,
@@ -85,6 +87,8 @@ class LabContainerd(StackPart):
     """Version of containerd's configuration file."""
     cdi: Annotated[bool, Field(strict=True)] = True
     """Whether CDI is on."""
+    version: ContainerdRelease = DEFAULT_CONTAINERD
+    """The release of containerd."""
 
 
 class LabNode(StackPart):
@@ -200,5 +204,7 @@ def _node(index: int, node: LabNode) -> Node:
         gpus=None if node.model is None else Gpus(node.model, node.count),
         driver=node.driver,
         driver_version=node.driver_version,
-        containerd=Containerd(node.containerd.config_version, node.containerd.cdi),
+        containerd=Containerd(
+            node.containerd.config_version, node.containerd.cdi, node.containerd.version
+        ),
     )

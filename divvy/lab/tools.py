@@ -8,12 +8,18 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from divvy.lab.description import DEFAULT_KUBERNETES, Release
+from divvy.lab.description import (
+    DEFAULT_CONTAINERD,
+    DEFAULT_KUBERNETES,
+    ContainerdRelease,
+    Release,
+)
 from divvy.lab.paths import REPOSITORY, cache
 
 # By divvy:lab.kubernetes, in the order in which a cluster is upgraded.
 KUBERNETES_VERSIONS: dict[Release, str] = {"1.36": "v1.36.3", "1.37": "v1.37.2"}
-CONTAINERD_VERSION = "v2.3.7"
+# By the version of a node's containerd, in the order in which a node is upgraded.
+CONTAINERD_VERSIONS: dict[ContainerdRelease, str] = {"2.3": "v2.3.7", "2.4": "v2.4.2"}
 HELM_VERSION = "v4.3.1"
 PROMETHEUS_VERSION = "v3.13.5"
 NVIDIA_DEVICE_PLUGIN_VERSION = "v0.19.0"
@@ -22,6 +28,7 @@ PULUMI_VERSION = "v3.274.1"
 PULUMI_KUBERNETES_VERSION = "v4.25.0"
 KUEUE_VERSION = "v0.19.1"
 NVIDIA_DRA_DRIVER_VERSION = "v0.5.0"
+HYDROPHONE_VERSION = "v0.8.0"
 
 # Debugging information that -s -w drops at the end is not made at all: a sixth of the time.
 _FLAGS = ("-gcflags=all=-dwarf=false",)
@@ -151,16 +158,22 @@ def kubernetes(release: Release) -> Tool:
     )
 
 
+def containerd(release: ContainerdRelease) -> Tool:
+    """Return the commands of a containerd release that a node runs."""
+    version = CONTAINERD_VERSIONS[release]
+    return Tool(
+        name=f"containerd-{release}",
+        packages=tuple(
+            f"github.com/containerd/containerd/v2/cmd/{command}"
+            for command in ("containerd", "containerd-shim-runc-v2", "ctr")
+        ),
+        ldflags=_stamp({"github.com/containerd/containerd/v2/version.Version": version}),
+        tags="no_btrfs no_zfs no_devmapper",
+    )
+
+
 KUBERNETES = kubernetes(DEFAULT_KUBERNETES)
-CONTAINERD = Tool(
-    name="containerd",
-    packages=tuple(
-        f"github.com/containerd/containerd/v2/cmd/{command}"
-        for command in ("containerd", "containerd-shim-runc-v2", "ctr")
-    ),
-    ldflags=_stamp({"github.com/containerd/containerd/v2/version.Version": CONTAINERD_VERSION}),
-    tags="no_btrfs no_zfs no_devmapper",
-)
+CONTAINERD = containerd(DEFAULT_CONTAINERD)
 HELM = Tool(
     name="helm",
     packages=("helm.sh/helm/v4/cmd/helm",),
@@ -252,6 +265,7 @@ NVIDIA_DRA_DRIVER = Tool(
     ),
     cgo=True,
 )
+HYDROPHONE = Tool(name="hydrophone", packages=("sigs.k8s.io/hydrophone",), ldflags="")
 # What a lab runs unless it chooses another Kubernetes, what tests need beside it, what `make field`
 # proves, and Pulumi's own engine, on which tests run the program, too.
 LAB_TOOLS = (KUBERNETES, CONTAINERD)
@@ -265,8 +279,9 @@ PULUMI_TOOLS = (
     PULUMI_SDK_GENERATOR,
 )
 # What only `make test-all` needs, beside the other releases.
-THOROUGH_TOOLS = (KUEUE, *PULUMI_TOOLS)
+THOROUGH_TOOLS = (KUEUE, HYDROPHONE, *PULUMI_TOOLS)
 # What a lab can be upgraded to, or chooses instead.
-OTHER_RELEASES = tuple(
-    kubernetes(release) for release in KUBERNETES_VERSIONS if release != DEFAULT_KUBERNETES
+OTHER_RELEASES = (
+    *(kubernetes(release) for release in KUBERNETES_VERSIONS if release != DEFAULT_KUBERNETES),
+    *(containerd(release) for release in CONTAINERD_VERSIONS if release != DEFAULT_CONTAINERD),
 )

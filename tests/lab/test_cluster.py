@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from divvy.lab.addresses import Addresses
+from divvy.lab.description import DEFAULT_CONTAINERD
 from divvy.lab.identities import node_identity, server
 from divvy.lab.paths import PKI
-from divvy.lab.tools import CONTAINERD_VERSION, KUBERNETES, KUBERNETES_VERSIONS
+from divvy.lab.tools import CONTAINERD_VERSIONS, KUBERNETES, KUBERNETES_VERSIONS
 from tests.running_lab import RunningLab
 
 pytestmark = pytest.mark.lab
@@ -64,7 +65,10 @@ def test_creates_nodes_as_described(lab: RunningLab) -> None:
         assert described.labels.items() <= node["metadata"]["labels"].items()
         info = node["status"]["nodeInfo"]
         assert info["kubeletVersion"] == KUBERNETES_VERSIONS[lab.description.kubernetes]
-        assert info["containerRuntimeVersion"] == f"containerd://{CONTAINERD_VERSION[1:]}"
+        assert (
+            info["containerRuntimeVersion"]
+            == f"containerd://{CONTAINERD_VERSIONS[DEFAULT_CONTAINERD][1:]}"
+        )
         addresses = {address["type"]: address["address"] for address in node["status"]["addresses"]}
         assert addresses == {
             "InternalIP": str(Addresses(lab.description.network).node(described.index)),

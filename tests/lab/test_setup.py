@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from divvy.lab import tools
-from divvy.lab.description import DEFAULT_KUBERNETES, Release
+from divvy.lab.description import DEFAULT_KUBERNETES, ContainerdRelease, Release
 from divvy.lab.paths import REPOSITORY
 from divvy.lab.setup import machine
 from divvy.lab.setup.steps import Step, StepFailed, run_steps
@@ -81,7 +81,9 @@ def test_builds_every_release_for_all_tests() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "-m divvy.lab.setup all\n" in done.stdout
     built = {tools.KUBERNETES, *tools.OTHER_RELEASES}
-    assert built == {tools.kubernetes(release) for release in tools.KUBERNETES_VERSIONS}
+    kubernetes = {tools.kubernetes(release) for release in tools.KUBERNETES_VERSIONS}
+    containerd = {tools.containerd(release) for release in tools.CONTAINERD_VERSIONS}
+    assert built == kubernetes | containerd - {tools.CONTAINERD}
 
 
 def test_builds_pulumi_from_the_modules_that_the_documents_name() -> None:
@@ -107,6 +109,12 @@ def test_builds_each_release_from_its_own_modules() -> None:
         assert f"gitVersion={version} " in tool.ldflags
         # One link each, and none of what the lab does not run.
         assert len(tool.packages) == 6
+    assert tuple(tools.CONTAINERD_VERSIONS) == get_args(ContainerdRelease)
+    for runtime, version in tools.CONTAINERD_VERSIONS.items():
+        tool = tools.containerd(runtime)
+        module = f"github.com/containerd/containerd/v2 {version} "
+        assert module in (tool.module / "go.mod").read_text()
+        assert f"version.Version={version}" in tool.ldflags
 
 
 def test_reports_what_the_machine_lacks_in_one_sentence(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from divvy.lab.tools import KUBERNETES_VERSIONS, kubernetes
+from divvy.lab.tools import KUBERNETES_VERSIONS, containerd, kubernetes
 from tests.lab.conftest import SmallLab
 
 pytestmark = pytest.mark.lab
@@ -90,7 +90,7 @@ def test_keeps_pods_running_while_control_plane_and_nodes_are_upgraded(small_lab
     _choose(small_lab, "1.37")
     refused = small_lab.divvy("up")
     assert refused.stderr == (
-        "error: the lab that is up has another Kubernetes than the description: "
+        "error: the lab that is up has other versions than the description: "
         "run divvy lab upgrade, or divvy lab down first\n"
     )
     upgraded = small_lab.divvy("upgrade")
@@ -142,6 +142,80 @@ def test_resumes_a_killed_upgrade(small_lab: SmallLab, after: float) -> None:
     upgraded = small_lab.divvy("upgrade")
     assert upgraded.returncode == 0, upgraded.stderr
     assert _is_upgraded(small_lab)
+
+
+def test_keeps_pods_running_while_containerd_is_upgraded(small_lab: SmallLab) -> None:
+    small_lab.up()
+    small_lab.pod_on("gpu-1", "stays")
+    before, shims = _container(small_lab, "stays"), _shims(small_lab)
+    assert _runtimes(small_lab) == {"gpu-1": "2.3.7", "cpu-1": "2.3.7"}
+    _describe(small_lab, "cdi: false", 'cdi: false, version: "2.4"')
+    upgraded = small_lab.divvy("upgrade")
+    assert upgraded.returncode == 0, upgraded.stderr
+    assert _runtimes(small_lab) == {"gpu-1": "2.4.2", "cpu-1": "2.3.7"}
+    assert _container(small_lab, "stays") == before
+    small_lab.kubectl("exec", "stays", "--", "true")
+    # A new pod has a shim of the new release, and the old pod keeps its own.
+    small_lab.pod_on("gpu-1", "starts")
+    assert _shims(small_lab) == shims | {containerd("2.4").bin / "containerd-shim-runc-v2"}
+    _describe(small_lab, 'version: "2.4"', 'version: "2.3"')
+    assert small_lab.divvy("upgrade").stderr == (
+        "error: node gpu-1 runs containerd 2.4, and containerd cannot be taken back to 2.3: "
+        "run divvy lab down first\n"
+    )
+
+
+def test_boots_a_node_into_its_new_driver(small_lab: SmallLab) -> None:
+    small_lab.up()
+    small_lab.pod_on("cpu-1", "stays")
+    before = _container(small_lab, "stays")
+    assert _driver(small_lab) == "550.163.01"
+    _describe(small_lab, "model: T4", "model: T4\n        driverVersion: 580.65.06")
+    upgraded = small_lab.divvy("upgrade")
+    assert upgraded.returncode == 0, upgraded.stderr
+    assert _driver(small_lab) == "580.65.06"
+    assert _container(small_lab, "stays") == before
+    assert small_lab.divvy("status").returncode == 0
+    # A driver can be taken back.
+    _describe(small_lab, "580.65.06", "550.163.01")
+    assert small_lab.divvy("upgrade").returncode == 0
+    assert _driver(small_lab) == "550.163.01"
+
+
+def test_refuses_to_upgrade_what_has_no_version(small_lab: SmallLab) -> None:
+    small_lab.up()
+    _describe(small_lab, "count: 2", "count: 1")
+    assert small_lab.divvy("upgrade").stderr == (
+        "error: the lab that is up has other nodes than the description, and an upgrade changes "
+        "the versions of Kubernetes, containerd and drivers alone\n"
+    )
+
+
+def _describe(small_lab: SmallLab, old: str, new: str) -> None:
+    text = small_lab.description.read_text()
+    assert old in text
+    small_lab.description.write_text(text.replace(old, new))
+
+
+def _runtimes(small_lab: SmallLab) -> dict[str, str]:
+    nodes = json.loads(small_lab.kubectl("get", "nodes", "--output=json"))["items"]
+    return {
+        node["metadata"]["name"]: node["status"]["nodeInfo"][
+            "containerRuntimeVersion"
+        ].removeprefix("containerd://")
+        for node in nodes
+    }
+
+
+def _driver(small_lab: SmallLab) -> str:
+    query = ("nvidia-smi", "--id=0", "--query-gpu=driver_version", "--format=csv,noheader")
+    return small_lab.divvy("exec", "gpu-1", "--", *query).stdout.strip()
+
+
+def _shims(small_lab: SmallLab) -> set[Path]:
+    """Return the shims' programs of all pods on gpu-1."""
+    looks = small_lab.divvy("exec", "gpu-1", "--", "sh", "-c", "readlink /proc/[0-9]*/exe").stdout
+    return {Path(line) for line in looks.splitlines() if line.endswith("/containerd-shim-runc-v2")}
 
 
 def _described(small_lab: SmallLab) -> str:

@@ -164,6 +164,7 @@ class Supervisor:
             case "restart":
                 self._restart(self._components[request["component"]])
             case "replace":
+                self._environment["PATH"] = request["path"]
                 for name, command in request["commands"].items():
                     self._components[name].command = command
                     self._restart(self._components[name])

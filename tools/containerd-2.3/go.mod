@@ -1,4 +1,4 @@
-module divvy/tools/containerd
+module divvy/tools/containerd-2.3
 
 go 1.26.8
 
