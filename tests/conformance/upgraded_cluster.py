@@ -67,7 +67,7 @@ class UpgradedCluster:
             *arguments,
             folder=self.folder,
             expect=expect,
-            timeout=900,
+            timeout=1200,
             environment=environment,
         ).stdout
 
