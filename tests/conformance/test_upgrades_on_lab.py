@@ -62,7 +62,7 @@ def test_names_what_an_upgrade_breaks_below_pods(cluster: UpgradedCluster) -> No
     cluster.verify("containerd", "--compare=first/report.yaml")
     comparison = cluster.compare("first", "containerd")
     assert comparison.outcomes_are_the_same, comparison
-    assert _versions(comparison, "container runtime") == {
+    assert _versions(comparison, "containerRuntime") == {
         ("containerd://2.3.7", "containerd://2.4.2", tuple(sorted(NODES)))
     }
 
@@ -94,7 +94,7 @@ def test_names_what_an_upgrade_breaks_below_pods(cluster: UpgradedCluster) -> No
     cluster.verify("agent", "--compare=driver-615-repaired/report.yaml", expect=1)
     newly_failing = _newly_failing(cluster, "driver-615-repaired", "agent")
     assert {check for check, _ in newly_failing} == {"ISO-09"}
-    agents = _versions(cluster.compare("driver-615-repaired", "agent"), "agent")
+    agents = _versions(cluster.compare("driver-615-repaired", "agent"), "agentDigest")
     assert {nodes for _, _, nodes in agents} == {tuple(sorted(NODES))}
 
     # The release after it repairs that, below the same pods.

@@ -18,17 +18,23 @@ from typing import Any
 _TABLES = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
 _HOST_FOLDER = "/etc/containerd"
 _ROOT_FILE = f"{_HOST_FOLDER}/config.toml"
+# Of containerd (its RELEASES.md).
+_ON_BY_DEFAULT, _ALWAYS_ON = (2, 0), (2, 4)
+_RELEASE = re.compile(r"v?(\d+)\.(\d+)")
 _log = logging.getLogger(__name__)
 
 
 def cdi_is_on(runtime: str, folder: Path) -> bool:
     """Tell it from the node's ``containerRuntimeVersion`` and the host's /etc/containerd.
 
-    A file's word counts before the version's default, the last file's before the others'.
+    A file's word counts before the version's default, the last file's before the others', up to
+    containerd 2.3: since 2.4 CDI cannot be switched off.
     Where nothing is known it is off: what is granted without CDI works everywhere. What
     cannot be read of the files is logged, once, and counts as not there.
     """
     name, _, version = runtime.partition("://")
+    if name == "containerd" and _release(version) >= _ALWAYS_ON:
+        return True
     if name in ("containerd", ""):
         setting = None
         for config in _files(folder):
@@ -36,7 +42,7 @@ def cdi_is_on(runtime: str, folder: Path) -> bool:
         if setting is not None:
             return setting
     # containerd since 2.0, CRI-O in every version still maintained; never Docker.
-    return name == "cri-o" or (name == "containerd" and _major(version) >= 2)
+    return name == "cri-o" or (name == "containerd" and _release(version) >= _ON_BY_DEFAULT)
 
 
 def _files(folder: Path) -> Iterator[dict[str, Any]]:
@@ -103,9 +109,9 @@ def _cdi_setting(config: dict[str, Any], before: bool | None) -> bool | None:
     return before
 
 
-def _major(version: str) -> int:
-    digits = version.lstrip("v").split(".", 1)[0]
-    return int(digits) if digits.isdecimal() else 0
+def _release(version: str) -> tuple[int, int]:
+    numbers = _RELEASE.match(version)
+    return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
 
 @cache

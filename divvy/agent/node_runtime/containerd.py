@@ -62,7 +62,8 @@ def started_elsewhere(command: Sequence[str]) -> str | None:
 def missing(dump: str) -> tuple[str, ...]:
     """Return what an effective configuration (``containerd config dump``) lacks for CDI."""
     cri = _cri(_parsed(dump, "containerd's effective configuration"))
-    lacks = [] if cri.get("enable_cdi") is True else ["enable_cdi is off"]
+    switched_on = cri.get("enable_cdi") is True or _is_always_on(cri)
+    lacks = [] if switched_on else ["enable_cdi is off"]
     folders = _texts(cri.get("cdi_spec_dirs"))
     lacks += [f"cdi_spec_dirs lacks {name}" for name in SPEC_FOLDERS[1:] if name not in folders]
     return tuple(lacks)
@@ -113,7 +114,8 @@ def candidates(root_text: str | None, dump: str, trial_drop_in: str) -> tuple[Fi
     cri = _cri(effective)
     folders = _texts(cri.get("cdi_spec_dirs"))
     folders += [name for name in SPEC_FOLDERS if name not in folders]
-    ours = {"enable_cdi": True, "cdi_spec_dirs": folders}
+    ours: dict[str, Any] = {} if _is_always_on(cri) else {"enable_cdi": True}
+    ours["cdi_spec_dirs"] = folders
     trial = tomli_w.dumps({**root, "imports": [*map(_absolute, imports), trial_drop_in]})
     return tuple(
         Files(changed, tomli_w.dumps({"version": number, "plugins": {table: content}}), trial)
@@ -179,6 +181,11 @@ def _cri(config: Mapping[str, Any]) -> dict[str, Any]:
         if table in plugins:
             return table_at(plugins, table)
     return {}
+
+
+def _is_always_on(cri: Mapping[str, Any]) -> bool:
+    """Return whether CDI cannot be switched off: since containerd 2.4, whose dump has no switch."""
+    return "enable_cdi" not in cri and "cdi_spec_dirs" in cri
 
 
 def _texts(value: object) -> list[str]:

@@ -21,6 +21,10 @@ IMPORT = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
         ("containerd://1.7.24", "version = 2\n", False),
         ("containerd://1.7.24", f"version = 2\n{OLD}enable_cdi = true\n", True),
         ("containerd://2.3.0", f"version = 4\n{NEW}enable_cdi = false\n", False),
+        # Since 2.4 nothing switches it off.
+        ("containerd://2.4.2", f"version = 4\n{NEW}enable_cdi = false\n", True),
+        ("containerd://v3.0.0-beta.1", f"version = 4\n{NEW}enable_cdi = false\n", True),
+        ("containerd://2.10.0", f"version = 4\n{NEW}enable_cdi = false\n", True),
         ("", f"version = 4\n{NEW}enable_cdi = true\n", True),
         ("", None, False),
         ("containerd://2.3.0", "not TOML at all", True),

@@ -161,6 +161,17 @@ def test_names_what_is_missing() -> None:
     assert missing(on) == ()
 
 
+def test_misses_no_switch_where_cdi_is_always_on() -> None:
+    """containerd 2.4 has dropped it; 1.6 has no CDI, and neither of the two keys."""
+    dropped = f'version = 4\n[plugins."{NEW}"]\ncdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]\n'
+    assert missing(dropped) == ()
+    elsewhere = dropped.replace('"/var/run/cdi"', '"/opt/cdi"')
+    assert missing(elsewhere) == ("cdi_spec_dirs lacks /var/run/cdi",)
+    small, _ = candidates(VERSION_4, elsewhere, TRIAL)
+    assert "enable_cdi" not in tomllib.loads(small.drop_in)["plugins"][NEW]
+    assert missing(f'[plugins."{OLD}"]\nsandbox_image = "p"\n')[0] == "enable_cdi is off"
+
+
 @pytest.mark.parametrize(
     "dump",
     [
