@@ -162,7 +162,7 @@ def test_names_what_is_missing() -> None:
 
 
 def test_misses_no_switch_where_cdi_is_always_on() -> None:
-    """containerd 2.4 has dropped it; 1.6 has no CDI, and neither of the two keys."""
+    """The switch is gone in containerd 2.4; 1.6 has no CDI, and neither of the two keys."""
     dropped = f'version = 4\n[plugins."{NEW}"]\ncdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]\n'
     assert missing(dropped) == ()
     elsewhere = dropped.replace('"/var/run/cdi"', '"/opt/cdi"')
