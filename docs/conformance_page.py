@@ -96,6 +96,11 @@ The command exits with 1 if any check newly fails, also a SHOULD, and with 3 if 
 was made before could not be made now. What an option left out is counted and changes no exit code.
 A simulated report is not compared with one of hardware, nor are reports of two stacks.
 
+Two tests play upgrades on the lab, below pods that hold devices: Kubernetes 1.36 to 1.37
+(`test_kubernetes_upgrade_on_lab.py`); containerd 2.3 to 2.4, the driver 550 to 580 to 615, and the
+agent (`test_upgrades_on_lab.py`). A Fabric Manager that was not upgraded and an agent that gives a
+host's folder writable are the only faults there, and the comparison names nothing else.
+
 **The archive** `conformance.tar.gz` has everything that a run stands on: `report.json`,
 `junit.xml`, `ctrf.json`, the stack file, `versions.json` and `SHA256SUMS`, with `--key` also
 `SHA256SUMS.sig`. Equal files give equal bytes. An archive that is not as its checksums say is
