@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -21,14 +22,23 @@ from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.inject.tmpfs import Tmpfs
 from divvy.model.sharing import DeviceShare
 
-# What the lists of one share may take: limits, replicas, and each file's last block.
-_LISTS_BYTES = 64 << 10
+# What each list of a share may take: its limits, its replicas.
+_LIST_BYTES = 32 << 10
 # Extended attributes count as inodes do, and whoever may write a file may give it some. Those that
 # stay, such as SELinux's label and a file's capabilities, take less than a quarter of its inode.
 _SPARE_INODES = 16
 _FILES_PER_SPARE_INODE = 4
 # While a share is laid there is room, and tenants may be faster; then it is taken back from them.
 _TRIES = 100
+
+
+def room(devices: int, page: int) -> int:
+    """Return the bytes that the files of a share take at most: each takes whole pages.
+
+    Kernels for arm64 have pages of 4 KiB or of 64 KiB.
+    """
+    sizes = (_LIST_BYTES, _LIST_BYTES, account.SIZE, *[gate_page.SIZE] * devices)
+    return sum(-(-size // page) * page for size in sizes)
 
 
 class ShareFolder:
@@ -63,7 +73,7 @@ class ShareFolder:
         Those that an agent before this one laid for other holders of the same go.
         """
         remove_share(self._earlier, device_ids)
-        needed = _LISTS_BYTES + account.SIZE + gate_page.SIZE * len(shares)
+        needed = room(len(shares), mmap.PAGESIZE)
         with self._lock:
             try:
                 self._mount()

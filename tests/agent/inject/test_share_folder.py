@@ -17,7 +17,7 @@ from divvy.agent.inject.account import SIZE, read_account
 from divvy.agent.inject.limiter import write_share
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.inject.share import share_name
-from divvy.agent.inject.share_folder import ShareFolder
+from divvy.agent.inject.share_folder import ShareFolder, room
 from divvy.model.sharing import DeviceShare, Sharing
 from tests.agent.devices import device_share
 from tests.agent.inject.bundle import administrator
@@ -94,6 +94,15 @@ def test_refuses_a_tenant_room_beyond_its_files(node: ShareFolder, which: int) -
     assert path.stat().st_size == (SIZE, 4096)[which]
     assert node_bytes(node) == before
     assert read_account(files(node, 1)[0]).slots == ()
+
+
+@pytest.mark.parametrize("page", [4096, 65536])
+def test_has_room_for_a_shares_files_in_pages_of_any_size(node: ShareFolder, page: int) -> None:
+    """On a kernel with pages of 64 KiB, as for GH200s, a file of a line takes as much."""
+    node.lay(*shared(0))
+    sizes = [path.stat().st_size for path in node.folders[0].rglob("*") if path.is_file()]
+    assert len(sizes) >= 3
+    assert sum(-(-size // page) * page for size in sizes) <= room(1, page)
 
 
 def test_gives_no_tenant_the_disk_that_another_releases(node: ShareFolder) -> None:
