@@ -19,7 +19,7 @@ setup:             ## everything this machine needs, from a fresh Debian 12
 setup-lab:         ## what the lab and the demo need of it
 	@$(PYTHON) -m divvy.lab.setup lab
 
-setup-all:         ## what make test-all needs: every Kubernetes of the lab, Kueue
+setup-all:         ## what make test-all needs: every Kubernetes of the lab, Kueue, arm64
 	@$(PYTHON) -m divvy.lab.setup all
 
 demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU needed

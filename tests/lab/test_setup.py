@@ -11,6 +11,7 @@ import pytest
 
 from divvy.lab import tools
 from divvy.lab.description import DEFAULT_KUBERNETES, ContainerdRelease, Release
+from divvy.lab.images import BASE_ARM64, IMAGES
 from divvy.lab.paths import REPOSITORY
 from divvy.lab.setup import machine
 from divvy.lab.setup.steps import Step, StepFailed, run_steps
@@ -99,6 +100,12 @@ def test_builds_kueue_for_all_tests_alone() -> None:
     assert tools.KUEUE not in {*tools.LAB_TOOLS, *tools.TEST_TOOLS, *tools.FIELD_TOOLS}
     modules = (tools.KUEUE.module / "go.mod").read_text()
     assert f"sigs.k8s.io/kueue {tools.KUEUE_VERSION} " in modules
+
+
+def test_installs_a_compiler_and_an_emulator_of_arm64_for_all_tests_alone() -> None:
+    assert {"gcc-aarch64-linux-gnu", "qemu-user-static"} <= {*machine.THOROUGH_PACKAGES}
+    assert not {*machine.THOROUGH_PACKAGES} & {*machine.PACKAGES}
+    assert BASE_ARM64 not in IMAGES.values()
 
 
 def test_builds_each_release_from_its_own_modules() -> None:

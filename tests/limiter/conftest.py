@@ -18,14 +18,20 @@ Tenants = Callable[..., Tenant]
 
 @pytest.fixture(scope="session")
 def limiter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    chosen = os.environ.get("DIVVY_LIMITER_BUILD")  # the sanitized build of test_sanitized.py
+    chosen = os.environ.get("DIVVY_LIMITER_BUILD")  # that of test_sanitized.py or test_arm64.py
     return Path(chosen) if chosen else build_limiter(tmp_path_factory.mktemp("limiter"))
 
 
+@pytest.fixture(scope="session")
+def binaries() -> Path:
+    chosen = os.environ.get("DIVVY_SIMULATOR_BUILD")  # that of test_arm64.py
+    return Path(chosen) if chosen else build()
+
+
 @pytest.fixture
-def driver(tmp_path: Path) -> Iterator[DriverRoot]:
+def driver(tmp_path: Path, binaries: Path) -> Iterator[DriverRoot]:
     """Give a node with two T4."""
-    root = DriverRoot(tmp_path / "driver", build())
+    root = DriverRoot(tmp_path / "driver", binaries)
     root.install("T4", 2)
     yield root
     root.stop()

@@ -3,11 +3,13 @@
 import subprocess
 from pathlib import Path
 
+from tests.target import CC
+
 
 def compiled(source: str, folder: Path, *options: str) -> Path:
     """Compile a file of this folder and return the program or library."""
     target = folder / source.removesuffix(".c")
     flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", *options]
     sources = [Path(__file__).with_name(source)]
-    subprocess.run(["cc", *flags, "-o", target, *sources, "-ldl", "-lpthread"], check=True)
+    subprocess.run([CC, *flags, "-o", target, *sources, "-ldl", "-lpthread"], check=True)
     return target

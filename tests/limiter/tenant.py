@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from divvy.agent.inject.account import Figures, create_account, read_account
 from divvy.agent.inject.gate_page import create_page
 from divvy.model.sharing import DeviceShare, limits_text
 from tests.simulator.driver_root import DriverRoot
+from tests.target import CC, PYTHON, RUN
 
 LIMITER = Path(__file__).parents[2] / "plugin_image/limiter"
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -37,7 +37,8 @@ _CONTEXT = "cuda.init(); cuda.context()\n"
 
 def build_limiter(folder: Path, target: str = "all") -> Path:
     """Compile the limiter and return the folder of its libraries."""
-    subprocess.run(["make", "--silent", "-C", str(LIMITER), target, f"BUILD={folder}"], check=True)
+    command = ["make", "--silent", "-C", str(LIMITER), target, f"BUILD={folder}", f"CC={CC}"]
+    subprocess.run(command, check=True)
     return folder if target == "all" else folder / target
 
 
@@ -98,7 +99,7 @@ class Tenant:
         """Start Python with `cuda` at hand; it reads lines and prints them."""
         whole = _BEGIN + (_CONTEXT if context else "") + script
         process = subprocess.Popen(
-            [sys.executable, "-c", whole, str(self.library("libcuda.so.1")), *arguments],
+            [*PYTHON, "-c", whole, str(self.library("libcuda.so.1")), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -118,7 +119,7 @@ class Tenant:
 
     def smi(self, *arguments: str) -> str:
         done = subprocess.run(
-            [str(self.root / "usr/bin/nvidia-smi"), *arguments],
+            [*RUN, str(self.root / "usr/bin/nvidia-smi"), *arguments],
             capture_output=True,
             text=True,
             check=True,

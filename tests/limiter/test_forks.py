@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.limiter.programs import compiled
+from tests.target import RUN
 
 ROUNDS = 100
 
@@ -21,7 +22,7 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_ends_every_child_of_a_program_with_threads(forks, tenants, compute):
     library = tenants(1000, compute=compute, weight=50).library("libcuda.so.1")
     done = subprocess.run(
-        [forks, library, str(ROUNDS)], capture_output=True, text=True, check=True, timeout=300
+        [*RUN, forks, library, str(ROUNDS)], capture_output=True, text=True, check=True, timeout=300
     )
     assert done.stdout == f"0 of {ROUNDS}\n"
 

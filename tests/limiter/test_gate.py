@@ -194,7 +194,7 @@ def test_skips_a_tenant_killed_in_its_turn(tenants):
 def test_gates_launches_of_every_kind(tenants):
     script = """
 from tests.simulator.sleeper import SLEEP
-from tests.simulator.test_cuda_graphs import Configuration
+from tests.simulator.cuda_structures import Configuration
 function = cuda.function(cuda.module(SLEEP), 'sleep')
 values = [c.c_uint32(0), c.c_uint32(100)]
 pointers = (c.c_void_p * 2)(*map(c.addressof, values))

@@ -11,20 +11,19 @@ import pytest
 
 from tests.limiter.programs import compiled
 from tests.limiter.tenant import LIMITER
-
-_SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+from tests.target import RUN, SANITIZERS
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("images")
-    return compiled("images.c", folder, *_SANITIZERS, str(LIMITER / "cuda/images.c"))
+    return compiled("images.c", folder, *SANITIZERS, str(LIMITER / "cuda/images.c"))
 
 
 def measured(program: Path, tmp_path: Path, image: bytes) -> int:
     file = tmp_path / "image"
     file.write_bytes(image)
-    done = subprocess.run([program, file], capture_output=True, text=True, check=False)
+    done = subprocess.run([*RUN, program, file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 

@@ -27,7 +27,7 @@ EVERY_WAY = {
     " height=SIZE >> 18, format=0x20, channels=1)), c.c_uint(1))",
 }
 PREPARE = """
-from tests.simulator.test_cuda_memory_kinds import Properties, Shape
+from tests.simulator.cuda_structures import Properties, Shape
 class Plane(c.Structure):
     _fields_ = [('width', c.c_size_t), ('height', c.c_size_t), ('format', c.c_int)]
     _fields_ += [('channels', c.c_uint)]

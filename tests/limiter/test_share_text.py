@@ -11,6 +11,7 @@ import yaml
 
 from divvy.lab.paths import REPOSITORY
 from divvy.model.sharing import DeviceShare, Sharing, limits_text, parse_limits
+from tests.target import CC, RUN
 
 HERE = Path(__file__).parent
 SOURCE = REPOSITORY / "plugin_image/limiter/share"
@@ -47,12 +48,12 @@ def devices_of(vector: Any) -> tuple[DeviceShare, ...]:
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("reader") / "read_share"
     sources = [HERE / "read_share.c", SOURCE / "share.c"]
-    subprocess.run(["cc", "-Wall", "-Werror", f"-I{SOURCE}", "-o", program, *sources], check=True)
+    subprocess.run([CC, "-Wall", "-Werror", f"-I{SOURCE}", "-o", program, *sources], check=True)
     return program
 
 
 def lines_of(reader: Path, path: Path) -> list[str]:
-    done = subprocess.run([reader, path], capture_output=True, text=True, check=True)
+    done = subprocess.run([*RUN, reader, path], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.limiter.programs import compiled
 from tests.simulator.ptx_modules import FOLDER
+from tests.target import RUN
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +20,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(programs: Path, library: Path, program: str) -> str:
     done = subprocess.run(
-        [programs, library, program, FOLDER / "sleep.ptx"],
+        [*RUN, programs, library, program, FOLDER / "sleep.ptx"],
         capture_output=True,
         text=True,
         check=False,

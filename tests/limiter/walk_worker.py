@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 
 from tests.simulator.cuda import Cuda, CudaError
+from tests.simulator.cuda_structures import Properties, Shape
 from tests.simulator.sleeper import Sleeper
-from tests.simulator.test_cuda_memory_kinds import Properties, Shape
 
 MIB = 1 << 20
 _RELAXED, _HEAP, _NOT_INITIALIZED, _NON_BLOCKING = 2, 2, 3, 1

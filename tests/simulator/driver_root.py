@@ -15,6 +15,7 @@ import pynvml
 from divvy.lab.simulated_driver import install_simulated_driver
 from divvy.model.gpu_models import gpu_model
 from tests.simulator.cuda import Cuda
+from tests.target import RUN
 
 VERSION = "550.163.01"
 OTHER_VERSION = "570.133.20"
@@ -62,13 +63,13 @@ class DriverRoot:
         return Cuda(self.library("libcuda.so.1"))
 
     def smi(self, *arguments: str, rc: int = 0) -> str:
-        return self._run("nvidia-smi", arguments, rc)
+        return self._run("nvidia-smi", arguments, rc, RUN)
 
     def sim(self, *arguments: str, rc: int = 0) -> str:
         return self._run("divvy-sim", arguments, rc)
 
-    def _run(self, name: str, arguments: Sequence[str], rc: int) -> str:
-        command = [str(self.root / "usr/bin" / name), *arguments]
+    def _run(self, name: str, arguments: Sequence[str], rc: int, runner: Sequence[str] = ()) -> str:
+        command = [*runner, str(self.root / "usr/bin" / name), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
         assert done.returncode == rc, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr

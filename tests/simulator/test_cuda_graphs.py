@@ -5,6 +5,7 @@ import ctypes as c
 
 from tests.simulator import cuda as codes
 from tests.simulator.cuda import Cuda, fails
+from tests.simulator.cuda_structures import Configuration
 from tests.simulator.vector_add import VECTOR_ADD
 
 CAPTURE_UNSUPPORTED, TOO_LARGE = 900, 720
@@ -27,13 +28,6 @@ class FillNode(c.Structure):
 
 class Attribute(c.Structure):
     _fields_ = [("which", c.c_int), ("unused", c.c_int), ("value", c.c_int), ("rest", c.c_int * 15)]
-
-
-class Configuration(c.Structure):
-    """CUlaunchConfig."""
-
-    _fields_ = [("grid", c.c_uint * 3), ("block", c.c_uint * 3), ("shared", c.c_uint)]
-    _fields_ += [("stream", c.c_void_p), ("attributes", c.c_void_p), ("count", c.c_uint)]
 
 
 def floats(cuda: Cuda, pointer: int, count: int) -> list[float]:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.simulator import cuda as codes
 from tests.simulator.cuda import Cuda, fails
+from tests.simulator.cuda_structures import Properties, Shape
 from tests.simulator.driver_root import DriverRoot, eventually
 
 MIB = 1 << 20
@@ -19,22 +20,8 @@ RELEASE_THRESHOLD, RESERVED, USED = 4, 5, 7
 PREFERRED, PREFETCHED = 2, 4
 
 
-class Properties(c.Structure):
-    """CUmemAllocationProp and CUmemPoolProps, with room for what follows."""
-
-    _fields_ = [("type", c.c_int), ("handles", c.c_int), ("place", c.c_int), ("device", c.c_int)]
-    _fields_ += [("rest", c.c_ubyte * 80)]
-
-
 class Access(c.Structure):
     _fields_ = [("place", c.c_int), ("device", c.c_int), ("flags", c.c_int)]
-
-
-class Shape(c.Structure):
-    """CUDA_ARRAY3D_DESCRIPTOR."""
-
-    _fields_ = [("width", c.c_size_t), ("height", c.c_size_t), ("depth", c.c_size_t)]
-    _fields_ += [("format", c.c_int), ("channels", c.c_uint), ("flags", c.c_uint)]
 
 
 class Copy2D(c.Structure):

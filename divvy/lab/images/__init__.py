@@ -6,18 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from divvy.lab.images.build import build_layout, fingerprint
-from divvy.lab.images.contents import base, busybox, pause
+from divvy.lab.images.contents import base, base_arm64, busybox, pause
 from divvy.lab.paths import cache
 
 
 @dataclass(frozen=True)
 class Image:
-    """One image: how its root file system is filled, and what a container of it runs."""
+    """One image: how its root file system is filled, and what a container of it runs.
+
+    ``platform`` is empty where it is this machine's.
+    """
 
     name: str
     tag: str
     fill: Callable[[Path], None]
     command: tuple[str, ...]
+    platform: str = ""
 
     @property
     def layout(self) -> Path:
@@ -33,7 +37,7 @@ class Image:
         """Build the image unless it is there; say whether there was anything to do."""
         if self.layout.is_dir():
             return False
-        build_layout(self.layout, self.fill, self.command)
+        build_layout(self.layout, self.fill, self.command, self.platform)
         return True
 
 
@@ -45,3 +49,5 @@ IMAGES = {
         Image("base", "bookworm", base, ("bash",)),
     )
 }
+# What no lab runs, and only tests of `make test-all` build on.
+BASE_ARM64 = Image("base-arm64", "bookworm", base_arm64, ("bash",), "linux/arm64")

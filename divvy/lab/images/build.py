@@ -25,8 +25,10 @@ def fingerprint(fill: Callable[[Path], None]) -> str:
     return digest.hexdigest()[:16]
 
 
-def build_layout(layout: Path, fill: Callable[[Path], None], command: Sequence[str]) -> None:
-    """Build an image and put it at layout as a whole."""
+def build_layout(
+    layout: Path, fill: Callable[[Path], None], command: Sequence[str], platform: str = ""
+) -> None:
+    """Build an image and put it at layout as a whole; ``platform`` is empty for this machine's."""
     layout.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=layout.parent) as temporary:
         work = Path(temporary)
@@ -37,7 +39,9 @@ def build_layout(layout: Path, fill: Callable[[Path], None], command: Sequence[s
             f"FROM scratch\nCOPY rootfs /\nCMD {json.dumps(list(command))}\n"
         )
         storage = [f"--root={work / 'storage'}", f"--runroot={work / 'run'}"]
-        run(["buildah", *storage, "bud", "--quiet", "--timestamp=0", "--tag=built", str(work)])
+        options = ["--quiet", "--timestamp=0", "--tag=built"]
+        options += [f"--platform={platform}"] if platform else []
+        run(["buildah", *storage, "bud", *options, str(work)])
         run(["buildah", *storage, "push", "--quiet", "built", f"oci:{work / 'layout'}"])
         shutil.rmtree(layout, ignore_errors=True)
         (work / "layout").rename(layout)

@@ -1,6 +1,7 @@
 """What is in the lab's own images."""
 
 import shutil
+import tempfile
 from pathlib import Path
 
 from divvy.lab.images.build import run
@@ -38,3 +39,15 @@ def base(root: Path) -> None:
         package.unlink()
     # It names the machine's own mirror, which is nobody's business in an image.
     (root / "etc/apt/sources.list").write_text("")
+
+
+def base_arm64(root: Path) -> None:
+    """Fill in the same packages for arm64: unpacked alone, as none of their programs runs here."""
+    mirror = debian_mirror("bookworm")
+    options = ["--download-only", "--arch=arm64", "--variant=minbase", "--include=python3"]
+    with tempfile.TemporaryDirectory(prefix="divvy-debootstrap-") as scratch:
+        run(["debootstrap", *options, "bookworm", scratch, mirror.uri], mirror.environment)
+        for package in sorted(Path(scratch, "var/cache/apt/archives").glob("*.deb")):
+            run(["dpkg-deb", "--extract", str(package), str(root)])
+    for name in ("usr/share/doc", "usr/share/man"):
+        shutil.rmtree(root / name)

@@ -29,18 +29,22 @@ def main(arguments: list[str]) -> int:
     if missing:
         print(missing, "Unit tests and plans need Python alone: make unit.", file=sys.stderr)
         return 1
-    from divvy.lab.images import IMAGES
+    from divvy.lab.images import BASE_ARM64, IMAGES
     from divvy.lab.tools import LAB_TOOLS, OTHER_RELEASES, TEST_TOOLS, THOROUGH_TOOLS
 
     tools = LAB_TOOLS if arguments == ["lab"] else LAB_TOOLS + TEST_TOOLS
-    if not run_steps([Step("Debian packages", machine.ensure_packages)]):
+    built, images, packages = [*tools], [*IMAGES.values()], [*machine.PACKAGES]
+    if arguments == ["all"]:
+        built += OTHER_RELEASES + THOROUGH_TOOLS
+        images.append(BASE_ARM64)
+        packages += machine.THOROUGH_PACKAGES
+    if not run_steps([Step("Debian packages", lambda: machine.ensure_packages(packages))]):
         return 1
     # Go compiles for minutes on all processors; what the rest waits for is the network.
-    built = tools + OTHER_RELEASES + THOROUGH_TOOLS if arguments == ["all"] else tools
     compiled = [Step(f"Go tools: {tool.name}", parts.build_tool(tool)) for tool in built]
     rest = [
         *of_python,
-        *(Step(f"image: {image.name}", parts.build_image(image)) for image in IMAGES.values()),
+        *(Step(f"image: {image.name}", parts.build_image(image)) for image in images),
         Step("simulated driver", parts.build_simulator),
     ]
     if not run_steps(compiled, rest):

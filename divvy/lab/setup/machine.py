@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from divvy.lab.setup.steps import StepFailed
@@ -27,6 +28,8 @@ PACKAGES = (
     "runc",
     "skopeo",
 )
+# What `make test-all` needs beside them: a compiler for arm64, and what runs its programs.
+THOROUGH_PACKAGES = ("gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user-static")
 # Debian starts these after installation; the lab runs its own copies on the same ports.
 _SERVICES = {"docker-registry": "docker-registry", "etcd-server": "etcd"}
 _GO = (1, 26)
@@ -43,9 +46,9 @@ def what_is_missing() -> str | None:
     return _go_problem()
 
 
-def ensure_packages() -> str:
+def ensure_packages(packages: Sequence[str]) -> str:
     """Install the Debian packages that are missing."""
-    missing = [name for name in PACKAGES if not _is_installed(name)]
+    missing = [name for name in packages if not _is_installed(name)]
     if not missing:
         return ""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
