@@ -20,8 +20,6 @@ _LIMITED = ("libcuda", "libnvidia-ml")
 _DRIVER_FOLDER = "/usr/lib/divvy/driver"
 _SHARE_FOLDER = "/usr/lib/divvy/share"
 LIMITS = f"{_SHARE_FOLDER}/limits"
-# The folders that a loader searches without a cache: Debian's and Ubuntu's, everybody else's.
-_SEARCHED = ("usr/lib/x86_64-linux-gnu", "usr/lib64")
 
 
 @dataclass(frozen=True)
@@ -109,12 +107,13 @@ def file_edits(paths: Iterable[str]) -> ContainerEdits:
     return ContainerEdits(nodes=tuple(Node(path, path) for path in paths))
 
 
-def without_hook(common: ContainerEdits, library_folder: str) -> ContainerEdits:
+def without_hook(common: ContainerEdits, library_folder: str, machine: str) -> ContainerEdits:
     """Return what all containers get where no hook refreshes their loader's cache.
 
-    The driver's libraries are mounted in both folders that loaders search without one.
+    The driver's libraries are mounted in both folders that loaders search without one: Debian's
+    and Ubuntu's, which has the machine's name (as uname(2) gives it), and everybody else's.
     """
-    folders = dict.fromkeys((library_folder, *_SEARCHED))
+    folders = dict.fromkeys((library_folder, f"usr/lib/{machine}-linux-gnu", "usr/lib64"))
     mounts: list[Mount] = []
     for mount in common.mounts:
         name = mount.path.removeprefix(f"/{library_folder}/")

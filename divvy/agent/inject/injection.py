@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -132,7 +133,7 @@ class Injection:
         settings, hook, installed = self._settings, self._hook, self._limiter
         files = find_driver_files(settings.driver_root, snapshot.driver_version)
         common = common_edits(files, settings.host_driver_root)
-        bare = without_hook(common, files.library_folder)
+        bare = without_hook(common, files.library_folder, os.uname().machine)
         devices = device_edits(snapshot, settings.host_driver_root)
         call = None if hook is None else hook_call(hook, snapshot, files)
         hooks = () if call is None else (call,)

@@ -85,10 +85,11 @@ def test_reports_mixed_gpus_as_the_weakest() -> None:
     assert {"--brand=unknown", "--arch=7.5"} <= set(call.arguments)
 
 
-def test_mounts_libraries_on_default_paths_without_cdi() -> None:
-    edits = without_cdi(without_hook(COMMON, FILES.library_folder), [EDITS["GPU-0"]])
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_mounts_libraries_on_default_paths_without_cdi(machine: str) -> None:
+    edits = without_cdi(without_hook(COMMON, FILES.library_folder, machine), [EDITS["GPU-0"]])
     paths = {mount.path for mount in edits.mounts}
-    folders = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu")
+    folders = ("/usr/lib64", f"/usr/lib/{machine}-linux-gnu")
     assert {f"{folder}/libcuda.so.1" for folder in folders} <= paths
     assert {"/usr/bin/nvidia-smi", "/run/nvidia-persistenced"} <= paths
     assert [node.path for node in edits.nodes] == ["/dev/nvidiactl", "/dev/nvidia0"]
