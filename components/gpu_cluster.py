@@ -100,7 +100,12 @@ class GpuCluster(pulumi.ComponentResource):
             )
         built = PluginImage(
             f"{name}-image",
-            {"registry": image.registry, "base": image.base, "insecure": image.insecure},
+            {
+                "registry": image.registry,
+                "base": image.base,
+                "insecure": image.insecure,
+                "platforms": image.platforms,
+            },
             pulumi.ResourceOptions(parent=self),
         )
         return built.reference

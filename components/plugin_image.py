@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 import pulumi
@@ -19,6 +20,8 @@ class PluginImageArgs(TypedDict):
     """Base image of the agent's image."""
     insecure: bool
     """The registry speaks plain HTTP, or its certificate is not to be verified."""
+    platforms: Sequence[str]
+    """Platforms that it is built for, as `linux/arm64`."""
 
 
 class PluginImage(pulumi.ComponentResource):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from divvy.image.build import BUILD_TOOLS, BuildFailed, make, push_context, require_tools
+from divvy.image.build import BuildFailed, build_tools, make, push_contexts, require_tools
+from divvy.image.platforms import DEFAULT_PLATFORMS, named_platforms, platforms_of
 from divvy.model import PluginImage
 
 WORKLOADS = Path(__file__).resolve().parent / "workloads"
@@ -19,11 +21,11 @@ _BINDINGS = "tinygrad/runtime/autogen/"
 _NEEDED = {f"{_BINDINGS}{name}.py" for name in ("__init__", "cuda", "nvrtc", "nvjitlink", "libc")}
 
 
-def compile_workloads(folder: Path) -> None:
+def compile_workloads(folder: Path, compiler: str = "cc") -> None:
     """Build the workloads' programs into a folder; raises BuildFailed."""
-    require_tools("the workloads", "make", "cc")
+    require_tools("the workloads", "make", compiler)
     try:
-        make(WORKLOADS, folder)
+        make(WORKLOADS, folder, compiler)
     except BuildFailed as problem:
         raise BuildFailed(f"the workloads do not compile: {problem}") from None
 
@@ -53,25 +55,43 @@ def build_as(image: PluginImage | None) -> str | None:
     if image is None or image.registry is None or image.base is None:
         return None
     try:
-        return build_and_push(image.registry, image.base, insecure=image.insecure)
+        return build_and_push(
+            image.registry, image.base, insecure=image.insecure, platforms=image.platforms
+        )
     except (BuildFailed, OSError) as problem:
         raise BuildFailed(f"{_FAILED}: {problem}") from None
 
 
-def build_and_push(registry: str, base: str, *, insecure: bool = False) -> str:
+def build_and_push(
+    registry: str,
+    base: str,
+    *,
+    insecure: bool = False,
+    platforms: Iterable[str] = DEFAULT_PLATFORMS,
+) -> str:
     """Compile the workloads, build their image, push it; return the reference by digest."""
-    require_tools("the workloads' image", *BUILD_TOOLS)
+    wanted = platforms_of(platforms)
+    require_tools("the workloads' image", *build_tools(wanted))
     with tempfile.TemporaryDirectory(prefix="divvy-workloads-") as scratch:
-        context = Path(scratch)
-        shutil.copy(WORKLOADS / "Containerfile", context)
-        compile_workloads(context / "bin")
-        shutil.copy(WORKLOADS / "train.py", context / "bin" / "train")
-        lay_tinygrad(context / "training")
-        return push_context(context, registry, "divvy/workloads", base, insecure=insecure)
+        contexts = {platform: Path(scratch, platform.architecture) for platform in wanted}
+        for platform, context in contexts.items():
+            context.mkdir()
+            shutil.copy(WORKLOADS / "Containerfile", context)
+            compile_workloads(context / "bin", platform.compiler)
+            shutil.copy(WORKLOADS / "train.py", context / "bin" / "train")
+            lay_tinygrad(context / "training")
+        return push_contexts(contexts, registry, "divvy/workloads", base, insecure=insecure)
 
 
 if __name__ == "__main__":
     try:
-        print(build_and_push(sys.argv[1], sys.argv[2], insecure="--insecure" in sys.argv[3:]))
+        print(
+            build_and_push(
+                sys.argv[1],
+                sys.argv[2],
+                insecure="--insecure" in sys.argv[3:],
+                platforms=named_platforms(sys.argv[3:]),
+            )
+        )
     except (BuildFailed, OSError) as problem:
         sys.exit(f"{_FAILED}: {problem}")

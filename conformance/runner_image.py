@@ -9,14 +9,15 @@ from pathlib import Path
 
 from divvy.distribution import NAME, revision, version
 from divvy.image.build import (
-    BUILD_TOOLS,
     BuildFailed,
+    build_tools,
     compile_bytecode,
     install_pinned,
     push_context,
     readable_by_all,
     require_tools,
 )
+from divvy.image.platforms import LINUX_AMD64
 from divvy.sources import PACKAGE, VERIFY_REQUIREMENTS
 
 _RUNNER = Path(__file__).resolve().parent / "runner"
@@ -27,7 +28,7 @@ _LEFT_OUT = shutil.ignore_patterns("__pycache__", "build")
 
 def build_and_push(registry: str, base: str, *, insecure: bool = False) -> str:
     """Build the image, push it; return the reference by digest. Raises BuildFailed."""
-    require_tools("the image of the suite", *BUILD_TOOLS, "kubectl")
+    require_tools("the image of the suite", *build_tools([LINUX_AMD64]), "kubectl")
     with tempfile.TemporaryDirectory(prefix="divvy-verify-") as scratch:
         context = Path(scratch)
         lay_out(context)

@@ -68,7 +68,10 @@ class Inspectors:
             else:
                 try:
                     self._image = build_and_push(
-                        image.registry, image.base, insecure=image.insecure
+                        image.registry,
+                        image.base,
+                        insecure=image.insecure,
+                        platforms=image.platforms,
                     )
                 except BuildFailed as problem:
                     not_made(f"the image that looks into nodes cannot be built: {problem}")

@@ -6,7 +6,8 @@ import sys
 from dataclasses import dataclass
 
 from divvy.cli.errors import fail
-from divvy.model import Cluster
+from divvy.image.platforms import platform_options
+from divvy.model import Cluster, PluginImage
 from divvy.sources import CONFORMANCE
 
 _BY_DIGEST = r"\S+@sha256:[0-9a-f]{64}"
@@ -31,11 +32,17 @@ def images(cluster: Cluster, agent: str | None, workloads: str | None, *, build:
         return Images(agent, workloads)
     if image is None or image.registry is None or image.base is None:
         fail("--build needs plugin.image.registry and plugin.image.base in the stack file")
-    where = (image.registry, image.base, *(["--insecure"] if image.insecure else []))
+    where = (image.registry, image.base, *build_options(image))
     return Images(
         agent or built_image("divvy.image.build", *where),
         workloads or built_image("conformance.image", *where),
     )
+
+
+def build_options(image: PluginImage) -> tuple[str, ...]:
+    """Return how the stack file has images built, as options of the builds."""
+    insecure = ("--insecure",) if image.insecure else ()
+    return (*insecure, *platform_options(image.platforms))
 
 
 def require_digest(image: str) -> None:

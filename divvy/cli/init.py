@@ -18,6 +18,7 @@ from divvy.distribution import requirement
 from divvy.init.answers import MAX_GPUS, Answer, Answers, Question
 from divvy.init.draft import Draft, draft
 from divvy.init.gpu_node import gpu_node
+from divvy.init.image_platforms import image_platforms
 from divvy.init.project import (
     GITIGNORE,
     OWN_FILES,
@@ -99,7 +100,10 @@ def init(
     given = _image(image, registry, base)
     surveyed = survey(kubeconfig, context)
     result = _complete(surveyed, answers, imported.profiles)
-    chosen = given or _ask_image()
+    chosen: dict[str, Any] = {**(given or _ask_image())}
+    platforms = image_platforms(result.nodes, surveyed.nodes)
+    if "registry" in chosen and platforms:
+        chosen["platforms"] = list(platforms)
     connection = {"kubeconfig": kubeconfig, "context": context}
     text = stack_text(
         result,

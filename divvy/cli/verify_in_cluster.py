@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from divvy.cli.chart_images import built_image
+from divvy.cli.chart_images import build_options, built_image
 from divvy.cli.errors import fail
 from divvy.model import Cluster
 from divvy.render.plain_yaml import plain_yaml
@@ -41,5 +41,4 @@ def _built(module: str, cluster: Cluster, option: str) -> str:
     image = cluster.plugin.image
     if image is None or image.registry is None or image.base is None:
         fail(f"{option} is needed: the stack file has no plugin.image.registry and .base")
-    insecure = ["--insecure"] if image.insecure else []
-    return built_image(module, image.registry, image.base, *insecure)
+    return built_image(module, image.registry, image.base, *build_options(image))

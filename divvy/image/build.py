@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import contextlib
 import hashlib
 import http.client
 import os
@@ -11,8 +12,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from divvy.image.platforms import (
+    DEFAULT_PLATFORMS,
+    LINUX_AMD64,
+    Platform,
+    named_platforms,
+    platforms_of,
+)
 from divvy.sources import AGENT_REQUIREMENTS, PACKAGE, PLUGIN_IMAGE
 
 _HOOK = PLUGIN_IMAGE / "hook"
@@ -20,26 +29,21 @@ _LIMITER = PLUGIN_IMAGE / "limiter"
 _ROOMS = ("agent", "claim_templates", "kube", "model", "plan", "preemption")
 _FILES = ("__init__.py", "atomic_file.py", "py.typed")
 _NAME = "divvy/agent"
-BUILD_TOOLS = ("buildah", "make", "cc")
-"""Programs that building an image takes; none of them needs root."""
+_INPUTS_OF_BUILD = ("image/build.py", "image/platforms.py")
 # What registries answer, in skopeo's words, where an image is not there.
 _ABSENT = ("manifest unknown", "name unknown")
+_MANIFESTS = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.oci.image.index.v1+json",
+)
 # What buildah and skopeo say of a registry that needs leave to be insecure.
 _UNVERIFIED = (
     "HTTP response to HTTPS client",
     "does not look like a TLS handshake",
     "failed to verify certificate",
 )
-# The base image's Python and C library: what wheels must fit.
-_WHEELS = (
-    "--only-binary=:all:",
-    "--implementation=cp",
-    "--python-version=3.11",
-    *(
-        f"--platform={name}_x86_64"
-        for name in ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
-    ),
-)
+# What buildah says of a base image that is for other platforms.
+_NO_BASE = "no image found in image index for architecture"
 
 
 class BuildFailed(Exception):
@@ -60,7 +64,7 @@ def _inputs() -> dict[str, Path]:
     paths = [PLUGIN_IMAGE / "Containerfile", AGENT_REQUIREMENTS]
     paths += [path for path in _HOOK.iterdir() if path.suffix in (".c", ".h", "")]
     paths += [path for path in _LIMITER.rglob("*") if path.suffix in (".c", ".h", "")]
-    paths += [PACKAGE / name for name in (*_FILES, "image/build.py")]
+    paths += [PACKAGE / name for name in (*_FILES, *_INPUTS_OF_BUILD)]
     for room in _ROOMS:
         paths += [path for path in (PACKAGE / room).rglob("*") if "__pycache__" not in path.parts]
     named = {str(path.relative_to(PACKAGE)): path for path in paths if path.is_file()}
@@ -83,53 +87,68 @@ def require_tools(what: str, *tools: str) -> None:
         )
 
 
-def compile_hook(folder: Path) -> Path:
+def build_tools(platforms: Iterable[Platform]) -> tuple[str, ...]:
+    """Return the programs that building an image takes; none of them needs root."""
+    return ("buildah", "make", *dict.fromkeys(platform.compiler for platform in platforms))
+
+
+def compile_hook(folder: Path, compiler: str = "cc") -> Path:
     """Compile the container hook into ``folder`` and return it; raises BuildFailed."""
-    require_tools("the container hook", "make", "cc")
-    make(_HOOK, folder)
+    require_tools("the container hook", "make", compiler)
+    make(_HOOK, folder, compiler)
     return folder / "divvy-hook"
 
 
-def compile_limiter(folder: Path) -> Path:
+def compile_limiter(folder: Path, compiler: str = "cc") -> Path:
     """Compile the limiter's libraries into ``folder`` and return it; raises BuildFailed."""
-    require_tools("the limiter", "make", "cc")
-    make(_LIMITER, folder)
+    require_tools("the limiter", "make", compiler)
+    make(_LIMITER, folder, compiler)
     return folder
 
 
-def make(source: Path, folder: Path) -> None:
+def make(source: Path, folder: Path, compiler: str = "cc") -> None:
     """Compile what is in ``source`` into ``folder``; raises BuildFailed, in one line."""
-    _run("make", "--silent", "-C", str(source), f"BUILD={folder.resolve()}")
+    of_another_machine = () if compiler == "cc" else (f"CC={compiler}",)
+    _run("make", "--silent", "-C", str(source), f"BUILD={folder.resolve()}", *of_another_machine)
 
 
 def build_and_push(
-    registry: str, base: str, inputs: str | None = None, *, insecure: bool = False
+    registry: str,
+    base: str,
+    inputs: str | None = None,
+    *,
+    insecure: bool = False,
+    platforms: Iterable[str] = DEFAULT_PLATFORMS,
 ) -> str:
     """Build, push to ``registry`` and return the reference by digest; raises BuildFailed.
 
     ``inputs`` is the digest that the image will be known by: what was edited since
     it was taken must not be hidden behind it. ``insecure``: the registry may speak plain HTTP.
+    The reference is that of an image, or with several ``platforms`` of their images' index.
     """
-    require_tools("the agent's image", *BUILD_TOOLS)
+    wanted = platforms_of(platforms)
+    require_tools("the agent's image", *build_tools(wanted))
     with tempfile.TemporaryDirectory(prefix="divvy-image-") as scratch:
-        context = Path(scratch)
         sources = input_digest(base)
-        _lay_out(context, sources)
+        contexts = {}
+        for platform in wanted:
+            contexts[platform] = Path(scratch, platform.architecture)
+            _lay_out(contexts[platform], sources, platform)
         if input_digest(base) != (inputs or sources):
             raise BuildFailed(
                 "a source of the agent's image changed during the build: run it again"
             )
-        return push_context(context, registry, _NAME, base, insecure=insecure)
+        return push_contexts(contexts, registry, _NAME, base, insecure=insecure)
 
 
 def build_layout(layout: Path, base: str) -> None:
     """Build into an OCI image layout in a folder; raises BuildFailed."""
-    require_tools("the agent's image", *BUILD_TOOLS)
+    require_tools("the agent's image", *build_tools([LINUX_AMD64]))
     with tempfile.TemporaryDirectory(prefix="divvy-image-") as scratch:
         context = Path(scratch)
-        _lay_out(context, input_digest(base))
+        _lay_out(context, input_digest(base), LINUX_AMD64)
         tag = f"localhost/{_NAME}:{layout.name}"
-        _build(context, tag, base, _tls_verify(insecure=False))
+        _build(context, tag, base, _tls_verify(insecure=False), LINUX_AMD64)
         _run("buildah", "push", "--quiet", tag, f"oci:{layout}")
         _run("buildah", "rmi", tag)
 
@@ -141,19 +160,61 @@ def push_context(
 
     ``insecure`` is for this registry: a base image from elsewhere is pulled with TLS verified.
     """
+    return push_contexts({LINUX_AMD64: context}, registry, name, base, insecure=insecure)
+
+
+def push_contexts(
+    contexts: Mapping[Platform, Path],
+    registry: str,
+    name: str,
+    base: str,
+    *,
+    insecure: bool = False,
+) -> str:
+    """Build a context for each platform as ``push_context`` does, and push them as one image.
+
+    Several are pushed with an index: the digest that is returned is the index's.
+    """
     tag = f"{registry}/{name}:latest"
     pull = _tls_verify(insecure and _host(base) == _host(registry))
-    _build(context, tag, base, pull)
-    digest_file = context / "digest"
-    _run("buildah", "push", "--quiet", _tls_verify(insecure), "--digestfile", str(digest_file), tag)
-    return f"{registry}/{name}@{digest_file.read_text().strip()}"
+    tags = {
+        platform: tag if len(contexts) == 1 else f"{tag}-{platform.architecture}"
+        for platform in contexts
+    }
+    for platform, context in contexts.items():
+        _build(context, tags[platform], base, pull, platform)
+    with tempfile.NamedTemporaryFile("r", prefix="divvy-digest-") as digest:
+        push = (_tls_verify(insecure), "--digestfile", digest.name)
+        if len(contexts) == 1:
+            _run("buildah", "push", "--quiet", *push, tag)
+        else:
+            _push_index(tag, tags.values(), push)
+        return f"{registry}/{name}@{digest.read().strip()}"
 
 
-def _build(context: Path, tag: str, base: str, pull: str) -> None:
-    _run(
-        *("buildah", "build", "--quiet", "--timestamp=0", "--layers=false", pull),
-        *(f"--build-arg=BASE={base}", "--tag", tag, str(context)),
-    )
+def _push_index(tag: str, tags: Iterable[str], push: Iterable[str]) -> None:
+    index = f"{tag}-index"
+    with contextlib.suppress(BuildFailed):  # what a build that was killed has left
+        _run("buildah", "manifest", "rm", index)
+    _run("buildah", "manifest", "create", index, *(f"containers-storage:{tag}" for tag in tags))
+    options = ("--all", "--rm", "--format=oci", *push)
+    _run("buildah", "manifest", "push", *options, index, f"docker://{tag}")
+
+
+def _build(context: Path, tag: str, base: str, pull: str, platform: Platform) -> None:
+    foreign = () if platform.is_native else (f"--platform={platform.name}",)
+    try:
+        _run(
+            *("buildah", "build", "--quiet", "--timestamp=0", "--layers=false", pull, *foreign),
+            *(f"--build-arg=BASE={base}", "--tag", tag, str(context)),
+        )
+    except BuildFailed as problem:
+        if _NO_BASE in str(problem):
+            raise BuildFailed(
+                f"{base} is not for {platform.name}: name a base that is (plugin.image.base), "
+                "or leave that platform out (plugin.image.platforms)"
+            ) from None
+        raise
 
 
 def exists(reference: str, *, insecure: bool = False) -> bool:
@@ -164,12 +225,17 @@ def exists(reference: str, *, insecure: bool = False) -> bool:
             return status == 200
     # With TLS, or a log-in: skopeo has the credentials.
     try:
-        _run("skopeo", "inspect", "--raw", _tls_verify(insecure), f"docker://{reference}")
+        inspect(reference, "--raw", _tls_verify(insecure))
     except BuildFailed as problem:
         if any(absent in str(problem) for absent in _ABSENT):
             return False
         raise BuildFailed(f"cannot tell whether {reference} still exists: {problem}") from None
     return True
+
+
+def inspect(reference: str, *options: str) -> str:
+    """Return what skopeo prints of an image in a registry; raises BuildFailed."""
+    return _run("skopeo", "inspect", *options, f"docker://{reference}")
 
 
 def _manifest_status(registry: str, reference: str) -> int | None:
@@ -179,7 +245,7 @@ def _manifest_status(registry: str, reference: str) -> int | None:
     """
     name, digest = reference.removeprefix(f"{registry}/").split("@")
     connection = http.client.HTTPConnection(registry, timeout=5)
-    accepted = "application/vnd.oci.image.manifest.v1+json"
+    accepted = ", ".join(_MANIFESTS)
     try:
         connection.request("HEAD", f"/v2/{name}/manifests/{digest}", headers={"Accept": accepted})
         return connection.getresponse().status
@@ -189,16 +255,17 @@ def _manifest_status(registry: str, reference: str) -> int | None:
         connection.close()
 
 
-def _lay_out(context: Path, sources: str) -> None:
+def _lay_out(context: Path, sources: str, platform: Platform) -> None:
+    context.mkdir(exist_ok=True)
     shutil.copy(PLUGIN_IMAGE / "Containerfile", context)
-    compile_hook(context)
+    compile_hook(context, platform.compiler)
     with tempfile.TemporaryDirectory(prefix="divvy-limiter-") as scratch:
-        built = compile_limiter(Path(scratch))
+        built = compile_limiter(Path(scratch), platform.compiler)
         (context / "divvy-limiter").mkdir()
         for library in built.glob("*.so.1"):
             shutil.copy(library, context / "divvy-limiter")
     site = context / "site"
-    install_pinned(AGENT_REQUIREMENTS, site)
+    install_pinned(AGENT_REQUIREMENTS, site, platform)
     for name, path in _inputs().items():
         if _is_of_the_agent(name):
             target = site / "divvy" / name
@@ -210,12 +277,12 @@ def _lay_out(context: Path, sources: str) -> None:
     readable_by_all(context)
 
 
-def install_pinned(requirements: Path, site: Path) -> None:
+def install_pinned(requirements: Path, site: Path, platform: Platform = LINUX_AMD64) -> None:
     """Install pinned packages for the base image's Python; raises BuildFailed."""
     _run(
         *(sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps"),
         *("--disable-pip-version-check", "--root-user-action=ignore", "--require-hashes"),
-        *(*_WHEELS, "--target", str(site), "-r", str(requirements)),
+        *(*platform.wheels, "--target", str(site), "-r", str(requirements)),
     )
     shutil.rmtree(site / "bin", ignore_errors=True)
 
@@ -279,4 +346,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "--layout":
         build_layout(Path(sys.argv[2]), sys.argv[3])
     else:
-        print(build_and_push(sys.argv[1], sys.argv[2], insecure="--insecure" in sys.argv[3:]))
+        insecure, platforms = "--insecure" in sys.argv[3:], named_platforms(sys.argv[3:])
+        print(build_and_push(sys.argv[1], sys.argv[2], insecure=insecure, platforms=platforms))

@@ -6,6 +6,7 @@ module and what it imports in every run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pulumi
@@ -19,6 +20,7 @@ from pulumi.dynamic import (
 )
 
 from divvy.image.build import build_and_push, exists
+from divvy.image.platforms import DEFAULT_PLATFORMS
 
 
 class Builder(ResourceProvider):
@@ -36,7 +38,8 @@ class Builder(ResourceProvider):
         """Compare the digest of the inputs and where the image goes."""
         keys = ("registry", "base", "inputs")
         changes = any(olds.get(key) != news.get(key) for key in keys)
-        return DiffResult(changes=changes or _insecure(olds) != _insecure(news))
+        changes = changes or _insecure(olds) != _insecure(news)
+        return DiffResult(changes=changes or set(_platforms(olds)) != set(_platforms(news)))
 
     def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
         """Build and push again; old images stay in the registry for rollbacks."""
@@ -51,13 +54,22 @@ class Builder(ResourceProvider):
 
 def _built(props: dict[str, Any]) -> str:
     return build_and_push(
-        props["registry"], props["base"], props["inputs"], insecure=_insecure(props)
+        props["registry"],
+        props["base"],
+        props["inputs"],
+        insecure=_insecure(props),
+        platforms=_platforms(props),
     )
 
 
 def _insecure(props: dict[str, Any]) -> bool:
     """Read the leave; states of before have none recorded."""
     return bool(props.get("insecure"))
+
+
+def _platforms(props: dict[str, Any]) -> Sequence[str]:
+    """Read the platforms; states of before have none recorded."""
+    return props.get("platforms") or DEFAULT_PLATFORMS
 
 
 class Image(Resource):

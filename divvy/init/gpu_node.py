@@ -45,6 +45,7 @@ class GpuNode:
     replicas: Mapping[str, int] = field(default_factory=dict)
     mps: bool = False
     divvy: bool = False
+    architecture: str = ""
     runtime: str = "containerd"
     kubelet: str = ""
     os: str | None = None
@@ -97,6 +98,7 @@ def gpu_node(node: Mapping[str, Any], *, has_gpus: bool = False) -> GpuNode | No
         replicas={**_replicas(labels), **hami.replicas},
         mps=labels.get(f"{GPU}.sharing-strategy") == "mps",
         divvy=STATUS_ANNOTATION in annotations,
+        architecture=str(info.get("architecture") or ""),
         runtime={"cri-o": "cri-o", "docker": "docker"}.get(runtime, "containerd"),
         kubelet=str(info.get("kubeletVersion") or ""),
         os=_os(labels),

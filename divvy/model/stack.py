@@ -188,6 +188,9 @@ class Quota(StackPart):
     """required: shares are refused in namespaces without the label divvy.gpu/share-quota: true."""
 
 
+PlatformName = Literal["linux/amd64", "linux/arm64"]
+
+
 class PluginImage(StackPart):
     """The agent's image: built and pushed to a registry, or one that exists."""
 
@@ -197,6 +200,8 @@ class PluginImage(StackPart):
     """Image it is built on."""
     insecure: Annotated[bool, Field(strict=True)] = False
     """The registry speaks plain HTTP, or its certificate is not to be verified."""
+    platforms: tuple[PlatformName, ...] = Field(default=("linux/amd64",), min_length=1)
+    """Platforms that it is built for."""
     reference: ImageDigest | None = None
     """An image that exists, by digest."""
 
@@ -204,7 +209,8 @@ class PluginImage(StackPart):
     def _one_way(self) -> "PluginImage":
         if self.reference is None and self.registry is None:
             raise ValueError("needs `registry` to build and push, or `reference` to use an image")
-        if self.reference is not None and (self.registry or self.base or self.insecure):
+        built = self.registry or self.base or self.insecure or "platforms" in self.model_fields_set
+        if self.reference is not None and built:
             raise ValueError("has `reference` and also keys for a build: use one or the other")
         return self
 

@@ -10,11 +10,8 @@ from divvy.image import build
 
 
 def test_notices_an_edit_between_digest_and_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lay_out(_: Path, _sources: str) -> None:
-        pass
-
-    monkeypatch.setattr(build, "_lay_out", lay_out)
-    monkeypatch.setattr(build, "push_context", lambda *_, **__: "pushed")
+    monkeypatch.setattr(build, "_lay_out", lambda *_: None)
+    monkeypatch.setattr(build, "push_contexts", lambda *_, **__: "pushed")
     now = build.input_digest("base")
     assert build.build_and_push("localhost:5000", "base", now) == "pushed"
     with pytest.raises(build.BuildFailed, match="changed during the build"):

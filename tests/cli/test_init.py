@@ -277,6 +277,27 @@ def test_asks_in_a_terminal_for_what_it_cannot_see(
     assert cluster()["plugin"] == {"image": image}
 
 
+@pytest.mark.parametrize(
+    ("others", "platforms"),
+    [
+        ((), ["linux/arm64"]),
+        (("amd64", "amd64"), ["linux/amd64", "linux/arm64"]),
+    ],
+)
+def test_has_the_image_built_for_processors_of_all_nodes_where_some_are_unusual(
+    api: Api, others: tuple[str, ...], platforms: list[str]
+) -> None:
+    grace = node("gh-1", {GPU: 1}, gfd("NVIDIA-GH200-480GB", 1, 97871))
+    nodes = [grace, *(node(f"cpu-{number}", {}) for number in range(len(others)))]
+    for listed, architecture in zip(nodes, ("arm64", *others), strict=True):
+        listed["status"].setdefault("nodeInfo", {})["architecture"] = architecture
+    api.answers["/api/v1/nodes"] = nodes
+    init("prod", "--registry", "r.example/gpus", "--base", "r.example/python")
+    image = {"registry": "r.example/gpus", "base": "r.example/python", "platforms": platforms}
+    assert cluster()["plugin"] == {"image": image}
+    init("given", "--image", f"r.example/agent@sha256:{'0' * 64}")
+
+
 @pytest.mark.usefixtures("api")
 def test_imports_profiles_from_files(tmp_path: Path) -> None:
     plugin = tmp_path / "notebooks.yaml"

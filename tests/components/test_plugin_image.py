@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import ast
+import os
 import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from divvy.image import build
 from divvy.image.build import BuildFailed, exists, readable_by_all
+from divvy.image.platforms import (
+    LINUX_ARM64,
+    named_platforms,
+    platform_options,
+    platforms_of,
+)
 from divvy.image.resource import Builder
 from divvy.sources import PACKAGE
 from plugin_image import resource as earlier
@@ -25,6 +33,7 @@ class Registry(HTTPServer):
     """A registry without TLS; ``head`` and ``get`` are the statuses that it answers."""
 
     head = get = 200
+    accepted = ""
 
     def reference(self) -> str:
         return f"127.0.0.1:{self.server_port}/divvy/agent@{DIGEST}"
@@ -33,6 +42,7 @@ class Registry(HTTPServer):
 class Handler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         assert isinstance(self.server, Registry)
+        self.server.accepted = self.headers["Accept"]
         self.send_response(self.server.head)
         self.end_headers()
 
@@ -152,12 +162,72 @@ def test_verifies_tls_unless_told_otherwise(
 ) -> None:
     commands: list[tuple[str, ...]] = []
     monkeypatch.setattr(build, "_run", lambda *command: commands.append(command))
-    (tmp_path / "digest").write_text(DIGEST)
     build.push_context(tmp_path, registry, "n", base.format(registry=registry), insecure=insecure)
     assert [[part for part in command if part.startswith("--tls")] for command in commands] == [
         [f"--tls-verify={pull}"],
         [f"--tls-verify={push}"],
     ]
+
+
+def test_pushes_images_for_several_platforms_as_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(build, "_run", lambda *command: commands.append(command))
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="x86_64"))
+    wanted = platforms_of(["linux/arm64", "linux/amd64", "linux/arm64"])
+    build.push_contexts(dict.fromkeys(wanted, tmp_path), "r:5000", "n", "r:5000/base")
+    built = [command for command in commands if command[:2] == ("buildah", "build")]
+    assert [command[-2] for command in built] == ["r:5000/n:latest-amd64", "r:5000/n:latest-arm64"]
+    assert ["--platform=linux/arm64" in command for command in built] == [False, True]
+    assert commands[-1][:5] == ("buildah", "manifest", "push", "--all", "--rm")
+    assert commands[-1][-1] == "docker://r:5000/n:latest"
+
+
+def test_compiles_for_another_machine_by_its_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = platforms_of(["linux/amd64", "linux/arm64"])
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="x86_64"))
+    assert build.build_tools(both) == ("buildah", "make", "cc", "aarch64-linux-gnu-gcc")
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="aarch64"))
+    assert build.build_tools(both) == ("buildah", "make", "x86_64-linux-gnu-gcc", "cc")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(BuildFailed, match="x86_64-linux-gnu-gcc not found"):
+        build.build_and_push("registry.example", "base")
+
+
+def test_names_the_platform_that_a_base_is_not_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(*_: str) -> None:
+        raise BuildFailed(
+            "buildah build failed: Error: choosing an image from manifest list: no image found in "
+            'image index for architecture arm64, variant "v8", OS linux'
+        )
+
+    monkeypatch.setattr(build, "_run", refuse)
+    with pytest.raises(BuildFailed, match=r"^r/base is not for linux/arm64: name a base that is"):
+        build.push_contexts({LINUX_ARM64: tmp_path}, "r", "n", "r/base")
+
+
+def test_finds_an_index_in_a_registry(registry: Registry) -> None:
+    assert exists(registry.reference(), insecure=True)
+    assert "application/vnd.oci.image.index.v1+json" in registry.accepted
+
+
+def test_builds_again_when_the_platforms_change_and_not_when_their_order_does() -> None:
+    olds = {"registry": "r", "base": "b", "inputs": "i"}
+    amd64, arm64 = ["linux/amd64"], ["linux/arm64"]
+    assert not Builder().diff("", olds, {**olds, "platforms": amd64}).changes
+    assert Builder().diff("", olds, {**olds, "platforms": amd64 + arm64}).changes
+    both = {**olds, "platforms": amd64 + arm64}
+    assert not Builder().diff("", both, {**olds, "platforms": arm64 + amd64}).changes
+
+
+def test_passes_platforms_to_commands_that_build() -> None:
+    assert platform_options(["linux/amd64"]) == ()
+    options = platform_options(["linux/amd64", "linux/arm64"])
+    assert named_platforms(["--insecure", *options]) == ("linux/amd64", "linux/arm64")
+    assert named_platforms(["--insecure"]) == ("linux/amd64",)
 
 
 @pytest.mark.parametrize(("before", "now"), [(None, True), (False, True), (True, False)])
