@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -31,6 +32,7 @@ def run_preview(
 ) -> None:
     """Preview a stack and show what would change; exits with CHANGES where something would."""
     target = target_of(stack)
+    _check_platforms(target)
     _check_claims(target, preview=True)
     _check_rungs(target)
     if as_json:
@@ -55,6 +57,7 @@ def preview_and_confirm(
 ) -> bool:
     """Preview an update and ask whether to go on; tell whether there is something to do."""
     target = target_of(stack)
+    _check_platforms(target)
     _check_claims(target)
     _check_rungs(target)
     planned = operations.preview(target, watching(preview=True), program)
@@ -80,6 +83,7 @@ def run_up(program: Program, stack: str, yes: bool, diff: bool, *, wait: bool) -
     target = target_of(stack)
     _check_claims(target)
     if yes:  # else they were told before the question
+        _check_platforms(target)
         _check_rungs(target)
     summary = operations.up(target, watching(preview=False), program)
     if yes:
@@ -141,11 +145,25 @@ def _check_rungs(target: operations.Target) -> None:
         warn_of_weaker_rungs(read_cluster(read_path(path)))
 
 
+def _check_platforms(target: operations.Target) -> None:
+    """Refuse an image that does not run on nodes of a pool."""
+    from divvy.cli.platform_check import check_platforms  # noqa: PLC0415
+
+    path = target.project.stack_path(target.stack)
+    # The program reports what is wrong with the file.
+    with contextlib.suppress(StackError, ValueError, AttributeError, TypeError):
+        check_platforms(path, _written_cluster(target))
+
+
+def _written_cluster(target: operations.Target) -> Any:
+    """Return the stack file's `divvy:cluster` as it is written; raises StackError, ValueError."""
+    return json.loads(stack_config(target.project, target.stack).values.get(CLUSTER, "{}"))
+
+
 def _asks_for_claims(target: operations.Target) -> bool:
     """Tell whether a rule of a profile in the stack file has `claims`."""
     with contextlib.suppress(StackError, ValueError, AttributeError):
-        values = stack_config(target.project, target.stack).values
-        cluster = json.loads(values.get(CLUSTER, "{}"))
+        cluster = _written_cluster(target)
         profiles = (cluster.get("profiles") or {}).values()
         rules = [
             rule

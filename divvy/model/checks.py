@@ -6,6 +6,7 @@ from itertools import combinations
 from divvy.model.claim_checks import check_claims
 from divvy.model.layout_checks import check_pool_hardware, check_unused_profiles
 from divvy.model.mig_names import is_profile_name
+from divvy.model.platform_checks import check_image_platforms
 from divvy.model.problems import Keys, Problem, nearest, problem
 from divvy.model.resource_names import (
     VENDOR,
@@ -37,6 +38,7 @@ def check_cluster(cluster: Cluster, broken: frozenset[str] = frozenset()) -> lis
         *_resource_names(cluster),
         *_file_devices(cluster),
         *_driver(cluster),
+        *check_image_platforms(cluster),
     ]
     problems += check_claims(cluster)
     return [*problems, *check_pool_hardware(cluster), *check_unused_profiles(cluster)]

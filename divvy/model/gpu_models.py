@@ -103,6 +103,7 @@ class GpuModel:
     sold, ``pci_device_ids`` their device numbers; ``derived`` lists the numbers
     that were computed instead of read. ``mig_unpublished`` says which MIG profiles
     the card has whose figures are not published: they are not in ``mig``.
+    ``node_architecture`` is the processors' of all nodes that have one, empty where it can be any.
     """
 
     name: str
@@ -124,6 +125,7 @@ class GpuModel:
     sources: tuple[str, ...]
     derived: tuple[str, ...]
     mig_unpublished: str = ""
+    node_architecture: str = ""
 
     @property
     def is_described(self) -> bool:

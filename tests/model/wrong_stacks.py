@@ -254,6 +254,15 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("profiles.p.timeSlicing.memoryLimit", "driver.version", "plugin.image.reference"),
     ),
     (
+        "on nodes for linux/arm64, and the agent's image is built for",
+        _stack(
+            "p: {}",
+            "main: {hardware: {model: GH200, gpus: 1, count: 4}, profile: p}",
+            "plugin: {image: {registry: registry.example/gpus, base: registry.example/base}}",
+        ),
+        ("pools.main.hardware.model",),
+    ),
+    (
         "has `claims` and `mig` · uses the device plugin, but another rule has `claims`",
         _stack(
             "p:\n- {devices: [0], claims: {}}\n- {timeSlicing: {replicas: 4}}\n"

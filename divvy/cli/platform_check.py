@@ -1,0 +1,65 @@
+"""Refuses an image that does not run on nodes of the pools, before anything is changed."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from divvy.cli.errors import fail
+from divvy.image.build import BuildFailed
+from divvy.image.platforms import DEFAULT_PLATFORMS
+from divvy.image.published import published_platforms
+from divvy.kube.client import Client
+from divvy.kube.errors import KubeError
+from divvy.kube.kubeconfig import cluster_config
+
+# Names of GPUs that come on a module with processors for arm64, or the label of such nodes.
+_MAY_NEED_ANOTHER = re.compile(r"G[BH]\d|kubernetes\.io/arch", re.IGNORECASE)
+
+
+def check_platforms(path: Path, cluster: Mapping[str, Any]) -> None:
+    """End with an error where nodes of a pool need a platform that the agent's image lacks.
+
+    ``cluster`` is the `divvy:cluster` of the stack file at ``path``, as it is written. Where nodes
+    may not be read, what the file says of them counts.
+    """
+    image = (cluster.get("plugin") or {}).get("image") or {}
+    built = tuple(image.get("platforms") or DEFAULT_PLATFORMS)
+    nodes = _other_nodes(cluster.get("kubeconfig"), cluster.get("context"), built)
+    if not nodes and not _MAY_NEED_ANOTHER.search(path.read_text(encoding="utf-8")):
+        return
+    # Loads the model, which the runs of most stacks do not need for this.
+    from divvy.plan.image_platforms import lacking_platform  # noqa: PLC0415
+    from divvy.stack.file import read_path  # noqa: PLC0415
+    from divvy.stack.sections import read_cluster  # noqa: PLC0415
+
+    described = read_cluster(read_path(path))
+    problem = lacking_platform(described, built, nodes)
+    if problem is not None and "reference" in image:
+        try:
+            problem = lacking_platform(described, published_platforms(image["reference"]), nodes)
+        except BuildFailed as unknown:
+            typer.echo(
+                f"warning: it is not known whether the agent's image is for all nodes: {unknown}",
+                err=True,
+            )
+            return
+    if problem is not None:
+        fail(problem)
+
+
+def _other_nodes(
+    kubeconfig: str | None, context: str | None, platforms: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the nodes whose processors an image is not for; most clusters have none."""
+    known = ", ".join(name.partition("/")[2] for name in platforms)
+    selector = {"labelSelector": f"kubernetes.io/arch,kubernetes.io/arch notin ({known})"}
+    # Who cannot read them is told so by the run itself.
+    with contextlib.suppress(KubeError), Client(cluster_config(kubeconfig, context)) as client:
+        return [node for page in client.pages("/api/v1/nodes", selector) for node in page["items"]]
+    return []
