@@ -13,10 +13,11 @@
 
 #define MPS_MAGIC 0x53504D44u /* "DMPS" */
 #define MPS_PIPES "/tmp/nvidia-mps"
+#define MPS_PIPES_3 "/run/nvidia-mps" /* of version 3, as root */
 #define MPS_LOGS "/var/log/nvidia-mps"
 #define MPS_CONTROL "control"
-#define MPS_PRIVILEGED "control_privileged" /* takes every command; `control` those that read */
-#define MPS_TEXT 256
+#define MPS_PRIVILEGED "control_privileged" /* of version 2 takes every command; `control` those that read */
+#define MPS_TEXT 1024
 #define MPS_MEMORY "/dev/shm" /* where client and server have to find the same file */
 #define MPS_MEMORY_NAME 64
 #define MPS_NONCE 16

@@ -1,43 +1,18 @@
 /* What an administrator types, as NVIDIA documents it for the second protocol. */
 #include "mps.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #define MAX_WORDS 6
 
-struct reply {
-    int code;
-    size_t length;
-    char text[16384];
-};
-
-static void say(struct reply *reply, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void say(struct reply *reply, const char *format, ...)
-{
-    va_list values;
-    va_start(values, format);
-    int written = vsnprintf(reply->text + reply->length, sizeof reply->text - reply->length, format, values);
-    va_end(values);
-    if (written > 0 && (size_t)written < sizeof reply->text - reply->length)
-        reply->length += (size_t)written;
-}
-
-static void fail(struct reply *reply, const char *text)
-{
-    reply->code = 1;
-    say(reply, "%s\n", text);
-}
+static struct server *const server = control.servers; /* the only one */
 
 static bool names_server(struct reply *reply, const char *word)
 {
-    if (word != NULL && control.server != 0 && atoi(word) == control.server)
+    if (word != NULL && server->pid != 0 && atoi(word) == server->pid)
         return true;
     fail(reply, "Failed to find the MPS server");
     return false;
@@ -102,7 +77,7 @@ static void terminate(struct reply *reply, char **words)
         return;
     for (int i = 0; words[2] != NULL && i < MAX_PEERS; i++)
         if (control.peers[i].fd >= 0 && control.peers[i].admitted && atoi(words[2]) == control.peers[i].pid) {
-            server_change(SIM_MPS_TERMINATE, control.peers[i].pid, NULL);
+            server_change(server, SIM_MPS_TERMINATE, control.peers[i].pid, NULL);
             note("Client %d is terminated", (int)control.peers[i].pid);
             return;
         }
@@ -122,7 +97,7 @@ static void quit(char **words)
 static void start(struct reply *reply, char **words)
 {
     bool named = words[1] != NULL && words[2] != NULL && strcmp(words[1], "-uid") == 0;
-    if (!named || control.server != 0 || !server_start((uid_t)atoi(words[2])))
+    if (!named || server->pid != 0 || !server_start(server, (uid_t)atoi(words[2]), ~0u))
         fail(reply, "Failed to start the MPS server");
 }
 
@@ -130,8 +105,8 @@ static void start(struct reply *reply, char **words)
 static bool read_command(struct reply *reply, char **words)
 {
     if (strcmp(words[0], "get_server_list") == 0) {
-        if (control.server != 0)
-            say(reply, "%d\n", (int)control.server);
+        if (server->pid != 0)
+            say(reply, "%d\n", (int)server->pid);
     } else if (strcmp(words[0], "get_server_status") == 0) {
         if (names_server(reply, words[1]))
             say(reply, "ACTIVE\n");
@@ -147,12 +122,12 @@ static bool read_command(struct reply *reply, char **words)
         percentage(reply, &control.percentage, NULL);
     else if (strcmp(words[0], "get_active_thread_percentage") == 0) {
         if (names_server(reply, words[1]))
-            percentage(reply, &control.server_percentage, NULL);
+            percentage(reply, &server->percentage, NULL);
     } else if (strcmp(words[0], "get_default_device_pinned_mem_limit") == 0)
         limit(reply, control.limits, words[1], NULL);
     else if (strcmp(words[0], "get_device_pinned_mem_limit") == 0) {
         if (names_server(reply, words[1]))
-            limit(reply, control.server_limits, words[2], NULL);
+            limit(reply, server->limits, words[2], NULL);
     } else
         return false;
     return true;
@@ -167,44 +142,38 @@ static bool change_command(struct reply *reply, char **words)
     else if (strcmp(words[0], "shutdown_server") == 0) {
         if (!names_server(reply, words[1]))
             return true;
-        if (clients() > 0 && (words[2] == NULL || strcmp(words[2], "-f") != 0))
+        if (clients(NULL, NULL) > 0 && (words[2] == NULL || strcmp(words[2], "-f") != 0))
             fail(reply, "The MPS server has clients");
         else
-            server_stop();
+            server_stop(server);
     } else if (strcmp(words[0], "terminate_client") == 0)
         terminate(reply, words);
     else if (strcmp(words[0], "set_default_active_thread_percentage") == 0)
         percentage(reply, &control.percentage, words[1]);
     else if (strcmp(words[0], "set_active_thread_percentage") == 0) {
         if (names_server(reply, words[1]))
-            percentage(reply, &control.server_percentage, words[2]);
+            percentage(reply, &server->percentage, words[2]);
     } else if (strcmp(words[0], "set_default_device_pinned_mem_limit") == 0)
         limit(reply, control.limits, words[1], words[2]);
     else if (strcmp(words[0], "set_device_pinned_mem_limit") == 0) {
         if (names_server(reply, words[1]))
-            limit(reply, control.server_limits, words[2], words[3]);
+            limit(reply, server->limits, words[2], words[3]);
     } else
         return false;
     return true;
 }
 
-void command(struct peer *peer)
+void command(struct peer *peer, struct reply *reply)
 {
-    static struct reply reply;
     char *words[MAX_WORDS] = {NULL}, *rest = NULL;
     unsigned count = 0;
-    reply.code = 0;
-    reply.length = 0;
     for (char *word = strtok_r(peer->request.command, " \t\n", &rest); word != NULL && count < MAX_WORDS - 1;
          word = strtok_r(NULL, " \t\n", &rest))
         words[count++] = word;
-    if (words[0] != NULL && !read_command(&reply, words)) {
+    if (words[0] != NULL && !read_command(reply, words)) {
         if (!peer->privileged)
-            fail(&reply, "Permission denied");
-        else if (!change_command(&reply, words))
-            fail(&reply, "Invalid command");
+            fail(reply, "Permission denied");
+        else if (!change_command(reply, words))
+            fail(reply, "Invalid command");
     }
-    struct mps_answer answer = {.magic = MPS_MAGIC, .code = reply.code, .length = (uint32_t)reply.length};
-    if (send(peer->fd, &answer, sizeof answer, MSG_NOSIGNAL | MSG_MORE) == sizeof answer)
-        send(peer->fd, reply.text, reply.length, MSG_NOSIGNAL);
 }

@@ -2,14 +2,10 @@
 #include "mps.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,132 +24,44 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-unsigned clients(void)
+unsigned clients(const struct server *server, const struct namespace *space)
 {
     unsigned count = 0;
-    for (int i = 0; i < MAX_PEERS; i++)
-        count += control.peers[i].fd >= 0 && control.peers[i].admitted;
+    for (int i = 0; i < MAX_PEERS; i++) {
+        const struct peer *peer = &control.peers[i];
+        count += peer->fd >= 0 && peer->admitted && (server == NULL || peer->server == server) &&
+                 (space == NULL || peer->space == space);
+    }
     return count;
 }
 
 void peer_close(struct peer *peer)
 {
-    if (peer->admitted && control.server != 0)
-        server_change(SIM_MPS_FORGET, peer->pid, NULL);
+    if (peer->admitted && peer->server->pid != 0)
+        server_change(peer->server, SIM_MPS_FORGET, peer->pid, NULL);
     if (peer->is_client)
         note("Client %d disconnected", (int)peer->pid);
     close(peer->fd);
     peer->fd = -1;
 }
 
-static void server_died(void)
+/* Those that it serves, and of version 3 those that came to its sockets. */
+void clients_fail(const struct server *server)
 {
-    note("Server %d died: its clients fail", (int)control.server);
-    server_stop();
-    for (int i = 0; i < MAX_PEERS; i++)
-        if (control.peers[i].fd >= 0 && control.peers[i].admitted)
-            peer_close(&control.peers[i]);
+    for (int i = 0; i < MAX_PEERS; i++) {
+        struct peer *peer = &control.peers[i];
+        if (peer->fd >= 0 && peer->server == server && (peer->admitted || (peer->is_client && control.protocol == 3)))
+            peer_close(peer);
+    }
 }
 
-static void answer_client(struct peer *peer, int code, uint32_t percentage)
+static void server_died(struct server *server)
 {
-    struct mps_answer answer = {.magic = MPS_MAGIC, .code = code, .percentage = percentage};
-    for (uint32_t i = 0; i < control.gpu_count; i++)
-        answer.gpus |= 1u << control.gpus[i].index;
-    if (send(peer->fd, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof answer || code != 0)
-        peer_close(peer);
-}
-
-static bool is_full(void)
-{
-    uint32_t most = CLIENTS_SINCE_VOLTA;
-    for (uint32_t i = 0; i < control.gpu_count; i++)
-        if (control.gpus[i].cc_major < 7)
-            most = CLIENTS_BEFORE_VOLTA;
-    return clients() >= most;
-}
-
-static uint64_t lower(uint64_t one, uint64_t other)
-{
-    return one == 0 || (other != 0 && other < one) ? other : one;
-}
-
-/* A limit of a GPU that the client does not have lifts all of its limits, the server's too: measured
- * by NVIDIA with driver 615 (Dynamo's guide "Per-GPU Compute and Memory Limits with MPS"). */
-static bool names_other_gpu(const struct peer *peer)
-{
-    for (uint32_t i = control.gpu_count; i < SIM_MAX_GPUS; i++)
-        if (peer->request.limits[i] != 0)
-            return true;
-    return false;
-}
-
-/* Whether the client's file is in this process's /dev/shm too: containers have one of their own. */
-static bool shares_memory(struct peer *peer)
-{
-    unsigned char nonce[MPS_NONCE];
-    char path[PATH_MAX];
-    struct stat status;
-    struct mps_request *request = &peer->request;
-    request->memory[MPS_MEMORY_NAME - 1] = '\0';
-    if (request->memory[0] == '\0' || request->memory[0] == '.' || strchr(request->memory, '/') != NULL)
-        return false;
-    snprintf(path, sizeof path, "%s/%s", MPS_MEMORY, request->memory);
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    bool same = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == peer->uid &&
-                read(fd, nonce, MPS_NONCE) == MPS_NONCE && memcmp(nonce, request->nonce, MPS_NONCE) == 0;
-    close(fd);
-    return same;
-}
-
-/* Admit a client, or leave it waiting: the server of another user goes on until it has none left. */
-static void admit(struct peer *peer)
-{
-    uint64_t limits[SIM_MAX_GPUS] = {0};
-    if (control.stopping) {
-        answer_client(peer, MPS_ERROR_SERVER_NOT_READY, 0);
-        return;
-    }
-    if (control.server != 0 && !control.multiuser && control.server_uid != peer->uid) {
-        if (clients() > 0)
-            return;
-        server_stop();
-    }
-    if (!shares_memory(peer)) {
-        note("Client %d refused: its file %s is not in this daemon's %s", (int)peer->pid, peer->request.memory,
-             MPS_MEMORY);
-        answer_client(peer, MPS_ERROR_CONNECTION_FAILED, 0);
-        return;
-    }
-    if (control.server == 0 && !server_start(control.multiuser ? geteuid() : peer->uid)) {
-        answer_client(peer, MPS_ERROR_CONNECTION_FAILED, 0);
-        return;
-    }
-    if (is_full()) {
-        note("Client %d refused: the server has its maximum of clients", (int)peer->pid);
-        answer_client(peer, MPS_ERROR_MAX_CLIENTS, 0);
-        return;
-    }
-    uint32_t asked = peer->request.percentage, percentage = control.server_percentage;
-    if (asked > 0 && asked < percentage)
-        percentage = asked;
-    for (uint32_t i = 0; i < control.gpu_count && !names_other_gpu(peer); i++)
-        limits[i] = lower(control.server_limits[i], peer->request.limits[i]);
-    int status = server_change(SIM_MPS_ADMIT, peer->pid, limits);
-    /* It hangs in its initialisation until there is another server; or this one has just died, which
-     * the loop is about to see. */
-    if (status == SIM_ERR_MPS_HARMED || status == SIM_ERR_UNKNOWN)
-        return;
-    if (status != 0) {
-        answer_client(peer, MPS_ERROR_CONNECTION_FAILED, 0);
-        return;
-    }
-    peer->admitted = true;
-    note("User did connect: client %d of user %u to server %d", (int)peer->pid, (unsigned)peer->uid,
-         (int)control.server);
-    answer_client(peer, 0, percentage);
+    note("Server %d died: its clients fail", (int)server->pid);
+    server_stop(server);
+    clients_fail(server);
+    if (control.protocol == 3)
+        server_remove(server, false);
 }
 
 static void admit_waiting(void)
@@ -163,7 +71,7 @@ static void admit_waiting(void)
             admit(&control.peers[i]);
 }
 
-static void accept_peer(int listener, bool privileged)
+static void accept_peer(int listener, bool privileged, struct server *server, struct namespace *space)
 {
     struct ucred credentials;
     socklen_t length = sizeof credentials;
@@ -178,7 +86,24 @@ static void accept_peer(int listener, bool privileged)
         close(fd);
         return;
     }
-    *peer = (struct peer){.fd = fd, .pid = credentials.pid, .uid = credentials.uid, .privileged = privileged};
+    *peer = (struct peer){.fd = fd, .pid = credentials.pid, .uid = credentials.uid,
+                           .privileged = privileged, .server = server, .space = space};
+}
+
+static void answer_command(struct peer *peer)
+{
+    static struct reply reply;
+    reply.code = 0;
+    reply.length = 0;
+    peer->request.command[MPS_TEXT - 1] = '\0';
+    if (control.protocol == 3)
+        module_command(peer, &reply);
+    else
+        command(peer, &reply);
+    struct mps_answer answer = {.magic = MPS_MAGIC, .code = reply.code, .length = (uint32_t)reply.length};
+    if (send(peer->fd, &answer, sizeof answer, MSG_NOSIGNAL | MSG_MORE) == sizeof answer)
+        send(peer->fd, reply.text, reply.length, MSG_NOSIGNAL);
+    peer_close(peer);
 }
 
 static void read_from(struct peer *peer)
@@ -203,9 +128,7 @@ static void read_from(struct peer *peer)
         peer->is_client = true;
         admit(peer);
     } else {
-        peer->request.command[MPS_TEXT - 1] = '\0';
-        command(peer);
-        peer_close(peer);
+        answer_command(peer);
     }
 }
 
@@ -215,42 +138,91 @@ static bool goes_on(void)
         return false;
     if (!control.stopping)
         return true;
-    return clients() > 0 && (control.stop_at == 0 || seconds() < control.stop_at);
+    return clients(NULL, NULL) > 0 && (control.stop_at == 0 || seconds() < control.stop_at);
+}
+
+/* What is polled, and what an event there is about. */
+static struct watched {
+    enum { LISTENER, SERVER, PEER } kind;
+    bool privileged;
+    struct server *server;
+    struct namespace *space;
+    struct peer *peer;
+} watched[MAX_PEERS + MAX_SERVERS * (MAX_NAMESPACES + 2) + 2];
+static struct pollfd polled[sizeof watched / sizeof *watched];
+static nfds_t watched_count;
+
+static void watch(int fd, struct watched what)
+{
+    if (fd < 0)
+        return;
+    watched[watched_count] = what;
+    polled[watched_count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+}
+
+static void watch_all(int plain, int privileged)
+{
+    watched_count = 0;
+    for (int i = 0; i < MAX_SERVERS; i++) {
+        struct server *server = &control.servers[i];
+        if (server->pid == 0)
+            continue;
+        watch(server->fd, (struct watched){.kind = SERVER, .server = server});
+    }
+    for (int i = 0; i < MAX_PEERS; i++)
+        watch(control.peers[i].fd, (struct watched){.kind = PEER, .peer = &control.peers[i]});
+    watch(plain, (struct watched){.kind = LISTENER});
+    watch(privileged, (struct watched){.kind = LISTENER, .privileged = true});
+    for (int i = 0; control.protocol == 3 && i < MAX_SERVERS; i++) {
+        struct server *server = &control.servers[i];
+        if (server->pid == 0)
+            continue;
+        watch(server->listener, (struct watched){.kind = LISTENER, .server = server});
+        for (int n = 0; n < MAX_NAMESPACES; n++)
+            if (server->namespaces[n].name[0] != '\0')
+                watch(server->namespaces[n].listener,
+                      (struct watched){.kind = LISTENER, .server = server, .space = &server->namespaces[n]});
+    }
+}
+
+static bool listens(const struct watched *what, int fd)
+{
+    return what->server == NULL || (what->space == NULL ? what->server->listener : what->space->listener) == fd;
+}
+
+/* An event is void where an earlier one of the same round has closed what it is about. */
+static void take(const struct watched *what, int fd)
+{
+    if (what->kind == SERVER && what->server->pid != 0 && what->server->fd == fd)
+        server_died(what->server); /* nothing comes from a server unasked but its end */
+    else if (what->kind == PEER && what->peer->fd == fd)
+        read_from(what->peer);
+    else if (what->kind == LISTENER && listens(what, fd))
+        accept_peer(fd, what->privileged, what->server, what->space);
 }
 
 int control_run(int plain, int privileged)
 {
-    static struct pollfd polled[MAX_PEERS + 3];
-    static struct peer *of[MAX_PEERS + 3];
     struct sigaction action = {.sa_handler = end};
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
     while (goes_on()) {
-        nfds_t count = 3;
-        polled[0] = (struct pollfd){.fd = plain, .events = POLLIN};
-        polled[1] = (struct pollfd){.fd = privileged, .events = POLLIN};
-        polled[2] = (struct pollfd){.fd = control.server_fd, .events = POLLIN};
-        for (int i = 0; i < MAX_PEERS; i++)
-            if (control.peers[i].fd >= 0) {
-                of[count] = &control.peers[i];
-                polled[count++] = (struct pollfd){.fd = control.peers[i].fd, .events = POLLIN};
-            }
-        if (poll(polled, count, control.stopping ? 50 : -1) < 0)
+        watch_all(plain, privileged);
+        if (poll(polled, watched_count, control.stopping ? 50 : -1) < 0)
             continue;
-        /* Nothing comes from a server unasked but its end. */
-        if (control.server != 0 && polled[2].revents != 0)
-            server_died();
-        for (nfds_t p = 3; p < count; p++)
-            if (polled[p].revents != 0 && of[p]->fd == polled[p].fd)
-                read_from(of[p]);
-        admit_waiting();
-        if (polled[0].revents != 0)
-            accept_peer(plain, false);
-        if (polled[1].revents != 0)
-            accept_peer(privileged, true);
+        nfds_t first_listener = watched_count;
+        for (nfds_t i = 0; i < watched_count; i++) {
+            if (watched[i].kind == LISTENER && first_listener == watched_count) {
+                first_listener = i;
+                admit_waiting();
+            }
+            if (polled[i].revents != 0)
+                take(&watched[i], polled[i].fd);
+        }
     }
-    server_stop();
+    for (int i = 0; i < MAX_SERVERS; i++)
+        server_stop(&control.servers[i]);
     note("Exit");
     return 0;
 }

@@ -7,9 +7,8 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pynvml
@@ -17,110 +16,21 @@ import pytest
 
 from divvy.model.gpu_models import gpu_model
 from tests.simulator.cuda_process import run
-from tests.simulator.driver_root import HOLDER, OTHER_VERSION, VERSION, DriverRoot, eventually
+from tests.simulator.driver_root import OTHER_VERSION, DriverRoot, eventually
+from tests.simulator.mps_daemons import NOBODY, Mps, Start, ask, first_line, mps_daemons
 
 DEVICE_UNAVAILABLE, OUT_OF_MEMORY = "46\n", "2\n"
 ILLEGAL_ADDRESS = "700\n"
 CONNECTION_FAILED, RPC_FAILURE, MAX_CLIENTS, TERMINATED = "805\n", "806\n", "808\n", "810\n"
 SMS_OF_AN_A100 = 108
-NOBODY = 65534
 pytestmark = pytest.mark.usefixtures("administrator")
-
-
-@dataclass
-class Mps:
-    """A control daemon and its driver."""
-
-    driver: DriverRoot
-    folder: Path
-    daemon: subprocess.Popen[str]
-    environment: dict[str, str]
-
-    @property
-    def pipes(self) -> Path:
-        return self.folder / "pipe"
-
-    def say(self, command: str, rc: int = 0, user: int | None = None) -> str:
-        done = subprocess.run(
-            [str(self.driver.root / "usr/bin/nvidia-cuda-mps-control")],
-            input=f"{command}\n",
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=10,
-            env={**os.environ, **self.environment},
-            user=user,
-        )
-        assert done.returncode == rc, f"{command}: {done.returncode} {done.stdout}{done.stderr}"
-        return (done.stdout + done.stderr).strip()
-
-    def hold(self, mib: int, **more: str) -> subprocess.Popen[str]:
-        return self.driver.hold(mib, **self.environment, **more)
-
-    def hold_as_nobody(self) -> subprocess.Popen[str]:
-        # The interpreter itself may lie where no other user may go.
-        script = f"import ctypes, os; os.setuid({NOBODY})\n{HOLDER.read_text()}"
-        holder = subprocess.Popen(
-            [sys.executable, "-S", "-c", script, str(self.driver.library("libcuda.so.1")), "1"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **self.environment},
-        )
-        self.driver.processes.append(holder)
-        return holder
-
-    @property
-    def server(self) -> str:
-        return self.say("get_server_list")
-
-
-Start = Callable[..., Mps]
 
 
 @pytest.fixture
 def start(binaries: Path) -> Iterator[Start]:
     """Return a function that starts a daemon: `start("-multiuser-server", gpus=2)`."""
-    started: list[Mps] = []
-
-    def make(*arguments: str, gpus: int = 1, visible: str = "", version: str = VERSION) -> Mps:
-        # Not below the tests' own folder, which no other user may enter.
-        folder = Path(tempfile.mkdtemp(prefix="divvy-mps-"))
-        folder.chmod(0o755)
-        driver = DriverRoot(folder / "driver", binaries)
-        driver.install("A100-SXM4-40GB", gpus, version)
-        environment = {
-            "CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"),
-            "CUDA_MPS_LOG_DIRECTORY": str(folder / "log"),
-        }
-        program = str(driver.root / "usr/bin/nvidia-cuda-mps-control")
-        seen = {"CUDA_VISIBLE_DEVICES": visible} if visible else {}
-        daemon = subprocess.Popen(
-            [program, "-f", *arguments], env={**os.environ, **environment, **seen}, text=True
-        )
-        mps = Mps(driver, folder, daemon, environment)
-        started.append(mps)
-        assert eventually(lambda: (mps.pipes / "nvidia-cuda-mps-control.pid").exists())
-        return mps
-
-    yield make
-    for mps in started:
-        mps.daemon.kill()
-        mps.daemon.wait()
-        mps.driver.stop()
-        shutil.rmtree(mps.folder, ignore_errors=True)
-
-
-def first_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
-
-
-def ask(process: subprocess.Popen[str], word: str) -> str:
-    assert process.stdin is not None
-    process.stdin.write(f"{word}\n")
-    process.stdin.flush()
-    return first_line(process)
+    with mps_daemons(binaries) as make:
+        yield make
 
 
 def test_serves_in_every_version_of_the_driver(start: Start) -> None:
@@ -349,7 +259,7 @@ def test_waits_for_clients_on_quit_as_long_as_told(start: Start) -> None:
     assert not eventually(lambda: mps.daemon.poll() is not None, 0.3)
     mps.say("quit -t 0")
     assert eventually(lambda: mps.daemon.poll() == 0)
-    assert ask(holder, "init") == RPC_FAILURE
+    assert eventually(lambda: ask(holder, "init") == RPC_FAILURE)
 
 
 def test_starts_no_server_of_a_driver_that_has_been_replaced(start: Start) -> None:

@@ -190,6 +190,7 @@ def test_passes_its_tests_under_the_sanitizers():
         "test_cuda_entry_points.py",
         "test_cuda_faults.py",
         "test_mps.py",
+        "test_mps_v3.py",
         "test_memory_limits.py",
         "test_nvml.py",
         "test_mig_instances.py",
