@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from divvy.model import GpuFacts, Selection, gpu_model, parse_cluster, resolve
-from divvy.model.enforcement import NOT_SERVED, NodeCapabilities, Rung, counted_by, rungs
+from divvy.model.enforcement import NodeCapabilities, Rung, counted_by, rungs
 from divvy.plan import Guarantees, guarantees, level, predict_node
 
 _MODEL = "A100-SXM4-40GB"
@@ -63,8 +63,8 @@ _RUNGS: Mapping[Rung, tuple[str, str | None, str]] = {
         "driver",
         f"`driver`: {_NO_SHARE}; `auto`: the limiter",
     ),
-    Rung.MPS_V3: ("nothing: it is not served", None, "MPS is version 2 on every node"),
-    Rung.MPS: ("`mps`; `prevent` adds the limiter or the driver", "mps", _NO_SHARE),
+    Rung.MPS_V3: ("`mps`; `prevent` adds the limiter or the driver", "mps", "MPS is version 2"),
+    Rung.MPS: ("the same", "mps", _NO_SHARE),
     Rung.LIMITER: (
         "`action: prevent` of `timeSlicing` and of `mps`; shares by claim",
         "mps-prevented",
@@ -117,9 +117,13 @@ and its status says why. They need driver 615, control groups of version 2, CDI,
 MIG devices have the limiter. Where the limiter is needed in any case, for `compute` or
 `oversubscribe`, auto means the limiter.
 
-The driver's limits have been run on the simulated driver only, by what NVIDIA documents of 615; it
-measured that they hold for clients of MPS, too, of version 3. That version is not served: what it
-adds to memory limits are the driver's, and `mps` with `enforcement: driver` has them.
+With driver 615 or newer `mps` is version 3 of MPS: each container's share is a namespace. It limits
+processes, as version 2 does, and not what they use together: that takes `prevent`. But its limits
+hold whatever a container's variables say, except one: naming a GPU that it does not have lifts its
+limit of memory, though not that of SMs (measured by NVIDIA).
+
+The driver's limits and MPS' namespaces have been run on the simulated driver only, by what NVIDIA
+documents of 615; it measured that its limits hold for clients of MPS, too, of version 3.
 
 """
 _LADDER_BY_NODE = """\
@@ -200,9 +204,7 @@ def _ladder() -> Iterator[str]:
         (offer,) = resolve(cluster, selection, facts, capabilities=capabilities).gpus[0].offers
         words = dict(guarantees(offer).items())
         levels = " | ".join(level(words[key]) for key in _PROVEN)
-        has = ", ".join(
-            rung for rung in rungs(capabilities, has_mig=True) if rung not in NOT_SERVED
-        )
+        has = ", ".join(rungs(capabilities, has_mig=True))
         by = (
             f"driver, counted by `{counted_by(capabilities)}`"
             if offer.sharing.by_driver

@@ -1,7 +1,8 @@
 """The ladder: how a node can keep a container within its memory, the strongest way first.
 
 Sources: docs.nvidia.com/deploy/mps, "MPS v3 Memory Partitioning" (release 615), for what the driver
-needs and counts; MPS v2 and the limiter as this repository has them.
+needs and counts, "MPS v3 Interface" and "Appendix: Environment Variables" for namespaces; MPS v2
+and the limiter as this repository has them.
 """
 
 import re
@@ -11,6 +12,7 @@ from enum import StrEnum
 from divvy.model.versions import is_older
 
 DRIVER_LIMITS_SINCE = "615"
+MPS_V3_SINCE = "615"
 _DMEM_SINCE = (6, 14)
 _KERNEL = re.compile(r"(\d+)\.(\d+)")
 
@@ -18,8 +20,8 @@ _KERNEL = re.compile(r"(\d+)\.(\d+)")
 class Rung(StrEnum):
     """What keeps a container within its memory; a weaker one comes later.
 
-    ``MPS_V3`` gives clients namespaces of their own; no agent starts such a daemon, and what it
-    adds to memory limits are the driver's.
+    ``MPS_V3`` gives each container a namespace, whose limits its variables do not lift; they are of
+    processes all the same, as those of ``MPS``.
     """
 
     MIG = "mig"
@@ -28,10 +30,6 @@ class Rung(StrEnum):
     MPS = "mps"
     LIMITER = "limiter"
     WATCHED = "watched"
-
-
-NOT_SERVED = frozenset({Rung.MPS_V3})
-"""Rungs that a node may have and Divvy does not use."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +78,12 @@ def rungs(
 ) -> tuple[Rung, ...]:
     """Return the rungs of a GPU of a node, or of one of its MIG devices, the strongest first."""
     has_driver_limits = not is_mig_device and not driver_limits_problem(capabilities)
+    has_mps = not is_mig_device and capabilities.compute_mode
     available = {
         Rung.MIG: has_mig,
         Rung.DRIVER: has_driver_limits,
-        Rung.MPS_V3: has_driver_limits and capabilities.compute_mode,
-        Rung.MPS: not is_mig_device and capabilities.compute_mode,
+        Rung.MPS_V3: has_mps and not is_older(capabilities.driver, MPS_V3_SINCE),
+        Rung.MPS: has_mps,
         Rung.LIMITER: True,
         Rung.WATCHED: True,
     }

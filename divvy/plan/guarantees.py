@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from divvy.model import Offer
-from divvy.model.enforcement import DRIVER_LIMITS_SINCE
+from divvy.model.enforcement import DRIVER_LIMITS_SINCE, MPS_V3_SINCE
 from divvy.model.sharing import Sharing
 
 
@@ -93,7 +93,7 @@ def guarantees(offer: Offer) -> Guarantees:
 
 
 def _mps_guarantees(sharing: Sharing) -> Guarantees:
-    """Return what MPS guarantees: no more than its second protocol, which limits processes."""
+    """Return what MPS guarantees: both of its versions limit processes."""
     whole_card = "whole card: all its memory, also for a replica"
     return Guarantees(
         _memory_by_mps(sharing),
@@ -115,8 +115,8 @@ _MEMORY_UNLESS = f", unless it changes the container's variables, or {_ROOT_COMM
 
 def _threads_unless(sharing: Sharing) -> str:
     """Say who can lift the limit of threads: the container's variable, and the daemon's own."""
-    variables = "" if sharing.one_per_container else "it drops the container's variables, or "
-    return f", unless {variables}{_ROOT_COMMANDS}"
+    drops = f"it drops the container's variables (no help with driver {MPS_V3_SINCE} or newer), or "
+    return f", unless {'' if sharing.one_per_container else drops}{_ROOT_COMMANDS}"
 
 
 def _memory_by_mps(sharing: Sharing) -> str:

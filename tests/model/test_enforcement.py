@@ -64,6 +64,13 @@ def test_limits_memory_by_driver_615_on_any_kernel() -> None:
     assert counted_by(replace(R615, kernel="?")) == "misc"
 
 
+def test_has_namespaces_of_mps_from_driver_615_on_whatever_its_control_groups() -> None:
+    for capabilities in (R615, replace(R615, cgroup=1), replace(R615, hook=False)):
+        assert Rung.MPS_V3 in rungs(capabilities, has_mig=False)
+    for capabilities in (replace(R615, driver="610.1"), replace(R615, compute_mode=False)):
+        assert Rung.MPS_V3 not in rungs(capabilities, has_mig=False)
+
+
 def test_lists_the_strongest_rung_first() -> None:
     assert rungs(R615, has_mig=True) == tuple(Rung)
     assert rungs(replace(R615, driver="570.1"), has_mig=False) == (

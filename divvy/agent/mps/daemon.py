@@ -6,19 +6,21 @@ import asyncio
 import contextlib
 import errno
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from divvy.agent.driver_libraries import library_folder
 from divvy.agent.mps import own_memory
-from divvy.agent.mps.processes import FOREGROUND, PIPES_VARIABLE, Process, start_time
+from divvy.agent.mps.answers import NoAnswer, refusal
+from divvy.agent.mps.processes import FOREGROUND, PIPES_VARIABLE, Process, arguments, start_time
 from divvy.agent.mps.shared_memory import mount_memory, unmount_memory
-from divvy.agent.mps.supervision import Ceiling
+from divvy.agent.mps.supervision import Ceiling, Share
+from divvy.agent.mps.version_2 import Version2
+from divvy.agent.mps.version_3 import PROTOCOL, SERVER, Version3
 
 PROGRAM = "usr/bin/nvidia-cuda-mps-control"
 _WITH_MEMORY = (sys.executable, "-I", "-S", own_memory.__file__)
@@ -31,17 +33,8 @@ _SERVER_START_SECONDS = 5.0
 _LOOK_SECONDS = 0.2
 _MAX_LOG_BYTES = 4 << 20
 _LAST_WORDS_BYTES = 1000
+_GREETING = "To connect CUDA applications"
 _NONE = Process(0, 0)
-# Of a refusal the exit code need not tell.
-_FAILURE = re.compile(r"\b(fail|invalid|error|unknown|unrecogni[sz]ed|denied|cannot|not )", re.I)
-
-
-class NoAnswer(Exception):
-    """The daemon did not answer, or not as it should: what came instead."""
-
-
-class Refused(NoAnswer):
-    """The daemon answered a command with an error: which."""
 
 
 class MpsDaemon:
@@ -63,11 +56,27 @@ class MpsDaemon:
         self._handle: int | None = None
         self._process = _NONE
         self._servers: frozenset[Process] = frozenset()
+        self._dialect: Version2 | Version3 = Version2(self._run)
+        self._changing = asyncio.Lock()
 
     @property
     def pipes(self) -> Path:
         """Return the folder of its sockets."""
         return self._folder / "pipe"
+
+    @property
+    def has_namespaces(self) -> bool:
+        """Return whether each share has limits and a socket of its own: in version 3."""
+        return self._dialect.has_namespaces
+
+    @property
+    def lacks_server(self) -> bool:
+        """Return whether the server of its namespaces has ended, and is not being replaced."""
+        return self._dialect.lacks_server and not self._changing.locked()
+
+    def pipes_of(self, share: str) -> Path:
+        """Return the folder of the socket of one share."""
+        return self.pipes / SERVER / share if self.has_namespaces else self.pipes
 
     @property
     def servers(self) -> frozenset[int]:
@@ -85,11 +94,16 @@ class MpsDaemon:
         """Take over the daemon of an agent before this one, if it still runs."""
         self._process = process
         if self.alive:
+            self._speak(PROTOCOL[0] in arguments(process.pid))
             self._watch()
 
-    def start(self) -> Process:
+    def _speak(self, version_3: bool) -> None:
+        self._dialect = Version3(self._run) if version_3 else Version2(self._run)
+
+    def start(self, *, version_3: bool = False) -> Process:
         """Start it and return its process; raises OSError."""
         self.end()
+        self._speak(version_3)
         program = self._root / PROGRAM
         if not os.access(program, os.X_OK):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(program))
@@ -101,11 +115,11 @@ class MpsDaemon:
         self.trim()
         environment = self._environment
         libraries = environment.pop("LD_LIBRARY_PATH")
-        with (logs / "start.log").open("wb") as output:
-            command = [str(program), FOREGROUND, "-multiuser-server"]
+        with (logs / "start.log").open("wb") as output, self._endless_input() as commands:
+            command = [str(program), FOREGROUND, *self._dialect.OPTIONS]
             self._child = subprocess.Popen(  # noqa: S603 (the driver's own program)
                 [*_WITH_MEMORY, str(self._memory), libraries, *command],
-                stdin=subprocess.DEVNULL,
+                stdin=commands,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**environment, "CUDA_VISIBLE_DEVICES": self._uuid},
@@ -116,31 +130,31 @@ class MpsDaemon:
         self._watch()
         return self._process
 
+    @contextlib.contextmanager
+    def _endless_input(self) -> Iterator[int]:
+        """Give an input from which nothing comes, and no end: its reader is a writer, too.
+
+        In the foreground a daemon reads commands there, and ends with them (as NVIDIA's own
+        supervisor of it says, gpu-fractioning); an agent that is killed must not end it.
+        """
+        path = self._folder / "input"
+        path.unlink(missing_ok=True)
+        os.mkfifo(path, 0o600)
+        handle = os.open(path, os.O_RDWR)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+
     async def ask(self) -> None:
         """Ask for its servers; raises NoAnswer."""
-        answer = await self._say("get_server_list")
-        if not all(word.isdecimal() for word in answer.split()):
-            raise NoAnswer(answer.strip() or "nothing")
-        pids = map(int, answer.split())
+        pids = await self._dialect.servers()
         self._servers = frozenset(Process(pid, start_time(pid)) for pid in pids)
 
     async def limit(self, ceiling: Ceiling) -> None:
-        """Tell it what clients may use at most, and servers that run: the default is the next's.
-
-        Raises NoAnswer, Refused where it does not take a limit.
-        """
-        memory, threads = f"{ceiling.memory_mib}M", ceiling.threads
-        await self._set(f"set_default_device_pinned_mem_limit 0 {memory}")
-        await self._set(f"set_default_active_thread_percentage {threads}")
-        await self.ask()  # after that: a server that starts meanwhile has the new default
-        for server in self.servers:
-            try:
-                await self._set(f"set_device_pinned_mem_limit {server} 0 {memory}")
-                await self._set(f"set_active_thread_percentage {server} {threads}")
-            except Refused:
-                await self.ask()
-                if server in self.servers:  # else it has ended meanwhile
-                    raise
+        """Tell it what clients may use at most; raises NoAnswer, Refused."""
+        async with self._changing:
+            await self._dialect.limit(ceiling)
 
     async def terminate(self, client: int) -> None:
         """End what a client has on the GPU, before its process is ended; raises NoAnswer.
@@ -148,18 +162,28 @@ class MpsDaemon:
         A client killed with work in flight fails the others, and its server lets no new one in
         (drivers before 625).
         """
-        for server in sorted(self.servers):
-            with contextlib.suppress(Refused):  # it is another server's, or has ended meanwhile
-                await self._say(f"terminate_client {server} {client}")
+        await self._dialect.terminate(self.servers, client)
 
-    async def end_idle_servers(self) -> None:
-        """End servers without clients, before the next one comes; raises NoAnswer.
+    async def prepare(self, share: Share, ceiling: Ceiling, *, alone: bool) -> None:
+        """Make ready for a container that starts now; raises NoAnswer, Refused.
 
-        In one whose client was killed with work in flight, new clients hang in their
-        initialisation (drivers before 625), and it says that it is active. A young one may be
-        starting for a client that it does not list yet: waits for that.
+        It is ``alone`` where no other container is to be a client, or is one.
+        A server in which a client was killed with work in flight lets new ones hang in their
+        initialisation (drivers before 625), and says that it is active: one without clients ends.
         """
-        await self.ask()
+        async with self._changing:
+            await self.ask()
+            if self._dialect.may_end_servers(alone=alone):
+                await self._end_idle_servers()
+            await self._dialect.prepare(share, ceiling)
+
+    async def tidy(self, ceiling: Ceiling) -> None:
+        """Remove what containers that are gone have left; raises NoAnswer."""
+        async with self._changing:
+            await self._dialect.tidy(ceiling)
+
+    async def _end_idle_servers(self) -> None:
+        """A young one may be starting for a client that it does not list yet: waits for that."""
         for server in self._servers:
             while await self._is_idle(server):
                 if server.age >= _SERVER_START_SECONDS:
@@ -167,12 +191,21 @@ class MpsDaemon:
                         os.kill(server.pid, signal.SIGKILL)
                     break
                 await asyncio.sleep(_LOOK_SECONDS)
+        if self.has_namespaces:
+            # No other can be made before the daemon has seen the end of this one.
+            try:
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    while any(not server.runs for server in self._servers):
+                        await self.ask()
+            except TimeoutError:
+                raise NoAnswer("it still lists a server that has ended") from None
 
     async def quit(self) -> None:
         """End what its clients have on the GPU, then itself and its servers; raises NoAnswer."""
         try:
             async with asyncio.timeout(_QUIT_SECONDS):
-                await self._quit()
+                await self.ask()
+                await self._dialect.quit(self.servers)
         except TimeoutError:
             raise NoAnswer(f"it has not ended within {_QUIT_SECONDS:g} s") from None
 
@@ -206,11 +239,12 @@ class MpsDaemon:
     def last_words(self) -> str:
         """Return the last line that it wrote, of its own output or its log."""
         lines = [line for name in ("control.log", "start.log") for line in self._tail(name)]
-        return lines[-1] if lines else "it says nothing"
+        words = [line for line in lines if not line.startswith(_GREETING)]
+        return words[-1] if words else "it says nothing"
 
     def trim(self) -> None:
         """Keep its logs from growing without end."""
-        for path in (self._folder / "log").glob("*.log"):
+        for path in (self._folder / "log").rglob("*.log"):
             with contextlib.suppress(OSError):
                 if path.stat().st_size > _MAX_LOG_BYTES:
                     os.truncate(path, 0)
@@ -234,27 +268,14 @@ class MpsDaemon:
             "CUDA_MPS_LOG_DIRECTORY": str(self._folder / "log"),
         }
 
-    async def _quit(self) -> None:
-        await self.ask()
-        commands = []
-        for server in sorted(self.servers):
-            clients = await self._say(f"get_client_list {server}")
-            pids = filter(str.isdecimal, clients.split())
-            commands += [f"terminate_client {server} {pid}" for pid in pids]
-        await self._say("\n".join([*commands, "quit -t 0"]))
-
     async def _is_idle(self, server: Process) -> bool:
-        return server.runs and not (await self._say(f"get_client_list {server.pid}")).split()
+        return server.runs and not await self._dialect.has_clients(server.pid)
 
-    async def _set(self, command: str) -> None:
-        answer = await self._say(command)
-        if _FAILURE.search(answer):
-            raise Refused(_words(command, answer))
-
-    async def _say(self, command: str) -> str:
+    async def _run(self, arguments: Sequence[str], text: str) -> str:
         try:
             process = await asyncio.create_subprocess_exec(
                 str(self._root / PROGRAM),
+                *arguments,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
@@ -264,7 +285,7 @@ class MpsDaemon:
             raise NoAnswer(str(error)) from error
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                output, _ = await process.communicate(f"{command}\n".encode())
+                output, _ = await process.communicate(text.encode())
         except TimeoutError:
             raise NoAnswer(f"nothing within {_ANSWER_SECONDS:g} s") from None
         finally:
@@ -272,10 +293,11 @@ class MpsDaemon:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
-        text = output.decode(errors="replace")
+        answer = output.decode(errors="replace")
         if process.returncode:
-            raise Refused(_words(command, text or f"exit code {process.returncode}"))
-        return text
+            command = " ".join(arguments[len(PROTOCOL) :][:2]) or text.split()[0]
+            raise refusal(command, answer or f"exit code {process.returncode}")
+        return answer
 
     def _watch(self) -> None:
         self._unwatch()
@@ -292,7 +314,3 @@ class MpsDaemon:
             asyncio.get_running_loop().remove_reader(self._handle)
             os.close(self._handle)
             self._handle = None
-
-
-def _words(command: str, answer: str) -> str:
-    return f"{command.split()[0]}: {' '.join(answer.split())}"

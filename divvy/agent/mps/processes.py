@@ -44,6 +44,14 @@ def start_time(pid: int) -> int:
     return 0 if pid == 0 or fields[0] in "ZX" else int(fields[19])
 
 
+def arguments(pid: int) -> list[str]:
+    """Return what a process was started with, [] if it does not run."""
+    try:
+        return os.fsdecode((_PROC / str(pid) / "cmdline").read_bytes()).split("\0")
+    except OSError:
+        return []
+
+
 def daemons(folder: Path) -> dict[str, Process]:
     """Return GPU UUID → its control daemon, of those whose sockets are below ``folder``.
 
@@ -53,13 +61,12 @@ def daemons(folder: Path) -> dict[str, Process]:
     matches = {}
     for pid in _session_leaders():
         try:
-            arguments = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
             environment = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
         except OSError:
             continue  # it has ended
         pipes = next((value for value in map(_pipes, environment) if value is not None), None)
         # An administrator's prompt has the same environment, and not this argument.
-        if pipes is None or os.fsencode(FOREGROUND) not in arguments:
+        if pipes is None or FOREGROUND not in arguments(pid):
             continue
         if pipes.parent.parent == folder and (started := start_time(pid)):
             matches[pipes.parent.name] = Process(pid, started)

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from time import monotonic
 
-from divvy.agent.mps.daemon import MpsDaemon, NoAnswer, Refused
+from divvy.agent.mps.answers import NoAnswer, Refused
+from divvy.agent.mps.daemon import MpsDaemon
 from divvy.agent.mps.processes import daemons
 from divvy.agent.mps.record import MpsRecord, Recorded
 from divvy.agent.mps.shared_memory import mount_memory
@@ -23,18 +24,22 @@ from divvy.agent.mps.supervision import (
     Ceiling,
     Life,
     Seen,
+    Share,
     Step,
     next_step,
     problem_of,
 )
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
+from divvy.model.enforcement import MPS_V3_SINCE
+from divvy.model.versions import is_older
 
 _log = logging.getLogger(__name__)
 _STARTING_SECONDS = 0.1
 # With the pause between two questions: a daemon that fails is known to within a second.
 _SILENCE_SECONDS = 0.5
 _MODE_SECONDS = 2.0
+_TIDY_SECONDS = 30.0
 # A pod that ends has 5 seconds; the driver's answer may take some of them.
 _MODE_SECONDS_AT_STOP = 1.0
 
@@ -49,6 +54,7 @@ class _SupervisedGpu:
     life: Life = field(default_factory=Life)
     mode: int | None = None
     mode_at: float = 0.0
+    tidied_at: float = 0.0
     reported: str | None = None
 
 
@@ -103,9 +109,9 @@ class Mps:
             for uuid in sorted(self._wanted)
         )
 
-    def pipes(self, uuid: str) -> Path:
-        """Return the folder of a GPU's sockets, which has the same path on the host."""
-        return self._folder / uuid / "pipe"
+    def pipes(self, uuid: str, share: str) -> Path:
+        """Return the folder of the socket of a GPU's share; it has the same path on the host."""
+        return self._supervised_gpu(uuid).daemon.pipes_of(share)
 
     def memory(self, uuid: str) -> Path:
         """Return what is /dev/shm to a GPU's daemon and its clients, mounted; raises OSError."""
@@ -118,9 +124,16 @@ class Mps:
         supervised = self._gpus.get(uuid)
         return frozenset() if supervised is None else supervised.daemon.servers
 
-    async def end_idle_servers(self, uuid: str) -> None:
-        """End a GPU's servers without clients: the daemon starts others; raises NoAnswer."""
-        await self._gpus[uuid].daemon.end_idle_servers()
+    async def prepare(self, uuid: str, share: Share, *, alone: bool) -> None:
+        """Make a GPU's daemon ready for a container that starts with a share; raises NoAnswer.
+
+        It is ``alone`` where no other container holds a share of the GPU.
+        """
+        supervised = self._gpus[uuid]
+        ceiling = self._wanted_of(supervised)
+        if ceiling is None:
+            raise NoAnswer(self.problem(uuid))
+        await supervised.daemon.prepare(share, ceiling, alone=alone)
 
     async def terminate(self, uuid: str, client: int) -> None:
         """End what a client of a GPU's daemon has on it, before its process is ended."""
@@ -139,6 +152,13 @@ class Mps:
         supervised = self._gpus.get(uuid)
         seen = Seen(None, None, alive=False) if supervised is None else self._seen(supervised)
         return problem_of(self._wanted.get(uuid), seen, self._life(uuid))
+
+    def _wanted_of(self, supervised: _SupervisedGpu) -> Ceiling | None:
+        """Return what is wanted of a daemon: it has namespaces for shares, or knows of none."""
+        wanted = self._wanted.get(supervised.uuid)
+        if wanted is None or supervised.daemon.has_namespaces:
+            return wanted
+        return replace(wanted, shares=())
 
     def want(self, wanted: Mapping[str, Ceiling]) -> None:
         """Have daemons for these GPUs from now on, and for no other."""
@@ -201,7 +221,7 @@ class Mps:
             await self._read_mode(supervised)
             self._notice_end(supervised)
             seen = self._seen(supervised)
-            wanted = self._wanted.get(uuid)
+            wanted = self._wanted_of(supervised)
             if wanted is None and seen.recorded is None:
                 del self._gpus[uuid]
                 self._on_change()
@@ -295,10 +315,12 @@ class Mps:
             supervised.life = supervised.life.failed(str(error), monotonic())
 
     def _start(self, supervised: _SupervisedGpu) -> None:
-        process = supervised.daemon.start()
+        driver = self._driver_version
+        version_3 = bool(driver) and not is_older(driver, MPS_V3_SINCE)
+        process = supervised.daemon.start(version_3=version_3)
         supervised.life = supervised.life.starting(monotonic())
         try:
-            self._record.set_process(supervised.uuid, process, self._driver_version)
+            self._record.set_process(supervised.uuid, process, driver)
         except OSError:
             # An agent that starts after a crash of this one would not find it.
             supervised.daemon.gone()
@@ -323,8 +345,14 @@ class Mps:
         finally:
             asking.cancel()
 
+    async def _tidy(self, supervised: _SupervisedGpu, wanted: Ceiling) -> None:
+        now = monotonic()
+        if now - supervised.tidied_at >= _TIDY_SECONDS:
+            supervised.tidied_at = now
+            await supervised.daemon.tidy(wanted)
+
     async def _talk(self, supervised: _SupervisedGpu, step: Step) -> None:
-        wanted = self._wanted.get(supervised.uuid)
+        wanted = self._wanted_of(supervised)
         try:
             if step is Step.QUIT:
                 supervised.life = supervised.life.quitting(monotonic())
@@ -335,6 +363,10 @@ class Mps:
             else:
                 await self._ask(supervised)
                 supervised.life = supervised.life.heard(monotonic())
+                if supervised.daemon.lacks_server:
+                    supervised.life = supervised.life.unlimited()
+                elif wanted is not None:
+                    await self._tidy(supervised, wanted)
         except NoAnswer as no_answer:
             if step is Step.LIMIT and isinstance(no_answer, Refused):
                 supervised.life = supervised.life.refusing(str(no_answer), monotonic())

@@ -21,11 +21,27 @@ OUTDATED = "its MPS daemon is of the driver before"
 
 
 @dataclass(frozen=True)
+class Share:
+    """What a process of one container may use at most: memory in MiB, threads in per cent.
+
+    ``name`` is that of its namespace, where the daemon has such.
+    """
+
+    name: str
+    memory_mib: int
+    threads: int
+
+
+@dataclass(frozen=True)
 class Ceiling:
-    """What no client of a daemon can exceed: memory in MiB, threads in per cent."""
+    """What no client of a daemon can exceed: memory in MiB, threads in per cent.
+
+    ``shares`` are those that are held, where each has a namespace of its own.
+    """
 
     memory_mib: int
     threads: int
+    shares: tuple[Share, ...] = ()
 
 
 class Step(Enum):
@@ -115,6 +131,10 @@ class Life:
     def limited(self, ceiling: Ceiling) -> Life:
         """Note that the daemon has its ceiling: it is ready."""
         return replace(self, ceiling=ceiling, refused="", problem="")
+
+    def unlimited(self) -> Life:
+        """Note that the daemon has lost its ceiling with its server: it is not ready."""
+        return replace(self, ceiling=None)
 
     def refusing(self, refused: str, now: float) -> Life:
         """Note that the daemon refuses its ceiling: it is not ready, and is told again later."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from divvy.agent.gpu.device_id import is_client
+from divvy.agent.gpu.device_id import is_client, numeric_order
 from divvy.agent.gpu.hardware import Gpu, Snapshot
-from divvy.agent.gpu.holders import Held
+from divvy.agent.gpu.holders import Held, Holder
 from divvy.agent.gpu.transition import Decision
-from divvy.agent.mps.supervision import Ceiling
+from divvy.agent.mps.supervision import Ceiling, Share
 from divvy.model import DesiredGpu
 from divvy.model.sharing import ALL_COMPUTE, Sharing
 
@@ -42,10 +44,33 @@ def wanted_daemons(
             if uuid in started:
                 wanted[uuid] = ceiling
             continue
-        clients = {is_client(holder.device_id) for holder in held.get(uuid, ())}
+        holders = held.get(uuid, ())
+        clients = {is_client(holder.device_id) for holder in holders}
         if True in clients or (sharing is not None and not clients and not gpu.mig_mode):
-            wanted[uuid] = ceiling
+            wanted[uuid] = replace(ceiling, shares=_shares(holders, sharing, gpu))
     return wanted
+
+
+def share_of(device_ids: Sequence[str], sharing: Sharing | None, memory_mib: int) -> Share:
+    """Return the share of a container with these replicas of one GPU, which has ``memory_mib``.
+
+    Nobody else has the first of them: it names the share.
+    """
+    _, number = min(map(numeric_order, device_ids))
+    if sharing is None:
+        return Share(f"share_{number}", memory_mib, ALL_COMPUTE)
+    whole = sharing.times(len(device_ids))
+    return Share(f"share_{number}", whole.memory_mib or memory_mib, whole.threads or ALL_COMPUTE)
+
+
+def _shares(holders: Iterable[Holder], sharing: Sharing | None, gpu: Gpu) -> tuple[Share, ...]:
+    containers: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for holder in holders:
+        # One that is only allocated gets its share when its container starts.
+        if is_client(holder.device_id) and not holder.only_allocated:
+            containers[holder.pod, holder.pod_uid, holder.container].add(holder.device_id)
+    shares = (share_of(sorted(ids), sharing, gpu.memory_mib) for ids in containers.values())
+    return tuple(sorted(shares, key=lambda share: share.name))
 
 
 def ceiling_of(sharing: Sharing | None, gpu: Gpu) -> Ceiling:

@@ -11,13 +11,16 @@ from divvy.agent.gpu.desired import DesiredState
 from divvy.agent.gpu.device_id import physical
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.gpu.health import unhealthy_devices
+from divvy.agent.gpu.holders import Holder
 from divvy.agent.inject.container_edits import ContainerEdits, file_edits, together
 from divvy.agent.inject.device_files import device_files, file_resources
 from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.mps.answers import NoAnswer
 from divvy.agent.mps.client import client_edits
-from divvy.agent.mps.daemon import NoAnswer
 from divvy.agent.mps.service import Mps
+from divvy.agent.mps.supervision import Share
+from divvy.agent.mps.wanted import share_of
 from divvy.agent.nvml.cap_nodes import make_cap_nodes
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.health_watch import HealthWatch
@@ -197,29 +200,42 @@ class Advertiser:
             allocation = self.injection.allocation(uuids)
         if resource.sharing.by_mps:
             (uuid,) = uuids
-            client = self._client(resource, uuid, len(device_ids))
+            client = self._client(resource, uuid, device_ids)
             allocation = replace(allocation, edits=together(allocation.edits, client))
         self._holders.allocated(resource.name, device_ids)
         self._look_soon()
         return allocation
 
-    def _client(self, resource: Resource, uuid: str, count: int) -> ContainerEdits:
+    def _client(self, resource: Resource, uuid: str, device_ids: Sequence[str]) -> ContainerEdits:
         memory = self._memory(resource, uuid)
-        return client_edits(self._mps.pipes(uuid), memory, resource.sharing.times(count))
+        pipes = self._mps.pipes(uuid, self._share(resource, uuid, device_ids).name)
+        return client_edits(pipes, memory, resource.sharing.times(len(device_ids)))
 
-    async def _require_daemon(self, resource: Resource, uuid: str) -> None:
+    def _share(self, resource: Resource, uuid: str, device_ids: Sequence[str]) -> Share:
+        snapshot = self._driver.snapshot
+        gpu = None if snapshot is None else snapshot.gpu(uuid)
+        if gpu is None:
+            raise Refused(f"{resource.name}: {uuid}: the driver does not show it")
+        return share_of(device_ids, resource.sharing, gpu.memory_mib)
+
+    async def _require_daemon(
+        self, resource: Resource, device_ids: Sequence[str], holders: Iterable[Holder]
+    ) -> None:
         """Raise Refused where a container would find no daemon: it would compute without limits.
 
         After a boot the kubelet starts containers again by what it was answered before it: a
         runtime would make a plain folder of what is not mounted.
         """
+        uuid = physical(device_ids[0])
         if problem := self._mps.problem(uuid):
             raise Refused(f"{resource.name}: {uuid}: {problem}; the start will be retried")
         self._memory(resource, uuid)
+        held = {holder.device_id for holder in holders if physical(holder.device_id) == uuid}
         try:
-            await self._mps.end_idle_servers(uuid)
+            share = self._share(resource, uuid, device_ids)
+            await self._mps.prepare(uuid, share, alone=set(device_ids) >= held)
         except NoAnswer as no_answer:
-            words = f"its MPS daemon does not answer: {no_answer}; the start will be retried"
+            words = f"its MPS daemon is not ready: {no_answer}; the start will be retried"
             raise Refused(f"{resource.name}: {uuid}: {words}") from no_answer
 
     def _memory(self, resource: Resource, uuid: str) -> Path:
@@ -257,7 +273,7 @@ class Advertiser:
             why = OF_THE_DRIVERS_LIMIT if sharing.by_driver else OF_THE_LIMITER
         require_no_other_gpu(resource.name, device_ids, holders, bare, why)
         if sharing.by_mps:
-            await self._require_daemon(resource, physical(device_ids[0]))
+            await self._require_daemon(resource, device_ids, holders)
         if sharing.is_prevented:
             self._lay_again(resource, device_ids)
 

@@ -1,4 +1,6 @@
-"""Kills of a node's agent, MPS daemon and MPS server: python -m tests.agent.mps.kills NUMBER SEED.
+"""Kills of a node's agent, MPS daemon and server: python -m tests.agent.mps.kills NUMBER SEED.
+
+With a version of the driver as a third argument, on that: from 615 on MPS has its version 3.
 
 The real agent's process and the simulated driver's daemon, killed at random instants, also before
 they have recovered from the kill before. Checked on the way:
@@ -35,8 +37,8 @@ from tests.agent.mps.mps_node import (
     nothing_is_left,
     record,
 )
-from tests.fakes.agent import AgentNode, agent_node
-from tests.fakes.device_manager import AdmissionFailed
+from tests.fakes.agent import VERSION, AgentNode, agent_node
+from tests.fakes.device_manager import AdmissionFailed, StartFailed
 from tests.fakes.scene import play
 
 _REPLICAS = 4
@@ -85,11 +87,12 @@ class Walk:
 
     async def _client(self) -> subprocess.Popen[str]:
         for _ in range(_TRIES):
-            with contextlib.suppress(AdmissionFailed):
+            with contextlib.suppress(AdmissionFailed, StartFailed):
                 client = await container(self.node, "default/client", 100)
                 assert exit_code(client) == 0, self.node.log
                 return client
             # The kubelet has not seen yet that the agent is another one: the next pod is admitted.
+            self.node.kubelet.end("default/client")
             await asyncio.sleep(0.1)
             await self._settle()
         raise AssertionError(f"no pod is admitted\n{self.node.log}")
@@ -152,9 +155,9 @@ def control_daemons(node: AgentNode) -> list[int]:
     return leaders
 
 
-async def kill_at_random(number: int, seed: int) -> Walk:
+async def kill_at_random(number: int, seed: int, driver: str = VERSION) -> Walk:
     """Kill so many processes of a node; raises AssertionError where it does not recover."""
-    async with agent_node(1, MPS) as node:
+    async with agent_node(1, MPS, driver_version=driver) as node:
         await node.offered(SHARED, _REPLICAS)
         walk = Walk(node, number, seed)
         try:
@@ -168,16 +171,17 @@ async def kill_at_random(number: int, seed: int) -> Walk:
     return walk
 
 
-async def _main(number: int, seed: int) -> None:
+async def _main(number: int, seed: int, driver: str) -> None:
     began = monotonic()
-    walk = await kill_at_random(number, seed)
+    walk = await kill_at_random(number, seed, driver)
     killed = ", ".join(f"{count} {what}" for what, count in sorted(walk.killed.items()))
     print(
-        f"seed {seed}: {killed}; shares withdrawn within {walk.withdrawn:.2f} s, back within "
-        f"{walk.back:.1f} s, {monotonic() - began:.0f} s in all"
+        f"driver {driver}, seed {seed}: {killed}; shares withdrawn within {walk.withdrawn:.2f} s, "
+        f"back within {walk.back:.1f} s, {monotonic() - began:.0f} s in all"
     )
 
 
 if __name__ == "__main__":
-    chosen_number, chosen_seed = map(int, sys.argv[1:])
-    play(lambda: _main(chosen_number, chosen_seed))
+    chosen_number, chosen_seed = map(int, sys.argv[1:3])
+    chosen_driver = (*sys.argv[3:], VERSION)[0]
+    play(lambda: _main(chosen_number, chosen_seed, chosen_driver))

@@ -59,7 +59,9 @@ def daemons_of(node: AgentNode) -> list[int]:
 
 async def container(node: AgentNode, pod: str, mib: int, count: int = 1) -> subprocess.Popen[str]:
     """Admit a pod and start its program with the environment and mounts that it was given."""
-    return allocated(node, await node.kubelet.admit(pod, SHARED, count), mib)
+    answer = await node.kubelet.admit(pod, SHARED, count)
+    await node.kubelet.start_container(pod)
+    return allocated(node, answer, mib)
 
 
 def allocated(

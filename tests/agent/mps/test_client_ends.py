@@ -28,13 +28,15 @@ from tests.agent.mps.mps_node import (
     end,
     exit_code,
 )
-from tests.fakes.agent import AgentNode, agent_node
+from tests.fakes.agent import VERSION, AgentNode, agent_node
 from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
 from tests.simulator.control_groups import hierarchy, removed
 from tests.simulator.driver_root import eventually
 
 TERMINATED = 810
+# MPS is version 2 with the one, version 3 with the other.
+both_versions = pytest.mark.parametrize("driver", [VERSION, "615.71.09"])
 ENFORCED: dict[str, Any] = {
     "mps": {"replicas": 4, "memoryLimit": {"limit": "auto", "action": "enforce"}}
 }
@@ -72,10 +74,11 @@ pytestmark = [
 ]
 
 
+@both_versions
 @pytest.mark.parametrize("how", ["the agent is stopped", "the profile goes"])
-def test_terminates_clients_before_their_daemon_ends(how: str) -> None:
+def test_terminates_clients_before_their_daemon_ends(how: str, driver: str) -> None:
     async def scene() -> None:
-        async with agent_node(1, MPS) as node:
+        async with agent_node(1, MPS, driver_version=driver) as node:
             await node.offered(SHARED, 4)
             client = await container(node, "default/client", 100)
             assert exit_code(client) == 0
@@ -106,17 +109,21 @@ def container_group() -> Iterator[Path]:
         assert eventually(lambda: all(map(removed, (group, group.parent, pods))))
 
 
-def test_ends_a_container_above_its_limit_without_harm_to_its_neighbours(tmp_path: Path) -> None:
+@both_versions
+def test_ends_a_container_above_its_limit_without_harm_to_its_neighbours(
+    tmp_path: Path, driver: str
+) -> None:
     (tmp_path / f"greedy_default_main-{CONTAINER_ID}.log").touch()
 
     async def scene(group: Path) -> None:
         environment = {"DIVVY_CONTAINER_LOGS": str(tmp_path)}
-        async with agent_node(1, ENFORCED, environment=environment) as node:
+        async with agent_node(1, ENFORCED, environment=environment, driver_version=driver) as node:
             await node.offered(SHARED, 4)
             node.simulate("fault", "mps-wedge", "0")
             neighbour = await container(node, "default/neighbour", 100)
             assert exit_code(neighbour) == 0
             answer = await node.kubelet.admit("default/greedy", SHARED)
+            await node.kubelet.start_container("default/greedy")
             processes = started(node, answer, GREEDY, str(group))
             assert [exit_code(processes) for _ in range(2)] == [0, 0]
             await node.until(lambda: not (group / "cgroup.procs").read_text(), 20)
@@ -129,14 +136,17 @@ def test_ends_a_container_above_its_limit_without_harm_to_its_neighbours(tmp_pat
         play(lambda: scene(group))
 
 
-def test_starts_no_container_behind_the_wedged_server_of_one_that_was_killed() -> None:
+@both_versions
+def test_starts_no_container_behind_the_wedged_server_of_one_that_was_killed(driver: str) -> None:
     """The kubelet kills, and no plugin hears of it before."""
 
     async def scene() -> None:
-        async with agent_node(1, MPS) as node:
+        async with agent_node(1, MPS, driver_version=driver) as node:
             await node.offered(SHARED, 4)
             node.simulate("fault", "mps-wedge", "0")
-            killed = started(node, await node.kubelet.admit("default/killed", SHARED), WORKING)
+            first = await node.kubelet.admit("default/killed", SHARED)
+            await node.kubelet.start_container("default/killed")
+            killed = started(node, first, WORKING)
             assert exit_code(killed) == 0
             end(killed)
             node.kubelet.end("default/killed")
@@ -152,9 +162,10 @@ def test_starts_no_container_behind_the_wedged_server_of_one_that_was_killed() -
     play(scene)
 
 
-def test_keeps_the_server_of_a_neighbour_at_the_start_of_a_container() -> None:
+@both_versions
+def test_keeps_the_server_of_a_neighbour_at_the_start_of_a_container(driver: str) -> None:
     async def scene() -> None:
-        async with agent_node(1, MPS) as node:
+        async with agent_node(1, MPS, driver_version=driver) as node:
             await node.offered(SHARED, 4)
             neighbour = await container(node, "default/neighbour", 100)
             assert exit_code(neighbour) == 0

@@ -8,15 +8,20 @@ from time import monotonic
 
 import pytest
 
-from divvy.agent.mps.daemon import PROGRAM, MpsDaemon, NoAnswer
+from divvy.agent.mps.answers import NoAnswer
+from divvy.agent.mps.daemon import PROGRAM, MpsDaemon
 from divvy.model.contract import STATE_FOLDER
+from divvy.model.profile import MAX_MPS_CLIENTS
 from tests.fakes.scene import play
 
 SERVER, CLIENT = 3165259, 4194303
 OTHER_SERVER = 11  # whose client it is not
 # Of sockaddr_un, with the byte that ends it.
 LONGEST_ADDRESS = 108
-SOCKETS = ("control", "control_privileged", "nvidia-cuda-mps-control.pid")
+SOCKETS = (
+    *("control", "control_privileged", "nvidia-cuda-mps-control.pid"),
+    *("uid_0/control", "uid_0/default/control", f"uid_0/share_{MAX_MPS_CLIENTS - 1}/control"),
+)
 
 
 def daemon(folder: Path, servers: str = str(SERVER)) -> MpsDaemon:
@@ -94,3 +99,13 @@ def test_keeps_paths_of_sockets_within_an_address() -> None:
     folder = Path(STATE_FOLDER) / "mps" / f"GPU-{uuid.UUID(int=0)}"
     pipes = MpsDaemon(Path("/"), folder, Path("/"), folder.name, lambda: None).pipes
     assert max(len(str(pipes / name)) for name in SOCKETS) < LONGEST_ADDRESS
+
+
+def test_quotes_what_a_daemon_said_last_and_not_its_greeting(tmp_path: Path) -> None:
+    logs = tmp_path / "GPU-0/log"
+    logs.mkdir(parents=True)
+    (logs / "start.log").write_text("To connect CUDA applications to this daemon, set A=/b\n")
+    asked = daemon(tmp_path)
+    assert asked.last_words() == "it says nothing"
+    (logs / "control.log").write_text("Server 7 died\n")
+    assert asked.last_words() == "Server 7 died"

@@ -89,6 +89,22 @@ def test_starts_daemons_for_all_users_and_without_partitions_that_clients_choose
     play(scene)
 
 
+def test_gives_daemons_an_input_that_does_not_end() -> None:
+    """In the foreground they read commands there, and would end with it."""
+
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            await node.kill()
+            # As the daemon does, which has it open for writing, too: so no read finds its end.
+            handle = os.open(f"/proc/{daemon(node)}/fd/0", os.O_RDONLY | os.O_NONBLOCK)
+            with pytest.raises(BlockingIOError):
+                os.read(handle, 1)
+            os.close(handle)
+
+    play(scene)
+
+
 def test_shares_a_bounded_memory_between_clients_and_daemon() -> None:
     async def scene() -> None:
         async with agent_node(1, MPS) as node:

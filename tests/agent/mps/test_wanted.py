@@ -8,8 +8,8 @@ import pytest
 
 from divvy.agent.gpu.holders import Held, Holder
 from divvy.agent.gpu.transition import Decision
-from divvy.agent.mps.supervision import Ceiling
-from divvy.agent.mps.wanted import wanted_daemons
+from divvy.agent.mps.supervision import Ceiling, Share
+from divvy.agent.mps.wanted import share_of, wanted_daemons
 from divvy.agent.plugin.inventory import AdvertisedGpu
 from divvy.model import DesiredGpu, Offer
 from divvy.model.sharing import Sharing
@@ -71,3 +71,29 @@ def test_limits_by_the_daemon_where_nobody_gets_two_replicas() -> None:
 def test_wants_no_daemon_on_a_lost_gpu_or_in_mig_mode() -> None:
     for other in (replace(gpu(0), lost=True), gpu(0, mig=True)):
         assert wanted_daemons(decided(BY_MPS), snapshot(other), {}, []) == {}
+
+
+def test_names_a_share_by_the_first_replica_of_its_container() -> None:
+    def of(pod: str, container: str, *numbers: int) -> list[Holder]:
+        return [
+            Holder(pod, container, SHARED, f"{GPU.uuid}::mps-{number}", f"uid-{pod}")
+            for number in numbers
+        ]
+
+    pending = Holder("", "", SHARED, f"{GPU.uuid}::mps-11")
+    holders = (*of("a/p", "main", 10, 2), *of("a/p", "side", 3), *of("b/p", "main", 0), pending)
+    (wanted,) = wanted_daemons(decided(BY_MPS), snapshot(GPU), {GPU.uuid: holders}, []).values()
+    assert wanted.shares == (
+        Share("share_0", 10240, 25),
+        Share("share_2", 20480, 50),
+        Share("share_3", 10240, 25),
+    )
+    client = {GPU.uuid: tuple(of("a/p", "main", 1))}
+    (lost,) = wanted_daemons({}, snapshot(GPU), client, [GPU.uuid]).values()
+    assert lost.shares == (Share("share_1", GPU.memory_mib, 100),)
+
+
+def test_gives_a_share_without_a_limit_of_memory_the_whole_gpu() -> None:
+    unlimited = Sharing(4, weight=25, threads=25)
+    share = share_of([f"{GPU.uuid}::mps-7", f"{GPU.uuid}::mps-11"], unlimited, 40960)
+    assert share == Share("share_7", 40960, 50)

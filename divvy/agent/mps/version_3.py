@@ -1,0 +1,187 @@
+"""The commands of MPS' version 3: one server, and a namespace for each container's share.
+
+Sources: docs.nvidia.com/deploy/mps, "MPS v3 Interface" and "MPS v3 Namespaces" (release 615). Of
+NVIDIA's gpu-fractioning, run on driver 615: tables cut PIDs of seven digits, `csv` does not; limits
+of a namespace cannot be set while it has clients.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+
+from divvy.agent.mps.answers import NoAnswer, Refused, Run
+from divvy.agent.mps.supervision import Ceiling, Share
+from divvy.model.sharing import ALL_COMPUTE
+
+PROTOCOL = ("-p", "3")
+# Also the server of clients that come to the daemon's own socket, as those of version 2 do.
+SERVER = "uid_0"
+DEFAULT = "default"
+_CSV = "--format=csv,noheader"
+_IN_SERVER = f"--server={SERVER}"
+_UNITS = {"K": -10, "M": 0, "G": 10}
+_UNLIMITED = 0
+
+
+class Version3:
+    """One daemon, with the namespaces of shares that are held."""
+
+    OPTIONS = ("-m", *PROTOCOL)
+    has_namespaces = True
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.lacks_server = True
+        self._used = True  # of a server that an agent before started nothing is known
+        self._unclaimed: frozenset[str] = frozenset()
+
+    async def servers(self) -> frozenset[int]:
+        """Return the PIDs of its servers; raises NoAnswer."""
+        return frozenset((await self._servers()).values())
+
+    async def _servers(self) -> Mapping[str, int]:
+        pids = parse_servers(await self._command("server", "list", _CSV))
+        self.lacks_server = SERVER not in pids
+        return pids
+
+    async def has_clients(self, server: int) -> bool:
+        """Return whether it lists a client; raises NoAnswer."""
+        return bool(await self._clients())
+
+    async def limit(self, ceiling: Ceiling) -> None:
+        """See to its server, with the namespaces of shares that are held.
+
+        Limits stay as they are where clients keep them so. Raises NoAnswer, Refused where the
+        server does not start or takes no limit.
+        """
+        is_new = SERVER not in await self._servers()
+        if is_new:
+            await self._command("server", "create", SERVER, "--uid=0")
+            if SERVER not in await self._servers():
+                # NVIDIA has seen that one which cannot start is accepted (Dynamo's guide).
+                raise Refused("server create: the server has not started")
+            self._used = False
+        listed = await self._namespaces()
+        default = Share(DEFAULT, ceiling.memory_mib, ceiling.threads)
+        if listed.get(DEFAULT) != default:
+            with contextlib.nullcontext() if is_new else contextlib.suppress(Refused):
+                await self._set(default)
+        for share in ceiling.shares:
+            if share.name not in listed:
+                await self._create(share)
+            elif listed[share.name] != share:  # an agent was killed before it could set them
+                with contextlib.suppress(Refused):
+                    await self._set(share)
+
+    def may_end_servers(self, *, alone: bool) -> bool:
+        """Return whether the server can be ended if it has no clients.
+
+        With it end all namespaces, and a container keeps the folder of the one that it was started
+        with: not beside another container, nor where no client can have harmed the server yet.
+        """
+        return self._used and alone
+
+    async def prepare(self, share: Share, ceiling: Ceiling) -> None:
+        """Make the namespace of a container that starts now; raises NoAnswer, Refused."""
+        await self.limit(ceiling)
+        listed = await self._namespaces()
+        if share.name not in listed:
+            await self._create(share)
+            if share.name not in await self._namespaces():
+                raise Refused(f"namespace create: there is no {share.name}")
+        elif listed[share.name] != share:
+            await self._set(share)
+        self._used = True
+        self._unclaimed -= {share.name}
+
+    async def tidy(self, ceiling: Ceiling) -> None:
+        """Delete namespaces that nobody has claimed, now and the last time; raises NoAnswer."""
+        if self.lacks_server:
+            return
+        claimed = {DEFAULT, *(share.name for share in ceiling.shares)}
+        unclaimed = frozenset(await self._namespaces()) - claimed
+        for name in sorted(unclaimed & self._unclaimed):
+            with contextlib.suppress(Refused):  # it has a client still
+                await self._command("namespace", "delete", name, _IN_SERVER)
+        self._unclaimed = unclaimed
+
+    async def terminate(self, servers: Iterable[int], client: int) -> None:
+        """End what a client has on the GPU; raises NoAnswer."""
+        with contextlib.suppress(Refused):  # it has ended meanwhile
+            await self._command("client", "terminate", str(client))
+
+    async def quit(self, servers: Iterable[int]) -> None:
+        """Have it terminate its clients and end; raises NoAnswer."""
+        for client in sorted(await self._clients()):
+            await self.terminate(servers, client)
+        await self._command("-q")
+
+    async def _clients(self) -> frozenset[int]:
+        return parse_clients(await self._command("client", "list", _CSV))
+
+    async def _namespaces(self) -> Mapping[str, Share]:
+        return parse_namespaces(await self._command("namespace", "list", _IN_SERVER, _CSV))
+
+    async def _create(self, share: Share) -> None:
+        await self._command("namespace", "create", share.name, _IN_SERVER)
+        await self._set(share)
+
+    async def _set(self, share: Share) -> None:
+        await self._command(
+            *("namespace", "set", share.name, _IN_SERVER),
+            f"--pinned-memory-limit={share.memory_mib}M",
+            f"--active-thread-percentage={share.threads}",
+        )
+
+    async def _command(self, *words: str) -> str:
+        return await self._run((*PROTOCOL, *words), "")
+
+
+def parse_servers(answer: str) -> dict[str, int]:
+    """Return server → PID of `server list`: name, uid, pid, status, …; raises NoAnswer."""
+    return {fields[0]: _pid(fields[2], answer) for fields in _rows(answer, 4)}
+
+
+def parse_clients(answer: str) -> frozenset[int]:
+    """Return the PIDs of `client list`, which are first in each line; raises NoAnswer."""
+    return frozenset(_pid(fields[0], answer) for fields in _rows(answer, 2))
+
+
+def parse_namespaces(answer: str) -> dict[str, Share]:
+    """Return the namespaces of `namespace list` with their limits; raises NoAnswer.
+
+    Their columns: name, server, status, memory, per cent of the threads, …
+    """
+    return {
+        fields[0]: Share(fields[0], _mib(fields[3]), _per_cent(fields[4]))
+        for fields in _rows(answer, 5)
+    }
+
+
+def _rows(answer: str, columns: int) -> Iterable[list[str]]:
+    for line in filter(None, map(str.strip, answer.splitlines())):
+        fields = line.split(",")
+        if len(fields) < columns:
+            raise NoAnswer(line)
+        yield fields
+
+
+def _pid(field: str, answer: str) -> int:
+    if not field.isdecimal():
+        raise NoAnswer(answer.strip())
+    return int(field)
+
+
+def _mib(field: str) -> int:
+    number, unit = field[:-1], _UNITS.get(field[-1:])
+    if unit is None or not number.isdecimal():
+        return _UNLIMITED
+    return int(number) << unit if unit >= 0 else int(number) >> -unit
+
+
+def _per_cent(field: str) -> int:
+    try:
+        return int(float(field))
+    except ValueError:
+        return ALL_COMPUTE

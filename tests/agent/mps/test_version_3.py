@@ -1,0 +1,206 @@
+"""What a daemon of version 3 is told of servers and namespaces, and what its answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from divvy.agent.mps.answers import NoAnswer, Refused, refusal
+from divvy.agent.mps.supervision import Ceiling, Share
+from divvy.agent.mps.version_3 import (
+    Version3,
+    parse_clients,
+    parse_namespaces,
+    parse_servers,
+)
+from tests.fakes.scene import play
+
+FIRST, SECOND = Share("share_0", 10240, 25), Share("share_3", 20480, 50)
+WHOLE = Ceiling(40960, 100)
+SERVER = "uid_0,0,48201,Ready,/p/uid_0,GPU-0,-"
+# As NVIDIA's gpu-fractioning saw them on driver 615, of the same two clients.
+TABLE = """\
+PID     SERVER        DEVICE                                         MAWS NS          CMD
+316...  srv           GPU-cc97390c-c189-71f5-1bb7-5b0af481fa0d       srv/default (0)  VLLM::Engine
+"""
+CLIENTS = """\
+3167082,srv,GPU-cc97390c-c189-71f5-1bb7-5b0af481fa0d,srv/default (0),VLLM::EngineCore
+3165259,srv,GPU-cc97390c-c189-71f5-1bb7-5b0af481fa0d,srv/default (0),python train.py, twice
+"""
+
+
+class Daemon:
+    """A daemon as its commands see it: servers, namespaces with their limits, busy ones."""
+
+    def __init__(self, *, starts: bool = True) -> None:
+        self.starts = starts
+        self.server = False
+        self.namespaces: dict[str, list[str]] = {}
+        self.busy: set[str] = set()
+        self.changes: list[str] = []
+
+    async def run(self, arguments: Sequence[str], text: str) -> str:
+        assert (arguments[:2], text) == (("-p", "3"), "")
+        words = [word for word in arguments[2:] if not word.startswith(("--server", "--format"))]
+        answer = self._answer(words)
+        if words[1] not in ("list", "get"):
+            self.changes.append(" ".join(words))
+        return answer
+
+    def _answer(self, words: list[str]) -> str:
+        match words:
+            case ["server", "list"]:
+                return SERVER if self.server else ""
+            case ["server", "create", "uid_0", "--uid=0"]:
+                self.server = self.starts
+                self.namespaces = {"default": ["unlimited", "100.00"]}
+            case ["namespace", "list"]:
+                return "\n".join(
+                    f"{name},uid_0,Ready,{memory},{threads},0,/p/uid_0/{name}"
+                    for name, (memory, threads) in self.namespaces.items()
+                )
+            case ["namespace", "create", name]:
+                self.namespaces[name] = ["unlimited", "100.00"]
+            case ["namespace", "set", name, memory, threads]:
+                if name in self.busy:
+                    raise refusal("namespace set", "The namespace has active clients")
+                values = [word.partition("=")[2] for word in (memory, threads)]
+                self.namespaces[name] = [values[0], f"{values[1]}.00"]
+            case ["namespace", "delete", name]:
+                if name in self.busy:
+                    raise refusal("namespace delete", "it has active clients")
+                del self.namespaces[name]
+            case ["client", "list"]:
+                return CLIENTS
+            case _:
+                raise AssertionError(words)
+        return ""
+
+
+def test_reads_what_lists_say() -> None:
+    assert parse_servers(f"{SERVER}\ntraining,1000,48202,Ready,/p/t,GPU-1,GPU-2,-\n") == {
+        "uid_0": 48201,
+        "training": 48202,
+    }
+    assert parse_servers("") == {}
+    assert parse_clients(CLIENTS) == {3165259, 3167082}
+    assert parse_namespaces(
+        "default,s,Ready,unlimited,100.00\nsmall,s,Ready,900M,30.00,0,/p/s/small\n"
+        "large,s,Ready,5G,25.00,0,/p\ntiny,s,Ready,1048576K,25.00,0,/p\n"
+    ) == {
+        "default": Share("default", 0, 100),
+        "small": Share("small", 900, 30),
+        "large": Share("large", 5120, 25),
+        "tiny": Share("tiny", 1024, 25),
+    }
+
+
+@pytest.mark.parametrize("answer", [TABLE, "316...,srv", "none", "-1,srv"])
+def test_takes_no_cut_pid_for_an_answer(answer: str) -> None:
+    with pytest.raises(NoAnswer):
+        parse_clients(answer)
+
+
+@pytest.mark.parametrize("answer", ["uid_0,0,,Ready", "NAME UID PID", "uid_0,0"])
+def test_takes_nothing_else_for_a_list_of_servers(answer: str) -> None:
+    with pytest.raises(NoAnswer):
+        parse_servers(answer)
+
+
+def test_starts_its_server_with_namespaces_of_shares_that_are_held() -> None:
+    async def scene() -> None:
+        daemon = Daemon()
+        version = Version3(daemon.run)
+        assert await version.servers() == frozenset()
+        assert version.lacks_server
+        await version.limit(Ceiling(40960, 100, (FIRST, SECOND)))
+        assert not version.lacks_server
+        assert daemon.namespaces == {
+            "default": ["40960M", "100.00"],
+            "share_0": ["10240M", "25.00"],
+            "share_3": ["20480M", "50.00"],
+        }
+        daemon.changes.clear()
+        await version.limit(Ceiling(40960, 100, (FIRST, SECOND)))
+        assert daemon.changes == []
+        daemon.server = False
+        await version.servers()
+        assert version.lacks_server
+
+    play(scene)
+
+
+def test_refuses_limits_where_its_server_does_not_start() -> None:
+    async def scene() -> None:
+        with pytest.raises(Refused, match="the server has not started"):
+            await Version3(Daemon(starts=False).run).limit(WHOLE)
+
+    play(scene)
+
+
+def test_keeps_the_limits_of_namespaces_that_have_clients() -> None:
+    async def scene() -> None:
+        daemon = Daemon()
+        daemon.server = True
+        daemon.namespaces = {"default": ["10G", "25.00"], "share_0": ["5G", "10.00"]}
+        daemon.busy = {"default", "share_0"}
+        version = Version3(daemon.run)
+        await version.limit(Ceiling(40960, 100, (FIRST,)))
+        assert daemon.namespaces["share_0"] == ["5G", "10.00"]
+        with pytest.raises(Refused, match="active clients"):
+            await version.prepare(FIRST, WHOLE)
+        daemon.busy.clear()
+        await version.prepare(FIRST, WHOLE)
+        assert daemon.namespaces["share_0"] == ["10240M", "25.00"]
+
+    play(scene)
+
+
+def test_limits_a_namespace_that_was_left_without_limits() -> None:
+    """An agent can be killed after it has made one."""
+
+    async def scene() -> None:
+        daemon = Daemon()
+        version = Version3(daemon.run)
+        await version.limit(WHOLE)
+        daemon.namespaces["share_0"] = ["unlimited", "100.00"]
+        await version.limit(Ceiling(40960, 100, (FIRST,)))
+        assert daemon.namespaces["share_0"] == ["10240M", "25.00"]
+
+    play(scene)
+
+
+def test_ends_its_server_neither_beside_another_container_nor_before_its_first() -> None:
+    async def scene() -> None:
+        version = Version3(Daemon().run)
+        assert version.may_end_servers(alone=True)  # one that an agent before has started
+        await version.limit(WHOLE)
+        assert not version.may_end_servers(alone=True)
+        await version.prepare(FIRST, WHOLE)
+        assert version.may_end_servers(alone=True)
+        assert not version.may_end_servers(alone=False)
+
+    play(scene)
+
+
+def test_deletes_namespaces_that_nobody_has_claimed_twice() -> None:
+    async def scene() -> None:
+        daemon = Daemon()
+        version = Version3(daemon.run)
+        held = Ceiling(40960, 100, (SECOND,))
+        for share in (FIRST, SECOND):
+            await version.prepare(share, WHOLE)
+        await version.tidy(held)
+        assert set(daemon.namespaces) == {"default", "share_0", "share_3"}
+        await version.prepare(FIRST, held)  # of another container, which is not listed yet
+        await version.tidy(held)
+        assert "share_0" in daemon.namespaces
+        daemon.busy = {"share_0"}
+        await version.tidy(held)
+        assert "share_0" in daemon.namespaces
+        daemon.busy.clear()
+        await version.tidy(held)
+        assert set(daemon.namespaces) == {"default", "share_3"}
+
+    play(scene)
