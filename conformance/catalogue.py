@@ -179,7 +179,8 @@ _ALL = (
           cncf=("secure_accelerator_access",)),
     Check("ISO-15", "MPS refuses a process more memory than its share, and shows what is left",
           "MUST", (Mode.MPS,), "the container's CUDA_MPS_PINNED_DEVICE_MEM_LIMIT must be the "
-          "share's: see `kubectl get pod -o yaml`, and `divvy status`",
+          "share's: see `kubectl get pod -o yaml`, and `divvy status`. With driver 615 or newer it "
+          "is asked for without that: `nvidia-cuda-mps-control -p 3 namespace list` on the node",
           cncf=("gpu_sharing",)),
     Check("ISO-16", "a process by MPS computes on its part of the SMs", "MUST", BY_MPS,
           "the container's CUDA_MPS_ACTIVE_THREAD_PERCENTAGE must be the share's; is the process "

@@ -19,6 +19,7 @@ from conformance.observe.device_memory import memory_fits, share_sizes
 from conformance.observe.holders import require_idle
 from conformance.observe.probes import part, visible_memory
 from conformance.promise import DevicePromise
+from divvy.model.sharing import ALL_COMPUTE
 
 
 @check("ISO-10")
@@ -60,6 +61,9 @@ def test_mps_refuses_memory_beyond_a_share(
     evidence.command = "mem-hog"
     evidence.add(outcome.log)
     evidence.require(*mps_share.judge_memory(share_sizes(promise), outcome.log))
+    threads = promise.mps.threads if promise.mps else None
+    if mps_share.has_namespaces(promise) and threads != ALL_COMPUTE:
+        evidence.require(*mps_share.judge_sms(promise, outcome.log))
 
 
 @check("ISO-16")

@@ -10,26 +10,41 @@ from conformance.evidence import Verdict
 from conformance.not_made import not_made
 from conformance.observe.device_memory import share_sizes
 from conformance.promise import DevicePromise
+from divvy.model.enforcement import MPS_V3_SINCE
 from divvy.model.sharing import ALL_COMPUTE
+from divvy.model.versions import is_older
+from divvy.plan.weaker_rungs import DRIVER_LABEL
 
 _SECONDS = 120
 _CHUNK_MIB = 64
 _LEAST_MIB = 1024
 _GRANTED, _REFUSED = "0", "12"
+_DROP = "unset CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; "
 _HOG = re.compile(r"^allocated (\d+) MiB .* (\d+) MiB free, (\d+) SMs; ", re.MULTILINE)
 _CODE = re.compile(r"^code (\d+)$", re.MULTILINE)
 
 
 def ask(pods: PodNamespace, promise: DevicePromise) -> Outcome:
-    """Ask in a pod for little, then for more than a share, and print what came of it."""
+    """Ask in a pod for little, then for more than a share, and print what came of it.
+
+    Where a share is a namespace, the second process has dropped its container's variables.
+    """
     sizes = share_sizes(promise)
     if min(sizes) < _LEAST_MIB:
         not_made(f"a share of {min(sizes)} MiB has no room for a context and an allocation")
     beyond = max(sizes) * 11 // 10
+    drop = _DROP if has_namespaces(promise) else ""
     script = "\n".join(
-        f"mem-hog --mib {mib} --chunk {_CHUNK_MIB}; echo code $?" for mib in (_CHUNK_MIB, beyond)
+        f"{words}mem-hog --mib {mib} --chunk {_CHUNK_MIB}; echo code $?"
+        for words, mib in (("", _CHUNK_MIB), (drop, beyond))
     )
     return pods.run(promise.node.name, ["/bin/sh", "-c", script], promise.resource, _SECONDS)
+
+
+def has_namespaces(promise: DevicePromise) -> bool:
+    """Return whether MPS holds a share whatever its container's variables say, by its version 3."""
+    driver = promise.node.labels.get(DRIVER_LABEL, "")
+    return bool(driver) and not is_older(driver, MPS_V3_SINCE)
 
 
 def judge_memory(sizes: Sequence[int], log: str) -> Verdict:

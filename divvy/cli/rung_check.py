@@ -5,19 +5,21 @@ import typer
 from divvy.cli.cluster_reader import reading
 from divvy.cli.errors import CommandError
 from divvy.model import Cluster
-from divvy.plan.weaker_rungs import rung_warnings
+from divvy.plan.weaker_rungs import namespace_warnings, rung_warnings
 
 
 def warn_of_weaker_rungs(cluster: Cluster) -> None:
-    """Warn of nodes whose driver limits no memory, where a profile leaves that to it."""
-    rules = (rule for profile in cluster.profiles.values() for rule in profile.rules)
+    """Warn of nodes whose driver is too old for the strongest means that a profile has."""
+    rules = [rule for profile in cluster.profiles.values() for rule in profile.rules]
     limits = (rule.sharing.memory_limit for rule in rules if rule.sharing)
-    if not any(limit and limit.enforcement in ("auto", "driver") for limit in limits):
+    by_driver = any(limit and limit.enforcement in ("auto", "driver") for limit in limits)
+    if not by_driver and not any(rule.mps for rule in rules):
         return
     try:
         with reading(cluster.kubeconfig, cluster.context) as reader:
-            warnings = list(rung_warnings(cluster, reader.paged("/api/v1/nodes")))
+            nodes = list(reader.paged("/api/v1/nodes"))
+            warnings = [*rung_warnings(cluster, nodes), *namespace_warnings(cluster, nodes)]
     except CommandError as refusal:
-        warnings = [f"it is not known which drivers can limit memory: {refusal}"]
+        warnings = [f"it is not known which drivers limit memory or have MPS 3: {refusal}"]
     for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)

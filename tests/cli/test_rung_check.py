@@ -39,5 +39,5 @@ def test_says_that_drivers_are_not_known(
 
     monkeypatch.setattr(rung_check, "reading", reading)
     rung_check.warn_of_weaker_rungs(CLUSTER)
-    expected = f"warning: it is not known which drivers can limit memory: {refusal}\n"
+    expected = f"warning: it is not known which drivers limit memory or have MPS 3: {refusal}\n"
     assert capsys.readouterr().err == expected

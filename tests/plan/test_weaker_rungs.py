@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from divvy.model import parse_cluster
-from divvy.plan.weaker_rungs import rung_warnings
+from divvy.plan.weaker_rungs import namespace_warnings, rung_warnings
 
 DRIVER = "nvidia.com/cuda.driver-version.full"
 
@@ -86,3 +86,34 @@ def test_many_nodes_are_counted() -> None:
 def test_nothing_is_said_where_any_driver_leaves_it_to_the_limiter(rule: dict[str, Any]) -> None:
     cluster = parse_cluster({"profiles": {"p": rule}, "pools": {"all": {"profile": "p"}}})
     assert list(rung_warnings(cluster, [node("n-0", "all", "580.95.05")])) == []
+
+
+MIXED = (node("n-0", "all", "580.95.05"), node("n-1", "all", "615.71.09"))
+
+
+def of_mps(rule: dict[str, Any], *nodes: dict[str, Any]) -> list[str]:
+    cluster = parse_cluster({"profiles": {"p": rule}, "pools": {"all": {"profile": "p"}}})
+    return list(namespace_warnings(cluster, nodes))
+
+
+def test_nodes_with_version_2_of_mps_are_named_beside_others_of_their_profile() -> None:
+    assert of_mps({"mps": {"replicas": 4}}, *MIXED) == [
+        "the drivers of n-0 (580.95.05) are older than 615: profile p is version 2 of MPS there, "
+        "and a container can drop its limit of SMs, which it cannot on the others"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "nodes"),
+    [
+        ({"mps": {"replicas": 4}}, MIXED[:1]),
+        ({"mps": {"replicas": 4}}, MIXED[1:]),
+        ({"timeSlicing": {"replicas": 4}}, MIXED),
+        ({"mps": {"replicas": 4, "failRequestsGreaterThanOne": True}}, MIXED),
+    ],
+    ids=["old nodes alone", "new nodes alone", "time slices", "limits of the daemon's own"],
+)
+def test_nothing_is_said_where_all_nodes_hold_shares_alike(
+    rule: dict[str, Any], nodes: tuple[dict[str, Any], ...]
+) -> None:
+    assert of_mps(rule, *nodes) == []

@@ -69,6 +69,40 @@ def test_asks_for_nothing_on_a_share_too_small_for_a_context() -> None:
         ask(pods, small)  # type: ignore[arg-type]
 
 
+class Pods:
+    """Pods that run nothing and keep what they were to run."""
+
+    def __init__(self) -> None:
+        self.scripts: list[str] = []
+
+    def run(self, node: str, command: list[str], resource: str, seconds: float) -> None:
+        self.scripts.append(command[-1])
+
+
+@pytest.mark.parametrize(
+    ("driver", "drops"), [("615.71.09", True), ("580.95.05", False), ("", False)]
+)
+def test_asks_without_the_containers_variables_where_a_share_is_a_namespace(
+    driver: str, *, drops: bool
+) -> None:
+    promise = SimpleNamespace(
+        resource="nvidia.com/gpu.shared",
+        mps=Sharing(4, memory_mib=3840, threads=25),
+        device=SimpleNamespace(memory_mib=15360, placement=None),
+        node=SimpleNamespace(
+            name="n",
+            labels={"nvidia.com/cuda.driver-version.full": driver} if driver else {},
+            plan=SimpleNamespace(gpus=(SimpleNamespace(model=SimpleNamespace(memory_mib=15360)),)),
+        ),
+    )
+    pods: Any = Pods()
+    ask(pods, promise)  # type: ignore[arg-type]
+    little, beyond = pods.scripts[0].splitlines()
+    assert little.startswith("mem-hog ")
+    assert beyond.startswith("unset CUDA_MPS_PINNED_DEVICE_MEM_LIMIT ") is drops
+    assert beyond.endswith("mem-hog --mib 4224 --chunk 64; echo code $?")
+
+
 def promised(sms: int | None, threads: int | None) -> Any:
     mps = None if threads is None else Sharing(4, threads=threads)
     return SimpleNamespace(device=SimpleNamespace(sms=sms), mps=mps)
