@@ -11,9 +11,11 @@ from divvy.cli.errors import fail
 from divvy.cli.options import named_stack, stack_names
 from divvy.cli.output import counted
 from divvy.cli.rung_check import warn_of_weaker_rungs
+from divvy.model import Cluster
+from divvy.model.stack_policy import Policy
 from divvy.plan.policy_violations import violations
 from divvy.stack.errors import StackError
-from divvy.stack.file import read_stack
+from divvy.stack.file import StackFile, read_stack
 from divvy.stack.keys import CLUSTER
 from divvy.stack.policy_file import read_policy
 from divvy.stack.sections import InvalidStack, read_cluster
@@ -54,8 +56,8 @@ def validate(
         try:
             source = read_stack(stack, path)
             cluster = read_cluster(source)
-            if policy and (problems := violations(policy, cluster, datetime.now(UTC))):
-                raise InvalidStack(source, CLUSTER, problems)
+            if policy:
+                _check_policy(policy, source, cluster)
         except StackError as error:
             errors.append(str(error))
         else:
@@ -67,3 +69,17 @@ def validate(
                 warn_of_weaker_rungs(cluster)
     if errors:
         fail("\n".join(errors))
+
+
+def _check_policy(policy: Policy, source: StackFile, cluster: Cluster) -> None:
+    """Refuse what a policy does not allow, and warn of what its advisory rules do not."""
+    refused = []
+    for violation in violations(policy, cluster, datetime.now(UTC)):
+        problem = violation.problem
+        if violation.rule in policy.advisory:
+            line = source.line(("config", CLUSTER, *problem.keys))
+            typer.echo(f"warning: {source.source}: line {line}: {problem}", err=True)
+        else:
+            refused.append(problem)
+    if refused:
+        raise InvalidStack(source, CLUSTER, refused)

@@ -68,6 +68,15 @@ def _window(value: object) -> Window:
 
 
 _Given = BeforeValidator(_given)
+RuleName = Literal[
+    "memory",
+    "faults",
+    "sharing",
+    "maxContainersPerDevice",
+    "oversubscription",
+    "preemption",
+    "evictions",
+]
 
 
 class Policy(StackPart):
@@ -92,6 +101,8 @@ class Policy(StackPart):
         BeforeValidator(_windows),
     ] = None
     """When a change may evict pods that hold a GPU (`change.policy: evict`): never, or a list."""
+    advisory: Annotated[tuple[RuleName, ...], _Given] = ()
+    """Rules that only warn."""
 
 
 def parse_policy(value: object) -> Policy:

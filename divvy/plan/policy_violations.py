@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from divvy.model import Cluster, Offer, Problem, Rule
 from divvy.model.problems import Keys, problem
 from divvy.model.sharing import Sharing, sharing_of_claims, sharing_of_replicas
-from divvy.model.stack_policy import Policy
+from divvy.model.stack_policy import Policy, RuleName
 from divvy.plan.guarantees import (
     MEMORY_LEVELS,
     MIG,
@@ -23,6 +23,14 @@ from divvy.plan.guarantees import (
 # A promise is as strong on a device of any size.
 _DEVICE_MIB = 1 << 20
 _GPU_FILES = "/dev/nvidia"
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What a rule of a policy does not allow; one of ``Policy.advisory`` only warns."""
+
+    rule: RuleName
+    problem: Problem
 
 
 @dataclass(frozen=True)
@@ -40,12 +48,12 @@ class _Way:
     apart: bool = False
 
 
-def violations(policy: Policy, cluster: Cluster, now: datetime) -> tuple[Problem, ...]:
+def violations(policy: Policy, cluster: Cluster, now: datetime) -> tuple[Violation, ...]:
     """Return what is not allowed at a time (in UTC), profiles in the order of the stack file.
 
     All profiles count, not only those of pools: a node's label may choose any.
     """
-    listed: list[Problem] = []
+    listed: list[Violation] = []
     for name, profile in cluster.profiles.items():
         for number, rule in enumerate(profile.rules):
             keys = ("profiles", name) if len(profile.rules) == 1 else ("profiles", name, number)
@@ -70,37 +78,42 @@ def _ways(keys: Keys, rule: Rule) -> Iterator[_Way]:
     yield _Way(keys, sharing.replicas, sharing, guarantees(offer))
 
 
-def _of_way(policy: Policy, way: _Way) -> Iterator[Problem]:
+def _of_way(policy: Policy, way: _Way) -> Iterator[Violation]:
     memory, faults = level(way.guarantees.memory), level(way.guarantees.faults)
     if policy.memory and MEMORY_LEVELS.index(memory) > MEMORY_LEVELS.index(policy.memory):
-        yield problem(
+        yield _violation(
+            "memory",
             way.keys,
             f"promises memory that is {memory}",
             f"the policy's `memory` is {policy.memory} or stronger",
         )
     if policy.faults and faults != policy.faults and way.containers > 1:
-        yield problem(
+        yield _violation(
+            "faults",
             way.keys,
             "lets a fault of one container end others",
             f"the policy's `faults` is {policy.faults}",
         )
     if way.containers > 1 and policy.sharing == "none":
-        yield problem(way.keys, "shares devices", "the policy's `sharing` is none")
+        yield _violation("sharing", way.keys, "shares devices", "the policy's `sharing` is none")
     elif way.containers > 1 and policy.sharing == "tenants-apart" and not way.apart:
-        yield problem(
+        yield _violation(
+            "sharing",
             way.keys,
             "lets containers of two tenants share a device",
             "the policy's `sharing` is tenants-apart: share by `claims` with `tenants`",
         )
     most = policy.max_containers_per_device
     if most is not None and way.containers > most:
-        yield problem(
+        yield _violation(
+            "maxContainersPerDevice",
             way.keys,
             f"lets {way.containers} containers share a device",
             f"the policy's `maxContainersPerDevice` is {most}",
         )
     if not policy.oversubscription and way.sharing.oversubscribed:
-        yield problem(
+        yield _violation(
+            "oversubscription",
             way.keys,
             "has limits that add up to more memory than the device has",
             "the policy's `oversubscription` is false",
@@ -109,7 +122,7 @@ def _of_way(policy: Policy, way: _Way) -> Iterator[Problem]:
 
 def _of_sizes(
     policy: Policy, cluster: Cluster, profile: str, keys: Keys, rule: Rule
-) -> Iterator[Problem]:
+) -> Iterator[Violation]:
     """Yield limits of a fixed size where no one knows of which devices they are parts."""
     limit = rule.sharing.memory_limit if rule.sharing else None
     if policy.oversubscription or limit is None or limit.limit == "auto":
@@ -121,7 +134,8 @@ def _of_sizes(
     ]
     # The stack file's own checks add up the limits of GPUs that it knows.
     if not followers or any(pool.hardware is None for pool in followers):
-        yield problem(
+        yield _violation(
+            "oversubscription",
             keys,
             f"has limits of {limit.limit} for GPUs whose memory is not known",
             "the policy's `oversubscription` is false: write auto, or `hardware` into the pools "
@@ -129,31 +143,49 @@ def _of_sizes(
         )
 
 
-def _of_files(policy: Policy, cluster: Cluster) -> Iterator[Problem]:
+def _of_files(policy: Policy, cluster: Cluster) -> Iterator[Violation]:
     """Yield device files that are the GPUs' own: who gets them has the GPUs themselves."""
-    promises = (policy.memory, policy.faults, policy.sharing, policy.max_containers_per_device)
-    if not any(promises):
+    promises: Mapping[RuleName, object] = {
+        "memory": policy.memory,
+        "faults": policy.faults,
+        "sharing": policy.sharing,
+        "maxContainersPerDevice": policy.max_containers_per_device,
+    }
+    broken = [rule for rule, promise in promises.items() if promise]
+    if not broken:
         return
+    # Each of them is broken: one that refuses goes before one that warns.
+    rule = min(broken, key=policy.advisory.__contains__)
     for number, device in enumerate(cluster.devices):
         for path in device.paths:
             plain = re.split(r"[*?\[]", path, maxsplit=1)[0]
             if plain.startswith(_GPU_FILES) or (plain != path and _GPU_FILES.startswith(plain)):
-                yield problem(
+                yield _violation(
+                    rule,
                     ("devices", number),
                     f"offers {path}, which may be files of a GPU",
                     "the policy lets GPUs be shared by profiles alone",
                 )
 
 
-def _of_cluster(policy: Policy, cluster: Cluster, now: datetime) -> Iterator[Problem]:
+def _of_cluster(policy: Policy, cluster: Cluster, now: datetime) -> Iterator[Violation]:
     if cluster.preemption and not policy.preemption:
-        yield problem(("preemption",), "is true", "the policy's `preemption` is false")
+        yield _violation(
+            "preemption", ("preemption",), "is true", "the policy's `preemption` is false"
+        )
     windows = policy.evictions
     if cluster.change.policy != "evict" or windows is None:
         return
     if not any(window.includes(now) for window in windows):
         times = ", ".join(window.text for window in windows)
         allowed = f"within {times} UTC alone; it is {now:%a %H:%M}" if times else "never"
-        yield problem(
-            ("change", "policy"), "is evict", f"the policy's `evictions` allows it {allowed}"
+        yield _violation(
+            "evictions",
+            ("change", "policy"),
+            "is evict",
+            f"the policy's `evictions` allows it {allowed}",
         )
+
+
+def _violation(rule: RuleName, keys: Keys, reason: str, remedy: str) -> Violation:
+    return Violation(rule, problem(keys, reason, remedy))

@@ -196,6 +196,23 @@ def test_names_what_a_policy_does_not_allow(project):
     )
 
 
+def test_warns_of_what_an_advisory_rule_does_not_allow(project):
+    policy = "memory: prevented\nmaxContainersPerDevice: 2\nadvisory: [memory]\n"
+    (project / "policy.yaml").write_text(policy)
+    result = run("validate", "-s", "a", "--policy", "policy.yaml")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        f"warning: {project}/stacks/Pulumi.a.yaml: line 4: profiles.slice-4: promises memory that "
+        "is none; the policy's `memory` is prevented or stronger",
+        f"error: {project}/stacks/Pulumi.a.yaml has 1 error:",
+        "  line 4: profiles.slice-4: lets 4 containers share a device",
+        "      the policy's `maxContainersPerDevice` is 2",
+    ]
+    (project / "policy.yaml").write_text("memory: prevented\nadvisory: [memory]\n")
+    result = run("validate", "-s", "a", "--policy", "policy.yaml")
+    assert (result.exit_code, result.stderr.count("warning: ")) == (0, 1)
+
+
 def test_validates_all_files_and_fails_if_one_is_wrong(project):
     result = run("validate", "-s", "a", "-s", "wrong")
     assert result.exit_code == 1

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import get_args
 
 import pytest
 
 from divvy.model import InvalidValue
-from divvy.model.stack_policy import parse_policy
+from divvy.model.stack_policy import Policy, RuleName, parse_policy
 
 # 2026-11-28 is a Saturday.
 SATURDAY, SUNDAY, MONDAY = 28, 29, 30
@@ -58,6 +59,8 @@ def test_reads_never_as_no_window() -> None:
         ({"evictons": "never"}, "did you mean evictions?"),
         ({"memory": "none"}, "exclusive, hard, limited, prevented or watched is expected"),
         ({"maxContainersPerDevice": 0}, "maxContainersPerDevice"),
+        ({"advisory": ["memroy"]}, "advisory[0]: is 'memroy'"),
+        ({"advisory": None}, "advisory: is empty"),
         ([], "is []; a mapping is expected"),
     ],
 )
@@ -65,3 +68,8 @@ def test_refuses_what_no_policy_has(value: object, reason: str) -> None:
     with pytest.raises(InvalidValue) as invalid:
         parse_policy(value)
     assert reason in str(invalid.value)
+
+
+def test_has_a_name_for_every_rule() -> None:
+    keys = {field.alias for field in Policy.model_fields.values()}
+    assert {*get_args(RuleName)} == keys - {"advisory"}

@@ -40,8 +40,9 @@ SINGLE = "single.claims.shares"
 def refused(policy: dict[str, Any], now: datetime = SATURDAY, **cluster: Any) -> list[str]:
     """Return the profiles and keys of the cluster that a policy does not allow."""
     document = {"profiles": PROFILES, "pools": {"all": {"profile": "whole"}}, **cluster}
-    problems = violations(parse_policy(policy), parse_cluster(document), now)
-    return [problem.path.removeprefix("profiles.") for problem in problems]
+    broken = violations(parse_policy(policy), parse_cluster(document), now)
+    assert {violation.rule for violation in broken} <= policy.keys()
+    return [violation.problem.path.removeprefix("profiles.") for violation in broken]
 
 
 @pytest.mark.parametrize(
@@ -155,3 +156,15 @@ def test_refuses_device_files_that_may_be_a_gpus(path: str, *, is_a_gpus: bool) 
     for policy in ({"sharing": "none"}, {"faults": "isolated"}, {"memory": "watched"}):
         assert refused(policy, profiles={"whole": {}}, devices=devices) == expected
     assert refused({"oversubscription": False}, profiles={"whole": {}}, devices=devices) == []
+
+
+@pytest.mark.parametrize(
+    ("advisory", "rule"),
+    [([], "memory"), (["memory"], "sharing"), (["sharing"], "memory"), (["faults"], "memory")],
+)
+def test_refuses_device_files_by_a_rule_that_refuses(advisory: list[str], rule: str) -> None:
+    policy = parse_policy({"memory": "hard", "sharing": "none", "advisory": advisory})
+    devices = [{"resource": "example.com/x", "paths": ["/dev/nvidia0"], "count": 1}]
+    document = {"profiles": {"whole": {}}, "pools": {"all": {"profile": "whole"}}}
+    cluster = parse_cluster({**document, "devices": devices})
+    assert [broken.rule for broken in violations(policy, cluster, SATURDAY)] == [rule]
