@@ -1,18 +1,21 @@
-"""The virtual environment, the command divvy and the generated gRPC stubs."""
+"""The virtual environments, the command divvy and the generated gRPC stubs."""
 
 import hashlib
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from divvy.lab.paths import REPOSITORY
+from divvy.lab.paths import REPOSITORY, cache
 from divvy.lab.setup.steps import StepFailed
 
 ENVIRONMENT = REPOSITORY / ".venv"
 _PYTHON = ENVIRONMENT / "bin" / "python"
 _REQUIREMENTS = REPOSITORY / "requirements" / "dev.txt"
+_POLICY_REQUIREMENTS = REPOSITORY / "requirements" / "policy.txt"
+_PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install")
 _API = REPOSITORY / "divvy" / "agent" / "kubelet" / "api"
 _REMEDY = "If .venv is damaged, make clean removes it."
 
@@ -22,7 +25,7 @@ def ensure_environment() -> str:
     if not _works():
         shutil.rmtree(ENVIRONMENT, ignore_errors=True)
         _run([sys.executable, "-m", "venv", str(ENVIRONMENT)], "Is python3-venv installed?")
-    pip = [str(_PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    pip = [str(_PYTHON), *_PIP]
     done = []
     if _once("requirements", _digest(_REQUIREMENTS)):
         _run([*pip, "--require-hashes", "--requirement", str(_REQUIREMENTS)], _REMEDY)
@@ -35,6 +38,31 @@ def ensure_environment() -> str:
         _note("project", _digest(project))
         done.append("divvy installed")
     return ", ".join(done)
+
+
+def policy_environment() -> Path:
+    """Return the environment of the policy pack, without Divvy; it exists once it is complete.
+
+    Its own: Pulumi's SDK for policies takes an older protobuf than .venv has.
+    """
+    return cache() / "environments" / f"policy-{_digest(_POLICY_REQUIREMENTS)[:16]}"
+
+
+def ensure_policy_environment() -> str:
+    """Create the environment of the policy pack with exactly the pinned packages."""
+    environment = policy_environment()
+    if environment.is_dir():
+        return ""
+    environment.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".policy-", dir=environment.parent) as folder:
+        unfinished = Path(folder) / "environment"
+        _run([sys.executable, "-m", "venv", str(unfinished)], "Is python3-venv installed?")
+        pinned = ["--require-hashes", "--requirement", str(_POLICY_REQUIREMENTS)]
+        _run([str(unfinished / "bin" / "python"), *_PIP, *pinned], "Is the network there?")
+        # Another set-up may have been faster.
+        if not environment.is_dir():
+            unfinished.rename(environment)
+    return "packages installed"
 
 
 def ensure_stubs() -> str:

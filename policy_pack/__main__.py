@@ -1,0 +1,80 @@
+"""The rules of policy.yaml as a policy pack: see PulumiPolicy.yaml."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pulumi_policy import (
+    EnforcementLevel,
+    PolicyPack,
+    ReportViolation,
+    ResourceValidationArgs,
+    ResourceValidationPolicy,
+)
+
+from divvy.model import InvalidCluster, NewerSchema, parse_canonical
+from divvy.model.contract import CONFIG_KEY, Component, component_of
+from divvy.model.field_docs import field_doc
+from divvy.model.stack_policy import Policy, RuleName
+from divvy.plan.policy_violations import violations
+from divvy.stack.errors import StackError
+from divvy.stack.policy_file import read_policy
+
+
+def validate(
+    policy: Policy, rule: RuleName, args: ResourceValidationArgs, report: ReportViolation
+) -> None:
+    """Report what a rule does not allow in a cluster.
+
+    The agents' ConfigMap holds the whole cluster, whatever language the program is written in.
+    """
+    if args.resource_type != "kubernetes:core/v1:ConfigMap":
+        return
+    if component_of({"metadata": args.props.get("metadata") or {}}) != Component.CONFIGURATION:
+        return
+    try:
+        cluster = parse_canonical(args.props["data"][CONFIG_KEY])
+    except (InvalidCluster, NewerSchema) as error:
+        report(str(error))
+        return
+    for violation in violations(policy, cluster, datetime.now(UTC)):
+        if violation.rule == rule:
+            problem = violation.problem
+            report(f"{problem.path}: {problem.reason}\n    {problem.remedy}")
+
+
+def pulumi_policies(policy: Policy) -> Iterator[ResourceValidationPolicy]:
+    """Yield the rules that a policy has, each as a policy of Pulumi's."""
+    for name, field in Policy.model_fields.items():
+        rule: Any = field.alias
+        if name not in policy.model_fields_set or rule == "advisory":
+            continue
+        advisory = rule in policy.advisory
+        yield ResourceValidationPolicy(
+            name=rule,
+            description=field_doc(Policy, name),
+            enforcement_level=(
+                EnforcementLevel.ADVISORY if advisory else EnforcementLevel.MANDATORY
+            ),
+            validate=partial(validate, policy, rule),
+        )
+
+
+def main() -> None:
+    """Serve the engine that has started this process."""
+    try:
+        policy = read_policy(Path(__file__).with_name("policy.yaml"))
+    except StackError as error:
+        sys.exit(str(error))
+    policies = list(pulumi_policies(policy))
+    if not policies:
+        sys.exit("policy.yaml has no rule")
+    PolicyPack("divvy", policies)
+
+
+main()
