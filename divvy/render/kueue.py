@@ -12,6 +12,7 @@ from divvy.plan.kueue_quota import ClassMapping, KueueQuota
 from divvy.render.plain_yaml import plain_yaml
 
 _API = "kueue.x-k8s.io/v1beta2"
+CONFIGURATION = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
 _CONFIGURATION_HEAD = (
     "# Merge this into Kueue's own Configuration (ConfigMap kueue-manager-config) and restart it.\n"
 )
@@ -36,7 +37,7 @@ def _documents(quota: KueueQuota) -> Iterator[str]:
         yield notes + _CONFIGURATION_HEAD + plain_yaml(_configuration(quota))
     for flavor in quota.flavors:
         spec = {"nodeLabels": dict(flavor.labels)} if flavor.labels else {}
-        yield plain_yaml(_object("ResourceFlavor", flavor.pool, spec))
+        yield plain_yaml(kueue_object("ResourceFlavor", flavor.pool, spec))
     left_out = "".join(
         f"# Pool {pool} is left out: nothing is known of its hardware.\n" for pool in quota.unknown
     )
@@ -50,8 +51,7 @@ def _configuration(quota: KueueQuota) -> dict[str, Any]:
     gates = {"KueueDRAIntegrationConsumableCapacity": True}
     shares = any(mapping.source == "capacity" for mapping in quota.mappings)
     return {
-        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
-        "kind": "Configuration",
+        **CONFIGURATION,
         **({"featureGates": gates} if shares else {}),
         "resources": {"deviceClassMappings": [_mapping(mapping) for mapping in quota.mappings]},
     }
@@ -90,8 +90,10 @@ def _cluster_queue(quota: KueueQuota) -> dict[str, Any]:
             for flavor in quota.flavors
         ],
     }
-    return _object("ClusterQueue", "divvy", {"namespaceSelector": {}, "resourceGroups": [group]})
+    spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+    return kueue_object("ClusterQueue", "divvy", spec)
 
 
-def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": _API, "kind": kind, "metadata": {"name": name}, "spec": spec}
+def kueue_object(kind: str, name: str, spec: dict[str, Any], **meta: str) -> dict[str, Any]:
+    """Return an object of Kueue's; ``meta`` is what its metadata have beside its name."""
+    return {"apiVersion": _API, "kind": kind, "metadata": {"name": name, **meta}, "spec": spec}
