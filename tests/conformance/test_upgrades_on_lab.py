@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,12 +74,11 @@ def test_names_what_an_upgrade_breaks_below_pods(cluster: UpgradedCluster) -> No
 
     # The next one, without the Fabric Manager of its version.
     _upgrade_driver(cluster, "615.71.09")
-    machine = cluster.lab.machine(H100)
-    subprocess.run(machine.enter_command(["divvy-sim", "fault", "no-fabric", "1"]), check=True)
+    cluster.divvy("lab", "exec", H100, "--", "divvy-sim", "fault", "no-fabric", "1")
     text = cluster.verify("driver-615", "--compare=driver-580/report.yaml", expect=1)
     assert _newly_failing(cluster, "driver-580", "driver-615") == {("NODE-08", H100)}
     assert "NODE-08" in text
-    subprocess.run(machine.enter_command(["divvy-sim", "fault", "clear", "1"]), check=True)
+    cluster.divvy("lab", "exec", H100, "--", "divvy-sim", "fault", "clear", "1")
 
     # Divvy's agent, by a release that gives containers a folder of the host writable.
     containers, devices = cluster.containers(), cluster.devices()

@@ -62,9 +62,9 @@ def test_writes_a_queue_for_each_namespace(tmp_path: Path) -> None:
 
 def test_says_what_differs_in_the_file_and_on_the_terminal(tmp_path: Path) -> None:
     result = run(tmp_path / "q.yaml", quota("team", **HARD))
-    said = [line.removeprefix("differs: ") for line in result.stderr.splitlines()]
-    assert len(said) == 3
-    assert [f"# differs: {line}" for line in said] == result.stdout.splitlines()[:3]
+    differences = [line.removeprefix("differs: ") for line in result.stderr.splitlines()]
+    assert len(differences) == 3
+    assert [f"# differs: {line}" for line in differences] == result.stdout.splitlines()[:3]
 
 
 def test_names_quotas_that_can_be_deleted(tmp_path: Path) -> None:

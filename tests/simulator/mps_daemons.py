@@ -51,8 +51,8 @@ class Mps:
             env={**os.environ, **self.environment},
             user=user,
         )
-        told = f"{command} {text}: {done.returncode} {done.stdout}{done.stderr}"
-        assert done.returncode == rc, told
+        answer = f"{command} {text}: {done.returncode} {done.stdout}{done.stderr}"
+        assert done.returncode == rc, answer
         return (done.stdout + done.stderr).strip()
 
     def within(self, place: str) -> dict[str, str]:

@@ -60,8 +60,8 @@ def test_speaks_version_3_from_driver_615_on(
         assert mps.run("server create training") == ""
         assert mps.run("server get training status") == "Ready"
         assert mps.daemon.stdout is not None
-        told = mps.daemon.stdout.readline()
-        assert told.endswith(f"set CUDA_MPS_PIPE_DIRECTORY={mps.pipes}\n")
+        line = mps.daemon.stdout.readline()
+        assert line.endswith(f"set CUDA_MPS_PIPE_DIRECTORY={mps.pipes}\n")
 
 
 def test_prefers_the_variable_to_the_option(binaries: Path) -> None:

@@ -44,7 +44,7 @@ pytestmark = [
 ]
 
 
-def told(node: AgentNode, *words: str) -> list[str]:
+def answer_lines(node: AgentNode, *words: str) -> list[str]:
     """Return the lines that a node's daemon answers to a command of version 3."""
     (pipes,) = (node.folder / "state/mps").glob("*/pipe")
     done = subprocess.run(
@@ -59,7 +59,7 @@ def told(node: AgentNode, *words: str) -> list[str]:
 
 def namespaces(node: AgentNode) -> dict[str, tuple[str, str]]:
     """Return the namespaces of a node's only GPU: memory and per cent of the threads."""
-    lines = told(node, "namespace", "list", "--format=csv,noheader")
+    lines = answer_lines(node, "namespace", "list", "--format=csv,noheader")
     return {
         name: (memory, threads)
         for name, _, _, memory, threads, *_ in (line.split(",") for line in lines)
@@ -100,8 +100,10 @@ def test_gives_each_container_a_namespace_with_its_limits() -> None:
             answers = await node.kubelet.admit_pod("default/both", containers)
             for name in ("small", "large"):
                 await node.kubelet.start_container("default/both", name)
-            made = {name: limits for name, limits in namespaces(node).items() if name != "default"}
-            assert sorted(made.values()) == [("10G", "25.00"), ("20G", "50.00")]
+            limits_by_namespace = {
+                name: limits for name, limits in namespaces(node).items() if name != "default"
+            }
+            assert sorted(limits_by_namespace.values()) == [("10G", "25.00"), ("20G", "50.00")]
             pipes = node.folder / "state/mps" / next(iter(node.status["gpus"]))["uuid"] / "pipe"
             for answer, replicas in zip(answers, (1, 2), strict=True):
                 mounts = {mount.container_path: mount for mount in answer.mounts}
@@ -150,7 +152,7 @@ def test_makes_namespaces_again_where_the_server_or_the_daemon_died(victim: str)
             before = namespaces(node)
             client = allocated(node, answer, 100)
             assert exit_code(client) == 0
-            server = int(told(node, "server", "get", "uid_0", "pid")[0])
+            server = int(answer_lines(node, "server", "get", "uid_0", "pid")[0])
             os.kill(server if victim == "server" else daemon(node), signal.SIGKILL)
             await node.until(lambda: ask(client, "init") == RPC_FAILURE)
             await node.offered(SHARED, 0)
