@@ -257,6 +257,7 @@ KUEUE = Tool(
     packages=("sigs.k8s.io/kueue/cmd/kueue",),
     ldflags=_stamp({"sigs.k8s.io/kueue/pkg/version.GitVersion": KUEUE_VERSION}),
 )
+GITOPS_DIFF = Tool(name="gitops-diff", packages=(".",), ldflags="")
 NVIDIA_DRA_DRIVER = Tool(
     name="nvidia-dra-driver",
     packages=("sigs.k8s.io/dra-driver-nvidia-gpu/cmd/gpu-kubelet-plugin",),
@@ -279,7 +280,7 @@ PULUMI_TOOLS = (
     PULUMI_SDK_GENERATOR,
 )
 # What only `make test-all` needs, beside the other releases.
-THOROUGH_TOOLS = (KUEUE, HYDROPHONE, *PULUMI_TOOLS)
+THOROUGH_TOOLS = (KUEUE, HYDROPHONE, GITOPS_DIFF, *PULUMI_TOOLS)
 # What a lab can be upgraded to, or chooses instead.
 OTHER_RELEASES = (
     *(kubernetes(release) for release in KUBERNETES_VERSIONS if release != DEFAULT_KUBERNETES),

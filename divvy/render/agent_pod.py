@@ -83,7 +83,7 @@ def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
             ),
             {"name": "DIVVY_HOST_DRIVER_ROOT", "value": cluster.driver.root},
         ],
-        "ports": [{"name": "metrics", "containerPort": _PORT}],
+        "ports": [{"name": "metrics", "containerPort": _PORT, "protocol": "TCP"}],
         # Kubernetes' own timeout is 1 s. Where the tenants take all processors, an agent that asks
         # for 20m answers later than that: it would be restarted in the middle of a change.
         "readinessProbe": {

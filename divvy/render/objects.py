@@ -139,6 +139,7 @@ def _config_map(cluster: Cluster, configuration: str) -> dict[str, Any]:
 
 
 def _service(cluster: Cluster) -> dict[str, Any]:
+    # A port's protocol is part of its key: Argo CD's diff on the server sees one without it twice.
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -146,7 +147,14 @@ def _service(cluster: Cluster) -> dict[str, Any]:
         "spec": {
             "clusterIP": "None",
             "selector": _AGENT_LABELS,
-            "ports": [{"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}],
+            "ports": [
+                {
+                    "name": "metrics",
+                    "port": METRICS_PORT,
+                    "targetPort": "metrics",
+                    "protocol": "TCP",
+                }
+            ],
         },
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -45,8 +46,8 @@ CLUSTERS = {"mixed": example("mixed"), "everything": EVERYTHING}
 MANAGER = "--field-manager=argocd-controller"
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[BareCluster]:
+@contextlib.contextmanager
+def prometheus_cluster() -> Iterator[BareCluster]:
     """Give an API server that knows the Prometheus Operator's kinds."""
     with bare_cluster() as bare:
         definitions = [
@@ -56,6 +57,12 @@ def cluster() -> Iterator[BareCluster]:
         listed = {"apiVersion": "v1", "kind": "List", "items": definitions}
         bare.kubectl("apply", "--filename=-", stdin=json.dumps(listed))
         bare.kubectl("wait", "--for=condition=Established", "crds", "--all")
+        yield bare
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[BareCluster]:
+    with prometheus_cluster() as bare:
         yield bare
 
 

@@ -105,7 +105,7 @@ def _container(controller: Controller, image: Any) -> dict[str, Any]:
         "name": controller.name.removeprefix("divvy-"),
         "image": image,
         "command": ["/usr/bin/python3", "-m", controller.module],
-        "ports": [{"name": "metrics", "containerPort": METRICS_PORT}],
+        "ports": [{"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}],
     }
     if controller.in_namespace:
         field = {"fieldRef": {"fieldPath": "metadata.namespace"}}
