@@ -116,7 +116,14 @@ FIELDS: dict[str, Any] = {
         "cores": "nvidia.com/gpucores",
     },
     "devices": [{"resource": "rdma/hca", "paths": ["/dev/fuse"], "count": 8}],
-    "plugin": {"image": {"registry": "r:5000", "base": "r:5000/base", "insecure": True}},
+    "plugin": {
+        "image": {
+            "registry": "r:5000",
+            "base": "r:5000/base",
+            "insecure": True,
+            "platforms": ["linux/amd64", "linux/arm64"],
+        }
+    },
     "imagePullSecrets": ["pull"],
     "observability": {
         "serviceMonitor": True,
