@@ -106,6 +106,26 @@ def left(cluster: BareCluster) -> set[str]:
     return {f"{obj['kind']} {obj['metadata']['name']}" for obj in listing["items"]}
 
 
+def test_refuses_an_image_that_a_node_cannot_run(tmp_path: Path, cluster: BareCluster) -> None:
+    own = OwnStack(tmp_path / "own")
+    own.value["kubeconfig"] = str(cluster.kubeconfig)
+    own.value["plugin"] = {"image": {"registry": "registry.example", "base": "registry.example/b"}}
+    name, pool = next(iter(own.value["pools"].items()))
+    labels = {**pool["select"], "kubernetes.io/arch": "arm64"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gh-0", "labels": labels}}
+    cluster.kubectl("create", "--filename=-", stdin=json.dumps(node))
+    try:
+        status = json.dumps({"status": {"nodeInfo": {"architecture": "arm64"}}})
+        cluster.kubectl("patch", "node", "gh-0", "--subresource=status", f"--patch={status}")
+        for command in (("preview",), ("up", "--yes")):
+            output = own.run(*command, expect=1)
+            assert f"pools.{name}: nodes gh-0: need an image for linux/arm64" in output
+            assert "add linux/arm64 to plugin.image.platforms" in output
+        assert left(cluster) == set()
+    finally:
+        cluster.kubectl("delete", "node", "gh-0")
+
+
 def test_refuses_another_cluster_under_the_stack(
     own: OwnStack, cluster: BareCluster, other_cluster: BareCluster
 ) -> None:

@@ -36,7 +36,7 @@ LEFT_OUT += ("killed_while_waiting",)
 
 
 def make(folder: Path, target: Path, *goals: str) -> Path:
-    command = ["nice", "make", "--silent", f"--jobs={os.cpu_count()}", "-C", str(folder)]
+    command = ["make", "--silent", f"--jobs={os.cpu_count()}", "-C", str(folder)]
     subprocess.run([*command, f"BUILD={target}", f"CC={ARM64_CC}", *goals], check=True)
     return target
 
