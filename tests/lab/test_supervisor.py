@@ -133,7 +133,9 @@ def test_ends_its_components_with_itself(tmp_path: Path) -> None:
 def test_runs_the_new_command_of_a_replaced_component(ask: Ask) -> None:
     first = ask(do="start", components=["steady"])["steady"]["pid"]
     command = ["/bin/sleep", "2000"]
-    ask(do="replace", commands={"steady": command})
+    ask(do="replace", commands={"steady": command}, path="/opt/new:/usr/bin:/bin")
     status = ask.until(lambda status: status["steady"]["pid"] not in (0, first))
-    running = Path(f"/proc/{status['steady']['pid']}/cmdline").read_bytes()
-    assert running.decode().split("\0")[:2] == command
+    process = Path(f"/proc/{status['steady']['pid']}")
+    assert (process / "cmdline").read_text().split("\0")[:2] == command
+    # Where containerd looks for its shim.
+    assert "PATH=/opt/new:/usr/bin:/bin" in (process / "environ").read_text().split("\0")
