@@ -9,7 +9,7 @@ from divvy.cli.chart_images import build_options, built_image
 from divvy.cli.errors import fail
 from divvy.model import Cluster
 from divvy.render.plain_yaml import plain_yaml
-from divvy.render.verify_job import hydrophone_configuration, sonobuoy_plugin, verify_job
+from divvy.render.verify_job import NAME, hydrophone_configuration, sonobuoy_plugin, verify_job
 from divvy.stack.file import StackFile
 from divvy.stack.sections import read_document
 
@@ -34,7 +34,9 @@ def write_job(
         fail(f"--out={out} cannot be written to: {problem.strerror}")
     typer.echo(f"kubectl apply -f {out / JOB}")
     typer.echo(f"sonobuoy run --plugin {out / PLUGIN}")
-    typer.echo(f"hydrophone --config {out / HYDROPHONE} --focus divvy")
+    # Its second container keeps the results until they are fetched: any image with a shell will do.
+    flags = f"--busybox-image {runner} --namespace {NAME}"
+    typer.echo(f"hydrophone --config {out / HYDROPHONE} {flags} --focus divvy")
 
 
 def _built(module: str, cluster: Cluster, option: str) -> str:

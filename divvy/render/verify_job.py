@@ -121,18 +121,10 @@ def hydrophone_configuration(
     """Return the same as a configuration file of hydrophone 0.8.
 
     Hydrophone gives its pod neither arguments nor variables but `extraArgs`, each of the form
-    --key=value. What its file leaves out has no default.
+    --key=value. Of its file it takes only what has no default: the rest are flags.
     """
     return {
         "conformanceImage": image,
-        # Its second container keeps the results until they are fetched.
-        "busyboxImage": image,
-        "namespace": NAME,
-        "outputDir": ".",
-        "parallel": 1,
-        "verbosity": 4,
-        "startupTimeout": "5m",
-        "progressStatusInterval": "30s",
         "extraArgs": [
             f"--stack={stack}",
             f"--stack-file={_encoded(stack_of_pod(document))}",

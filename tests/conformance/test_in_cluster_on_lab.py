@@ -50,11 +50,12 @@ def test_checks_the_same_in_a_job_as_on_a_workstation(scene: Scene) -> None:
 
 def test_gives_its_results_to_hydrophone(scene: Scene) -> None:
     out, results = scene.folder / "job", scene.folder / "results"
-    _write_job(scene, out, "--select=PLUG-02,WORK-01")
-    command = [str(HYDROPHONE.bin / "hydrophone"), f"--config={out / 'hydrophone.yaml'}"]
+    printed = _write_job(scene, out, "--select=PLUG-02,WORK-01").splitlines()[-1].split()
+    assert printed[0] == "hydrophone"
+    command = [str(HYDROPHONE.bin / "hydrophone"), *printed[1:]]
     command += [f"--kubeconfig={scene.deployed.lab.kubeconfig}", f"--output-dir={results}"]
     done = subprocess.run(
-        [*command, "--focus=divvy", "--disable-progress-status"],
+        [*command, "--disable-progress-status"],
         env=os.environ, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -66,10 +67,13 @@ def test_gives_its_results_to_hydrophone(scene: Scene) -> None:
     assert "divvy-verify" not in scene.deployed.lab.kubectl("get", "namespaces", "--output=name")
 
 
-def _write_job(scene: Scene, out: Path, *options: str) -> None:
+def _write_job(scene: Scene, out: Path, *options: str) -> str:
+    """Write the files, and return what is printed."""
     options = (*options, f"--out={out}", f"--workload-image={scene.image}", "--in-cluster")
     command = divvy_command("verify", f"--file={scene.stack_file()}", *options)
-    subprocess.run(command, env=scene.environment, check=True, timeout=300)
+    return subprocess.run(
+        command, env=scene.environment, check=True, timeout=300, capture_output=True, text=True
+    ).stdout
 
 
 def outcomes(report: dict) -> dict[tuple[str, str], str]:
