@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "../common/mps.h"
@@ -14,19 +13,6 @@
 
 static int connection = -1;
 static struct mps_answer granted = {.gpus = ~0u, .percentage = 100};
-
-static int reach(void)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (mps_socket_path(MPS_CONTROL, address.sun_path, sizeof address.sun_path) != 0)
-        return -1;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
 
 /* "0=1G,1=512M": by the server's ordinals. What is no such list limits nothing. */
 static void read_limits(uint64_t *limits)
@@ -76,7 +62,7 @@ CUresult mps_join(void)
     struct mps_request request = {.magic = MPS_MAGIC, .kind = MPS_CLIENT, .percentage = read_percentage()};
     struct mps_answer answer;
     char memory[PATH_MAX];
-    int fd = reach();
+    int fd = mps_connect(MPS_CONTROL);
     if (fd < 0)
         return 0; /* without a daemon a program computes as ever */
     read_limits(request.limits);

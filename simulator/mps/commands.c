@@ -165,11 +165,8 @@ static bool change_command(struct reply *reply, char **words)
 
 void command(struct peer *peer, struct reply *reply)
 {
-    char *words[MAX_WORDS] = {NULL}, *rest = NULL;
-    unsigned count = 0;
-    for (char *word = strtok_r(peer->request.command, " \t\n", &rest); word != NULL && count < MAX_WORDS - 1;
-         word = strtok_r(NULL, " \t\n", &rest))
-        words[count++] = word;
+    char *words[MAX_WORDS] = {NULL};
+    split(peer->request.command, words, MAX_WORDS);
     if (words[0] != NULL && !read_command(reply, words)) {
         if (!peer->privileged)
             fail(reply, "Permission denied");

@@ -99,11 +99,8 @@ static void run_verb(struct peer *peer, const struct verb *verb, char **words, s
 
 void module_command(struct peer *peer, struct reply *reply)
 {
-    char *words[MAX_WORDS] = {NULL}, *rest = NULL;
-    unsigned count = 0;
-    for (char *word = strtok_r(peer->request.command, " \t\n", &rest); word != NULL && count < MAX_WORDS - 1;
-         word = strtok_r(NULL, " \t\n", &rest))
-        words[count++] = word;
+    char *words[MAX_WORDS] = {NULL};
+    unsigned count = split(peer->request.command, words, MAX_WORDS);
     if (count == 0)
         return;
     if (strcmp(words[0], "-q") == 0) {

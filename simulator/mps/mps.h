@@ -119,6 +119,9 @@ struct reply {
 void say(struct reply *reply, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void fail(struct reply *reply, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Cut a command into words, the last of which is NULL; the number of others. */
+unsigned split(char *command, char **words, unsigned most);
+
 /* commands.c: version 2; modules.c: version 3 */
 void command(struct peer *peer, struct reply *reply);
 void module_command(struct peer *peer, struct reply *reply);

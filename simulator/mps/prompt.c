@@ -1,31 +1,18 @@
 /* The program as an administrator's: it brings commands to a daemon and prints the answers. */
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "mps.h"
-
-static int connected(const char *name)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (mps_socket_path(name, address.sun_path, sizeof address.sun_path) != 0)
-        return -1;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
 
 int bring(const char *line)
 {
     struct mps_request request = {.magic = MPS_MAGIC, .kind = MPS_COMMAND};
     struct mps_answer answer;
     char text[4096];
-    int fd = connected(MPS_PRIVILEGED);
+    int fd = mps_connect(MPS_PRIVILEGED);
     if (fd < 0)
-        fd = connected(MPS_CONTROL);
+        fd = mps_connect(MPS_CONTROL);
     snprintf(request.command, sizeof request.command, "%s", line);
     if (fd < 0 || send(fd, &request, sizeof request, MSG_NOSIGNAL) != sizeof request ||
         recv(fd, &answer, sizeof answer, MSG_WAITALL) != sizeof answer) {

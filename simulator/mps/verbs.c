@@ -41,6 +41,14 @@ static bool may(struct reply *reply, const struct arguments *given, uid_t owner)
     return false;
 }
 
+static void say_field(struct reply *reply, const char *field, const char *value)
+{
+    if (value == NULL)
+        fail(reply, "Unknown field '%s'", field);
+    else
+        say(reply, "%s\n", value);
+}
+
 static void server_create_verb(struct reply *reply, const struct arguments *given)
 {
     char *rest;
@@ -148,11 +156,7 @@ static void server_get_verb(struct reply *reply, const struct arguments *given)
     const struct server *server = find_server(reply, given->positional[0]);
     if (server == NULL)
         return;
-    const char *value = server_field(server, given->positional[1], text, sizeof text);
-    if (value == NULL)
-        fail(reply, "Unknown field '%s'", given->positional[1]);
-    else
-        say(reply, "%s\n", value);
+    say_field(reply, given->positional[1], server_field(server, given->positional[1], text, sizeof text));
 }
 
 static void namespace_create_verb(struct reply *reply, const struct arguments *given)
@@ -224,11 +228,7 @@ static void namespace_get_verb(struct reply *reply, const struct arguments *give
     struct namespace *space = server == NULL ? NULL : find_namespace(reply, server, given->positional[0]);
     if (space == NULL)
         return;
-    const char *value = namespace_field(server, space, given->positional[2], text, sizeof text);
-    if (value == NULL)
-        fail(reply, "Unknown field '%s'", given->positional[2]);
-    else
-        say(reply, "%s\n", value);
+    say_field(reply, given->positional[2], namespace_field(server, space, given->positional[2], text, sizeof text));
 }
 
 static void client_list_verb(struct reply *reply, const struct arguments *given)
@@ -256,11 +256,7 @@ static void client_get_verb(struct reply *reply, const struct arguments *given)
     const struct peer *client = find_client(reply, given->positional[0]);
     if (client == NULL)
         return;
-    const char *value = client_field(client, given->positional[1], text, sizeof text);
-    if (value == NULL)
-        fail(reply, "Unknown field '%s'", given->positional[1]);
-    else
-        say(reply, "%s\n", value);
+    say_field(reply, given->positional[1], client_field(client, given->positional[1], text, sizeof text));
 }
 
 static void client_terminate_verb(struct reply *reply, const struct arguments *given)
