@@ -62,7 +62,7 @@ def _whole_gpu(
     spec: Mapping[str, Any], device: Mapping[str, Any], holders: tuple[Holder, ...]
 ) -> ClaimedGpu:
     memory = device["capacity"]["memory"]["value"]
-    whole = LiveDevice(
+    live_device = LiveDevice(
         device["name"],
         kind="gpu",
         whole=True,
@@ -81,7 +81,7 @@ def _whole_gpu(
         uuid=_attribute(device, "uuid"),
         product=_attribute(device, "productName"),
         type="",
-        devices=(whole,),
+        devices=(live_device,),
         free={},
     )
 
