@@ -54,17 +54,23 @@ def test_gives_its_results_to_hydrophone(scene: Scene) -> None:
     assert printed[0] == "hydrophone"
     command = [str(HYDROPHONE.bin / "hydrophone"), *printed[1:]]
     command += [f"--kubeconfig={scene.deployed.lab.kubeconfig}", f"--output-dir={results}"]
-    done = subprocess.run(
-        [*command, "--disable-progress-status"],
-        env=os.environ, capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            [*command, "--disable-progress-status"],
+            env=os.environ, capture_output=True, text=True, check=False, timeout=600,
+        )  # fmt: skip
+    finally:
+        # It refuses to run where one that was killed has left it.
+        namespaces = scene.deployed.lab.kubectl("get", "namespaces", "--output=name")
+        gone = ("--ignore-not-found", "--wait=false")
+        scene.deployed.lab.kubectl("delete", "namespace", "divvy-verify", *gone)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (results / "e2e.log").read_text().startswith("partial (SIMULATED): ")
     cases = ElementTree.parse(results / "junit_01.xml").iter("testcase")
     names = {str(case.get("name")) for case in cases if case.find("skipped") is None}
     assert {name.partition(" ")[0] for name in names} == {"PLUG-02", "WORK-01"}, names
     # What it made is gone.
-    assert "divvy-verify" not in scene.deployed.lab.kubectl("get", "namespaces", "--output=name")
+    assert "divvy-verify" not in namespaces
 
 
 def _write_job(scene: Scene, out: Path, *options: str) -> str:
