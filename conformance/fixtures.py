@@ -17,9 +17,9 @@ from conformance.evidence import Evidence
 from conformance.load.claim_probes import (
     ClaimProbe,
     look_by_claim,
-    resource_claim,
     small_claim,
 )
+from conformance.load.claims import resource_claim
 from conformance.load.fill import FillResult, fill
 from conformance.load.known_images import BURN_ARGUMENTS
 from conformance.load.neighbours import Figures, contended, measure

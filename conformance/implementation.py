@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from divvy.model.claim_names import GPU_CLASS, NVIDIA
+from divvy.model.claim_names import GPU_CLASS, NVIDIA, share_class
 from divvy.model.contract import AGENT, CDI_FILE, CDI_FOLDER
 
 
@@ -19,7 +19,9 @@ class Implementation:
     that asks for two replicas. ``names_partitioned_gpus`` says whether that specification has also
     the GPUs that are MIG devices, which no pod gets. ``mps_pipes`` is the folder of an MPS daemon's
     sockets, of a GPU's UUID and the agent's folder ``state``. ``dra_driver`` is the driver's name
-    in ResourceSlices, None of a device plugin; ``gpu_class`` is the DeviceClass of whole GPUs.
+    in ResourceSlices, None of a device plugin; ``gpu_class`` and ``share_class`` are the
+    DeviceClasses of whole GPUs and of shares, ``divides_time`` says whether a share has per cent of
+    a GPU's time.
     ``inapplicable`` says by check why that has no meaning there; a key that ends with "-" stands
     for every check whose id begins so.
     """
@@ -36,6 +38,8 @@ class Implementation:
     mps_pipes: str = "{state}/mps/{uuid}/pipe"
     dra_driver: str | None = None
     gpu_class: str = GPU_CLASS
+    share_class: str = share_class(None)
+    divides_time: bool = True
     inapplicable: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -97,7 +101,7 @@ _FEATURES = (
     "NVIDIA's DRA driver writes no labels: GPU Feature Discovery comes with the device plugin"
 )
 _BY_LAYOUT = "NVIDIA's DRA driver changes no profile of a node"
-_SIZES = "NVIDIA's DRA driver gives no share of a size"
+_SIZES = "pods that name sizes in their limits get none from NVIDIA's DRA driver"
 _SCHEDULED = "only the scheduler allocates claims: no pod that bypasses it gets a device"
 # The names are those of NVIDIA's installation guide. Pods ask by extended resources, as with a
 # device plugin: a DeviceClass with `extendedResourceName` makes a claim of them.
@@ -109,16 +113,15 @@ NVIDIA_DRA = Implementation(
     sockets="(?!)",
     dra_driver=NVIDIA,
     gpu_class=NVIDIA,
+    share_class=NVIDIA,
+    divides_time=False,
     inapplicable={
         **_WITHOUT_DIVVY,
         "CLM-01": "PLUG-02 counts the devices of its slices",
-        "CLM-02": _SIZES,
         "CLM-03": _SIZES,
         "CLM-04": _SIZES,
-        "CLM-06": _SIZES,
         "CLM-07": "WORK-01 makes its MIG devices, by the resources that pods name",
         "CLM-08": "NVIDIA's DRA driver knows no tenants",
-        "CLM-12": _SIZES,
         "NODE-01": "NVIDIA's DRA driver keeps no status on its node",
         "NODE-02": _FEATURES,
         "NODE-04": "NVIDIA's DRA driver writes a CDI specification for each claim, when it is used",

@@ -82,10 +82,12 @@ class PluginConfiguration(Configuration):
 class DriverConfiguration(Configuration):
     """One configuration of the DRA driver, by its chart's values.
 
-    ``claims`` is how many claims may have one device at once.
+    ``claims`` is how many claims may have one device at once; ``by_memory`` says that they have
+    parts of its memory.
     """
 
     claims: int = 1
+    by_memory: bool = False
     implementation = NVIDIA_DRA
 
     @property
@@ -96,6 +98,8 @@ class DriverConfiguration(Configuration):
                 "featureGates": {"ConsumableShares": True, "TimeSlicingSettings": True},
                 "consumableShares": str(self.claims),
             }
+        if self.by_memory:
+            return {"featureGates": {"ConsumableShares": True}, "consumableShares": "memory"}
         return {} if self.made_before else {"featureGates": {"DynamicMIG": True}}
 
     @property
@@ -133,6 +137,8 @@ _ALL: tuple[Configuration, ...] = (
     PluginConfiguration("mig-single", "MIG, strategy single", {"1g.5gb": 7}, strategy="single"),
     DriverConfiguration("dra-whole", "whole GPUs"),
     DriverConfiguration("dra-time-slicing", "time-slicing, 4 claims of a GPU", claims=4),
+    # A pod that names the extended resource gets all of a GPU's memory.
+    DriverConfiguration("dra-shares", "shares by memory", by_memory=True),
     DriverConfiguration("dra-mig", "MIG devices made before", _MIXED),
     DriverConfiguration(
         "dra-mig-on-demand", "MIG devices made for claims", {"1g.5gb": 7}, made_before=False

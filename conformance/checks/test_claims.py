@@ -31,6 +31,7 @@ from conformance.load.claims import (
     limits,
     memory_sizes_in,
     refused_for_gpus,
+    requested_share,
     shares_of,
     usual_size,
 )
@@ -38,6 +39,7 @@ from conformance.not_made import not_applicable
 from conformance.observe.claims import (
     claimed_gpu_of,
     claimed_now,
+    divisible_by,
     overcommitted,
     require_unclaimed,
     tenants_together,
@@ -47,7 +49,6 @@ from conformance.observe.probes import AtOnce, part
 from conformance.observe.sibling import sibling_sees_nothing
 from conformance.promise import ClaimPromise, NodePromise
 from divvy.model import mig_resource
-from divvy.model.claims import Shares
 from divvy.model.contract import TENANT_LABEL
 from divvy.plan.live_claims import offered_kinds
 
@@ -75,9 +76,10 @@ def test_claims_get_every_gpu(
 def test_a_share_has_its_size(
     target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
 ) -> None:
-    size = usual_size(node, _open_shares(node))
+    size = usual_size(node, _share_step(target, node))
     require_unclaimed(target, node)
-    outcome = ask_and_exceed(pods, node, target.cluster.names, size)
+    with requested_share(pods, target.implementation, target.cluster.names, size) as request:
+        outcome = ask_and_exceed(pods, node, size, request)
     evidence.add(outcome.log)
     evidence.add(outcome)
     evidence.require(*judge_size(size, outcome))
@@ -90,7 +92,7 @@ def test_two_shares_of_a_container_are_on_two_gpus(
 ) -> None:
     if len(node.plan.gpus) < 2:
         not_applicable("the node has one GPU")
-    size = usual_size(node, _open_shares(node))
+    size = usual_size(node, _share_step(target, node))
     require_unclaimed(target, node)
     resources = limits(target.cluster.names, 2, size)
     command = ["/bin/sh", "-c", "nvidia-smi; nvidia-smi -L"]
@@ -108,8 +110,7 @@ def test_two_shares_of_a_container_are_on_two_gpus(
 def test_what_no_gpu_can_give_is_refused(
     target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
 ) -> None:
-    shares = _open_shares(node)
-    names, size = target.cluster.names, usual_size(node, shares)
+    names, size = target.cluster.names, usual_size(node, _share_step(target, node))
     bodies = {
         "more memory than any GPU has": limits(names, 1, Size(10**8)),
         "a unit": {"limits": {names.gpu: "1", names.memory: "4Gi"}},
@@ -184,10 +185,10 @@ def _whole(promise: ClaimPromise) -> int:
 def test_a_burst_never_takes_more_than_there_is(
     target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
 ) -> None:
-    sizes = burst_sizes(node, _open_shares(node))
+    sizes = burst_sizes(node, _share_step(target, node))
     require_unclaimed(target, node)
-    started = burst(pods, node, target.cluster.names, sizes, _HELD)
-    try:
+    request = partial(requested_share, pods, target.implementation, target.cluster.names)
+    with burst(pods, node, sizes, request, _HELD) as started:
         gpus = claimed_now(target, node)
         held = [holder.words for gpu in gpus for _, holder in gpu.holders]
         evidence.add("\n".join(held))
@@ -204,8 +205,6 @@ def test_a_burst_never_takes_more_than_there_is(
         if len(waiting) == len(started):
             problems.append("no pod runs")
         evidence.require("nothing wrong", "; ".join(problems) or "nothing wrong")
-    finally:
-        pods.remove(*started)
 
 
 @check("CLM-07")
@@ -249,7 +248,7 @@ def test_tenants_are_never_on_one_gpu(
     shares = shares_of(node)
     assert shares is not None, "tenants without shares are no valid profile"
     require_unclaimed(target, node)
-    size = usual_size(node, shares)
+    size = usual_size(node, shares.memory.step_mib)
     places = dict(zip(two, (namespaces.at("restricted"), namespaces.at("baseline")), strict=True))
     started: dict[str, list[str]] = {tenant: [] for tenant in two}
     resources = limits(target.cluster.names, 1, Size(size.memory_mib, 10))
@@ -285,14 +284,16 @@ def _decided(place: PodNamespace, name: str) -> bool:
     return bool(gpu_uuids_in(place.log(name)) or place.unschedulable(name))
 
 
-def _open_shares(node: NodePromise) -> Shares:
-    """Return how a node's GPUs are shared; shares of tenants are none of this suite's pods'."""
+def _share_step(target: ClusterUnderTest, node: NodePromise) -> int:
+    """Return the MiB that shares are rounded up to; skips where the suite's pods can have none."""
+    if not target.implementation.is_divvy:
+        return divisible_by(claimed_now(target, node))
     shares = shares_of(node)
     if shares is None:
         not_applicable("the profile has no shares")
     if all(gpu.claims is not None and gpu.claims.tenants for gpu in node.plan.gpus):
         not_applicable("the profile's shares are only for its tenants: CLM-08 has some")
-    return shares
+    return shares.memory.step_mib
 
 
 def _listed(kinds: dict[str, int]) -> str:

@@ -45,9 +45,10 @@ def whole_gpus(
     driver: str,
     node: str,
 ) -> tuple[ClaimedGpu, ...]:
-    """Return the whole GPUs that a driver offers on a node, with their holders.
+    """Return the undivided GPUs that a driver offers on a node, with their holders.
 
-    They are numbered as the driver's device nodes are, which its devices are named after.
+    They are numbered as the driver's device nodes are, which its devices are named after. One whose
+    memory claims can have in parts is a share as well.
     """
     held = holders_by_device(claims, driver)
     gpus = [
@@ -61,19 +62,25 @@ def whole_gpus(
 def _whole_gpu(
     spec: Mapping[str, Any], device: Mapping[str, Any], holders: tuple[Holder, ...]
 ) -> ClaimedGpu:
-    memory = device["capacity"]["memory"]["value"]
+    memory = device["capacity"]["memory"]
+    memory_mib = _mib(memory["value"])
+    step = ((memory.get("requestPolicy") or {}).get("validRange") or {}).get("step")
+    shared = bool(device.get("allowMultipleAllocations"))
+    step_mib = max(1, _mib(step)) if shared and step else 0
+    most = int(parse_quantity(device["capacity"].get(_SHARES, {"value": "0"})["value"]))
     live_device = LiveDevice(
         device["name"],
-        kind="gpu",
+        kind="share" if step_mib else "gpu",
         whole=True,
         tenant=None,
         profile=None,
-        memory_mib=int(parse_quantity(memory)) // _MIB,
+        memory_mib=memory_mib,
         cores=100,
-        most=1,
+        most=(most or memory_mib) if step_mib else 1,
         consumes={},
         taints=(),
         holders=holders,
+        step_mib=step_mib or 1,
     )
     return ClaimedGpu(
         node=spec["nodeName"],
@@ -117,6 +124,10 @@ def _devices(
         if spec["pool"]["generation"] == newest[spec["pool"]["name"]]:
             for device in spec.get("devices") or ():
                 yield spec, device
+
+
+def _mib(quantity: str) -> int:
+    return int(parse_quantity(quantity)) // _MIB
 
 
 def _attribute(device: Mapping[str, Any], name: str) -> str:

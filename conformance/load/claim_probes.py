@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.cluster.pod_spec import OWN
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Verdict
 from conformance.implementation import Implementation
-from conformance.load.claims import rounded, shares_of
+from conformance.load.claims import Size, claim_spec, resource_claim, rounded, share_request
 from conformance.not_made import not_applicable, not_made
 from conformance.observe.device_memory import LIMIT_DEVIATION_MIB, MAX_DEVIATION
 from conformance.observe.identities import visible_devices
 from conformance.observe.probes import PARTS, part, script, visible_memory
 from conformance.promise import ClaimPromise
-from divvy.kube.kind import RESOURCE_CLAIM
-from divvy.model.claim_names import CORES, MEMORY, UUID, share_class
+from divvy.model.claim_names import UUID
 from divvy.model.contract import CLAIMS_DRIVER
 from divvy.plan.live_claims import ClaimedGpu
 
@@ -46,44 +42,36 @@ def small_claim(
 
     Skips the check where there is no room, or where all shares are for tenants.
     """
-    shares = shares_of(promise.node)
     words = [holder.words for _, holder in gpu.holders]
-    open_shares = [
-        device for device in gpu.devices if device.kind == "share" and device.tenant is None
-    ]
-    if shares is None:
+    shares = [device for device in gpu.devices if device.kind == "share"]
+    open_shares = [device for device in shares if device.tenant is None]
+    if not shares:
         if words:
             not_made(f"{gpu.name} has no shares, and is held by {', '.join(words)}")
         return whole_claim(gpu, implementation), None
     if not open_shares:
         not_applicable("the profile's shares are only for its tenants: CLM-08 has some")
     total = promise.node.plan.gpus[promise.index].model.memory_mib
-    size = rounded(min(_SMALL_MIB, total // 4), shares)
+    size = Size(rounded(min(_SMALL_MIB, total // 4), open_shares[0].step_mib), _SMALL_CORES)
     whole = [holder.words for device, holder in gpu.holders if holder.memory_mib is None]
     given = sum(holder.memory_mib or 0 for _, holder in gpu.holders)
-    if whole or given + size > open_shares[0].memory_mib:
-        not_made(f"{gpu.name} has no room for {size} MiB: held by {', '.join(words)}")
-    requests = {MEMORY: f"{size}Mi", CORES: str(_SMALL_CORES)}
-    device_request = {
-        **_request(gpu, share_class(None), CLAIMS_DRIVER),
-        "capacity": {"requests": requests},
-    }
-    return _claim_spec(device_request), size
+    if whole or given + size.memory_mib > open_shares[0].memory_mib:
+        room = f"no room for {size.memory_mib} MiB"
+        not_made(f"{gpu.name} has {room}: held by {', '.join(words)}")
+    very_gpu = _selectors(gpu, implementation)
+    return claim_spec({**share_request(implementation, size), **very_gpu}), size.memory_mib
 
 
 def whole_claim(gpu: ClaimedGpu, implementation: Implementation) -> dict[str, Any]:
     """Return the specification of a claim for all of this very GPU."""
+    very_gpu = _selectors(gpu, implementation)
+    return claim_spec({"deviceClassName": implementation.gpu_class, **very_gpu})
+
+
+def _selectors(gpu: ClaimedGpu, implementation: Implementation) -> dict[str, Any]:
     driver = implementation.dra_driver or CLAIMS_DRIVER
-    return _claim_spec(_request(gpu, implementation.gpu_class, driver))
-
-
-def _request(gpu: ClaimedGpu, device_class: str, driver: str) -> dict[str, Any]:
     expression = f'device.attributes["{driver}"].{UUID} == "{gpu.uuid}"'
-    return {"deviceClassName": device_class, "selectors": [{"cel": {"expression": expression}}]}
-
-
-def _claim_spec(device_request: Mapping[str, Any]) -> dict[str, Any]:
-    return {"devices": {"requests": [{"name": "gpu", "exactly": device_request}]}}
+    return {"selectors": [{"cel": {"expression": expression}}]}
 
 
 def look_by_claim(
@@ -99,18 +87,6 @@ def look_by_claim(
     with resource_claim(pods, spec) as name:
         outcome = pods.run(promise.node.name, run, None, _STARTED, claim=name)
     return ClaimProbe(gpu, memory_mib, outcome)
-
-
-@contextlib.contextmanager
-def resource_claim(pods: PodNamespace, spec: dict[str, Any]) -> Iterator[str]:
-    """Give the name of a claim for pods of a namespace, and remove it whatever happens."""
-    name = f"c-{secrets.token_hex(4)}"
-    metadata: Any = {"name": name, "namespace": pods.name, "labels": OWN}
-    pods.api.create(RESOURCE_CLAIM, {"metadata": metadata, "spec": spec})
-    try:
-        yield name
-    finally:
-        pods.api.delete(RESOURCE_CLAIM, name, namespace=pods.name)
 
 
 def computes(probe: ClaimProbe) -> Verdict:

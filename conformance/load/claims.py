@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.cluster.pod_spec import OWN
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Verdict
+from conformance.implementation import Implementation
 from conformance.not_made import not_made
 from conformance.promise import NodePromise
+from divvy.kube.kind import RESOURCE_CLAIM
+from divvy.model.claim_names import CORES, MEMORY
 from divvy.model.claims import Shares
 from divvy.model.stack import Names
 
@@ -49,19 +55,57 @@ def shares_of(node: NodePromise) -> Shares | None:
     return next((shares for shares in every if shares is not None), None)
 
 
-def usual_size(node: NodePromise, shares: Shares) -> Size:
+@contextlib.contextmanager
+def requested_share(
+    pods: PodNamespace, implementation: Implementation, names: Names, size: Size
+) -> Iterator[dict[str, Any]]:
+    """Give the fields of a PodRequest for a share: its limits, or a claim of another driver's."""
+    if implementation.is_divvy:
+        yield {"resources": limits(names, 1, size)}
+        return
+    with resource_claim(pods, claim_spec(share_request(implementation, size))) as name:
+        yield {"claim": name}
+
+
+def share_request(implementation: Implementation, size: Size) -> dict[str, Any]:
+    """Return how a claim asks for a share."""
+    requests = {MEMORY: f"{size.memory_mib}Mi"}
+    if implementation.divides_time:
+        requests[CORES] = str(size.cores)
+    return {"deviceClassName": implementation.share_class, "capacity": {"requests": requests}}
+
+
+def claim_spec(device_request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the specification of a claim for one device."""
+    return {"devices": {"requests": [{"name": "gpu", "exactly": device_request}]}}
+
+
+@contextlib.contextmanager
+def resource_claim(pods: PodNamespace, spec: dict[str, Any]) -> Iterator[str]:
+    """Give the name of a claim for pods of a namespace, and remove it whatever happens."""
+    name = f"c-{secrets.token_hex(4)}"
+    metadata: Any = {"name": name, "namespace": pods.name, "labels": OWN}
+    pods.api.create(RESOURCE_CLAIM, {"metadata": metadata, "spec": spec})
+    try:
+        yield name
+    finally:
+        pods.api.delete(RESOURCE_CLAIM, name, namespace=pods.name)
+
+
+def usual_size(node: NodePromise, step_mib: int) -> Size:
     """Return a size that every GPU of the node has several times."""
     total = min(gpu.model.memory_mib for gpu in node.plan.gpus)
-    return Size(rounded(min(_USUAL_MIB, total // 4), shares))
+    return Size(rounded(min(_USUAL_MIB, total // 4), step_mib))
 
 
-def rounded(memory_mib: int, shares: Shares) -> int:
+def rounded(memory_mib: int, step_mib: int) -> int:
     """Return a size as it is granted: the next multiple of the step."""
-    step = shares.memory.step_mib
-    return -(-memory_mib // step) * step
+    return -(-memory_mib // step_mib) * step_mib
 
 
-def ask_and_exceed(pods: PodNamespace, node: NodePromise, names: Names, size: Size) -> Outcome:
+def ask_and_exceed(
+    pods: PodNamespace, node: NodePromise, size: Size, request: Mapping[str, Any]
+) -> Outcome:
     """Look at a share of a size, take half of it, then ask for more than all of it."""
     half, more = size.memory_mib // 2, size.memory_mib * 11 // 10
     script = (
@@ -69,9 +113,7 @@ def ask_and_exceed(pods: PodNamespace, node: NodePromise, names: Names, size: Si
         f"mem-hog --mib {half} --chunk 64; echo code half $?; "
         f"mem-hog --mib {more} --chunk 64; echo code beyond $?"
     )
-    return pods.run(
-        node.name, ["/bin/sh", "-c", script], None, _STARTED, resources=limits(names, 1, size)
-    )
+    return pods.run(node.name, ["/bin/sh", "-c", script], None, _STARTED, **request)
 
 
 def judge_size(size: Size, outcome: Outcome) -> Verdict:
@@ -115,31 +157,38 @@ def gpu_uuids_in(log: str) -> list[str]:
     return _UUID.findall(log)
 
 
+@contextlib.contextmanager
 def burst(
-    pods: PodNamespace, node: NodePromise, names: Names, sizes: Sequence[Size], seconds: int
-) -> Mapping[str, Size]:
-    """Start a pod for each size at once; return them by name when all have started or wait."""
-    script = f"nvidia-smi; sleep {seconds}"
-    started = {
-        pods.start(
-            node.name, ["/bin/sh", "-c", script], None, resources=limits(names, 1, size)
-        ): size
-        for size in sizes
-    }
-    pods.until(lambda: all(_decided(pods, name) for name in started), _STARTED)
-    return started
+    pods: PodNamespace,
+    node: NodePromise,
+    sizes: Sequence[Size],
+    request: Callable[[Size], contextlib.AbstractContextManager[Mapping[str, Any]]],
+    seconds: int,
+) -> Iterator[Mapping[str, Size]]:
+    """Start a pod for each size at once; give them by name when all have started or wait."""
+    script = ["/bin/sh", "-c", f"nvidia-smi; sleep {seconds}"]
+    started: dict[str, Size] = {}
+    with contextlib.ExitStack() as requests:
+        try:
+            for size in sizes:
+                fields = requests.enter_context(request(size))
+                started[pods.start(node.name, script, None, **fields)] = size
+            pods.until(lambda: all(_decided(pods, name) for name in started), _STARTED)
+            yield started
+        finally:
+            pods.remove(*started)
 
 
 def _decided(pods: PodNamespace, name: str) -> bool:
     return "MiB" in pods.log(name) or bool(pods.unschedulable(name))
 
 
-def burst_sizes(node: NodePromise, shares: Shares) -> list[Size]:
+def burst_sizes(node: NodePromise, step_mib: int) -> list[Size]:
     """Return sizes that together are more than the node has, so that some pods have to wait."""
     total = min(gpu.model.memory_mib for gpu in node.plan.gpus)
     gpus = len(node.plan.gpus)
     return [
-        Size(rounded(int(total * part), shares), max(1, int(100 * part)))
+        Size(rounded(int(total * part), step_mib), max(1, int(100 * part)))
         for _ in range(gpus)
         for part in _PARTS
     ][: 6 * gpus]

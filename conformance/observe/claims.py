@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import OWN_NAMESPACE
 from conformance.cluster.slices import whole_gpus
-from conformance.not_made import not_made
+from conformance.not_made import not_applicable, not_made
 from conformance.promise import ClaimPromise, NodePromise
 from divvy.kube.kind import RESOURCE_CLAIM, RESOURCE_SLICE
 from divvy.plan.live_claims import ClaimedGpu, claimed_gpus
@@ -26,6 +26,14 @@ def claimed_now(target: ClusterUnderTest, node: NodePromise) -> tuple[ClaimedGpu
     if driver is not None:
         return whole_gpus(slices, claims, driver, node.name)
     return tuple(gpu for gpu in claimed_gpus(slices, claims) if gpu.node == node.name)
+
+
+def divisible_by(gpus: Sequence[ClaimedGpu]) -> int:
+    """Return the MiB that sizes of shares are rounded up to; skips where no claim has a size."""
+    steps = {device.step_mib for gpu in gpus for device in gpu.devices if device.kind == "share"}
+    if not steps:
+        not_applicable("its claims have no sizes")
+    return max(steps)
 
 
 def claimed_gpu_of(target: ClusterUnderTest, promise: ClaimPromise) -> ClaimedGpu:

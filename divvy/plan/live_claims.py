@@ -55,7 +55,8 @@ class Holder:
         who = names or f"claim {self.namespace}/{self.claim}"
         if self.memory_mib is None:
             return who
-        return f"{who} ({self.memory_mib:,} MiB, {self.cores} %)"
+        cores = "" if self.cores is None else f", {self.cores} %"
+        return f"{who} ({self.memory_mib:,} MiB{cores})"
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,10 @@ def test_asks_a_dra_driver_for_isolation_and_nothing_of_labels() -> None:
         assert NVIDIA_DRA.why_not(identity) is None
 
 
-def test_asks_a_dra_driver_for_claims_of_whole_gpus_alone() -> None:
+def test_asks_a_dra_driver_for_no_sizes_of_pods_and_no_tenants() -> None:
     asked = [identity for identity in CATALOGUE if identity.startswith("CLM-")]
     assert [identity for identity in asked if NVIDIA_DRA.why_not(identity) is None] == [
-        "CLM-05", "CLM-09", "CLM-10", "CLM-11", "CLM-13", "CLM-14",
+        "CLM-02", "CLM-05", "CLM-06", "CLM-09", "CLM-10", "CLM-11", "CLM-12", "CLM-13", "CLM-14",
     ]  # fmt: skip
     assert all(NVIDIA_DEVICE_PLUGIN.why_not(identity) for identity in asked)
 

@@ -14,32 +14,43 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from divvy.lab.paths import REPOSITORY
-from divvy.lab.tools import PULUMI, PULUMI_LANGUAGES, PULUMI_TOOLS
+from divvy.lab.tools import PULUMI, PULUMI_LANGUAGES, PULUMI_TOOLS, Tool
 
 # From the SDK's module: the executor of the host for Python, and the provider of dynamic resources.
 _OF_SDK = (
     "python/cmd/pulumi-language-python-exec",
     "python/dist/pulumi-resource-pulumi-python",
 )
+# Of an older release: it starts a policy pack.
+_OF_POLICIES = "python/dist/pulumi-analyzer-policy-python"
+
+
+def _sdk(tool: Tool) -> Path:
+    """Return the SDK's module that a tool is built from."""
+    command = ["go", "list", "-m", "-f", "{{.Dir}}", "github.com/pulumi/pulumi/sdk/v3"]
+    listed = subprocess.run(command, cwd=tool.module, capture_output=True, text=True, check=True)
+    return Path(listed.stdout.strip())
 
 
 @dataclass(frozen=True)
 class OfficialEngine:
-    """An installed Pulumi; ``home`` is PULUMI_HOME."""
+    """An installed Pulumi; ``home`` is PULUMI_HOME.
+
+    With ``policies`` it has no language host for Python: its own release asks that to start policy
+    packs, which an older host cannot. The script of that older release starts them instead.
+    """
 
     home: Path
+    policies: bool = False
 
     def __post_init__(self) -> None:
         for tool in PULUMI_TOOLS:
             tool.build()
-        command = ["go", "list", "-m", "-f", "{{.Dir}}", "github.com/pulumi/pulumi/sdk/v3"]
-        listed = subprocess.run(
-            command, cwd=PULUMI.module, capture_output=True, text=True, check=True
-        )
         self._programs.mkdir(parents=True)
         # The host runs the executor that lies beside it.
         host = PULUMI_LANGUAGES.bin / "pulumi-language-python"
-        for path in (host, *(Path(listed.stdout.strip()) / name for name in _OF_SDK)):
+        of_python = (host, *(_sdk(PULUMI) / name for name in _OF_SDK))
+        for path in (_sdk(PULUMI_LANGUAGES) / _OF_POLICIES,) if self.policies else of_python:
             copied = shutil.copy(path, self._programs)
             Path(copied).chmod(0o755)
         # The plugin as `divvy-gpu[pulumi]` installs it, from the work tree.
@@ -56,7 +67,8 @@ class OfficialEngine:
 
         ``more`` are environment variables.
         """
-        own = (self._programs, Path(sys.executable).parent, *(tool.bin for tool in PULUMI_TOOLS))
+        tools = [tool for tool in PULUMI_TOOLS if tool != PULUMI_LANGUAGES or not self.policies]
+        own = (self._programs, Path(sys.executable).parent, *(tool.bin for tool in tools))
         environment = {
             **os.environ,
             "PATH": ":".join([*map(str, own), os.environ["PATH"]]),

@@ -70,6 +70,10 @@ def test_opens_only_the_gates_that_a_configuration_needs() -> None:
             "featureGates": {"ConsumableShares": True, "TimeSlicingSettings": True},
             "consumableShares": "4",
         },
+        "dra-shares": {
+            "featureGates": {"ConsumableShares": True},
+            "consumableShares": "memory",
+        },
         "dra-mig": {},
         "dra-mig-on-demand": {"featureGates": {"DynamicMIG": True}},
     }

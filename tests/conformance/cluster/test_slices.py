@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from conformance.cluster.slices import claimed_uuids, offered_devices, whole_gpus
 
 DRIVER = "gpu.nvidia.com"
@@ -94,3 +96,20 @@ def test_lists_whole_gpus_in_order_with_their_holders() -> None:
     assert [(gpu.index, gpu.uuid) for gpu in listed] == [(2, "U-gpu-2"), (10, "U-gpu-10")]
     assert [[holder.words for _, holder in gpu.holders] for gpu in listed] == [[], ["team/train"]]
     assert {gpu.devices[0].memory_mib for gpu in listed} == {15360}
+    assert {gpu.devices[0].kind for gpu in listed} == {"gpu"}
+
+
+@pytest.mark.parametrize(("shares", "most"), [(0, 15360), (4, 4)])
+def test_lists_gpus_whose_memory_is_claimed_in_parts_as_shares(shares: int, most: int) -> None:
+    policy = {"default": "0", "validRange": {"min": "0", "step": "1Mi"}}
+    gpu = device("gpu-0", "gpu", shares=shares)
+    gpu["allowMultipleAllocations"] = True
+    gpu["capacity"]["memory"] = {"value": "15Gi", "requestPolicy": policy}
+    result = {"driver": DRIVER, "pool": "n1", "device": "gpu-0"}
+    result["consumedCapacity"] = {"memory": "3000Mi"}
+    status = {"allocation": {"devices": {"results": [result]}}}
+    claims = [{"metadata": {"namespace": "team", "name": "c"}, "status": status}]
+    (listed,) = whole_gpus([slice_of("n1", gpu)], claims, DRIVER, "n1")
+    (share,) = listed.devices
+    assert (share.kind, share.step_mib, share.most) == ("share", 1, most)
+    assert [holder.words for _, holder in listed.holders] == ["claim team/c (3,000 MiB)"]

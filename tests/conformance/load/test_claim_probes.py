@@ -1,5 +1,6 @@
 """What a pod saw of a GPU that it claimed, and which claim disturbs nobody."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,6 +74,18 @@ def test_requests_a_gpu_by_another_drivers_class() -> None:
     (selector,) = request["exactly"]["selectors"]
     expression = 'device.attributes["gpu.nvidia.com"].uuid == "GPU-n-0"'
     assert selector["cel"]["expression"] == expression
+
+
+def test_requests_part_of_a_gpus_memory_by_another_drivers_class() -> None:
+    promise, looked = gpu({})
+    (whole,) = looked.devices
+    share = replace(whole, kind="share", step_mib=1000)
+    spec, size = small_claim(promise, replace(looked, devices=(share,)), NVIDIA_DRA)
+    assert size == 2000
+    (request,) = spec["devices"]["requests"]
+    assert request["exactly"]["deviceClassName"] == "gpu.nvidia.com"
+    assert request["exactly"]["capacity"] == {"requests": {"memory": "2000Mi"}}
+    assert "GPU-n-0" in request["exactly"]["selectors"][0]["cel"]["expression"]
 
 
 def test_disturbs_nobody_who_holds_the_gpu() -> None:

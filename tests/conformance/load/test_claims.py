@@ -1,16 +1,28 @@
 """What comes of pods that claim by size is judged by their output."""
 
+from typing import cast
+
 import pytest
 
-from conformance.cluster.pods import Outcome
-from conformance.load.claims import Size, burst_sizes, judge_size, refused_for_gpus, rounded
+from conformance.cluster.api import Api
+from conformance.cluster.pods import Outcome, PodNamespace
+from conformance.implementation import DIVVY, NVIDIA_DRA
+from conformance.load.claims import (
+    Size,
+    burst_sizes,
+    judge_size,
+    refused_for_gpus,
+    requested_share,
+    rounded,
+)
 from conformance.not_made import NotMade
 from conformance.observe.claims import overcommitted, tenants_together
 from conformance.promise import NodePromise
 from divvy.model import gpu_model, parse_cluster
-from divvy.model.claims import Shares
+from divvy.model.stack import Names
 from divvy.plan import predict_node
 from divvy.plan.live_claims import claimed_gpus
+from tests.conformance.fake_api import FakeApi
 from tests.plan.claimed import claim, slices
 
 SMI = "| 0% | 0MiB / {}MiB | 0% |\ncode half {}\ncode beyond {}\n"
@@ -62,14 +74,31 @@ def test_bursts_beyond_what_the_node_has() -> None:
         {"profiles": {"p": {"claims": {"shares": {}}}}, "pools": {"p": {"profile": "p"}}}
     )
     plan = predict_node(cluster, "p", gpu_model("A100-SXM4-40GB"), 2)
-    sizes = burst_sizes(NodePromise("n", "p", "p", plan), Shares())
+    sizes = burst_sizes(NodePromise("n", "p", "p", plan), step_mib=1)
     assert sum(size.memory_mib for size in sizes) > 2 * 40960
     assert all(size.memory_mib <= 40960 for size in sizes)
 
 
 def test_accepts_sizes_granted_in_steps() -> None:
-    shares = Shares.model_validate({"memory": {"step": "256Mi"}})
-    assert [rounded(size, shares) for size in (1, 256, 3000)] == [256, 256, 3072]
+    assert [rounded(size, 256) for size in (1, 256, 3000)] == [256, 256, 3072]
+
+
+def test_requests_a_share_by_limits_or_by_a_claim_of_another_driver() -> None:
+    size = Size(3000, 30)
+    api = FakeApi()
+    pods = PodNamespace(cast(Api, api), "image", "n", "restricted", "")
+    with requested_share(pods, DIVVY, Names(), size) as fields:
+        limits = fields["resources"]["limits"]
+        assert (limits["nvidia.com/gpumem"], limits["nvidia.com/gpucores"]) == ("3000", "30")
+    with requested_share(pods, NVIDIA_DRA, Names(), size) as fields:
+        (claimed,) = api.created
+        assert fields == {"claim": claimed["metadata"]["name"]}
+        (request,) = claimed["spec"]["devices"]["requests"]
+        assert request["exactly"] == {
+            "deviceClassName": "gpu.nvidia.com",
+            "capacity": {"requests": {"memory": "3000Mi"}},
+        }
+    assert api.pods == {}
 
 
 def test_judges_nothing_by_a_refusal_of_another_policy() -> None:
