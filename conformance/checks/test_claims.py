@@ -50,6 +50,7 @@ from conformance.observe.sibling import sibling_sees_nothing
 from conformance.promise import ClaimPromise, NodePromise
 from divvy.model import mig_resource
 from divvy.model.contract import TENANT_LABEL
+from divvy.model.gpu_models import GpuModel
 from divvy.plan.live_claims import offered_kinds
 
 _STARTED = 90
@@ -132,7 +133,7 @@ def test_a_whole_gpu_is_whole(
     probe = look_by_claim(pods, claimed_gpu, gpu, (whole_claim(gpu, target.implementation), None))
     evidence.add(probe.outcome.log)
     evidence.add(probe.outcome)
-    verdicts = (computes(probe), sees_its_gpu_only(probe), has_its_size(probe, _whole(claimed_gpu)))
+    verdicts = (computes(probe), sees_its_gpu_only(probe), has_its_size(probe, _model(claimed_gpu)))
     evidence.require(
         "; ".join(expected for expected, _ in verdicts), "; ".join(actual for _, actual in verdicts)
     )
@@ -163,7 +164,7 @@ def test_a_small_share_has_its_size(
 ) -> None:
     probe = claim_probes[claimed_gpu]
     evidence.add(probe.outcome.log)
-    evidence.require(*has_its_size(probe, _whole(claimed_gpu)))
+    evidence.require(*has_its_size(probe, _model(claimed_gpu)))
 
 
 @check("CLM-13")
@@ -176,8 +177,8 @@ def test_a_pod_with_a_share_opens_no_device_by_its_number(
     evidence.require(*opens_nothing_by_number(outcome))
 
 
-def _whole(promise: ClaimPromise) -> int:
-    return promise.node.plan.gpus[promise.index].model.memory_mib
+def _model(promise: ClaimPromise) -> GpuModel:
+    return promise.node.plan.gpus[promise.index].model
 
 
 @check("CLM-06")

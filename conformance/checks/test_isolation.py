@@ -10,6 +10,7 @@ from conformance.catalogue import BY_MPS, LIMITED, check
 from conformance.checks.verdicts import opens_nothing_by_number, sees_nothing
 from conformance.evidence import Evidence
 from conformance.fixtures import Allocations, Bare, Fills, Overcommits, Probes
+from conformance.not_made import not_applicable
 from conformance.observe.device_memory import allowed_mib, memory_fits
 from conformance.observe.host_mounts import host_mounts, of_mps, of_one_share
 from conformance.observe.probes import part, smi_total
@@ -80,6 +81,8 @@ def test_a_pod_opens_no_device_by_its_number(
 def test_nvidia_smi_shows_what_the_guarantee_says(
     probes: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
+    if promise.node.plan.gpus[0].model.memory_of_system:
+        not_applicable("its driver shows no memory of this GPU, which uses the node's")
     smi = part(probes[promise], "nvidia-smi")
     evidence.command = "nvidia-smi"
     evidence.add(smi.log)

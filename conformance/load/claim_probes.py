@@ -18,6 +18,7 @@ from conformance.observe.probes import PARTS, part, script, visible_memory
 from conformance.promise import ClaimPromise
 from divvy.model.claim_names import UUID
 from divvy.model.contract import CLAIMS_DRIVER
+from divvy.model.gpu_models import GpuModel
 from divvy.plan.live_claims import ClaimedGpu
 
 # As much as a CUDA context and a small computation take on any driver, and hardly any time.
@@ -117,11 +118,13 @@ def sees_its_gpu_only(probe: ClaimProbe) -> Verdict:
     )
 
 
-def has_its_size(probe: ClaimProbe, whole_mib: int) -> Verdict:
+def has_its_size(probe: ClaimProbe, model: GpuModel) -> Verdict:
     """Judge the memory that tools show: a share's exactly, a whole GPU's as of its model."""
     memory_by_tool = visible_memory(probe.outcome, is_mig=False)
-    wanted = whole_mib if probe.memory_mib is None else probe.memory_mib
-    allowed = whole_mib * MAX_DEVIATION if probe.memory_mib is None else LIMIT_DEVIATION_MIB
+    if model.memory_of_system:
+        del memory_by_tool["nvidia-smi"]
+    wanted = model.memory_mib if probe.memory_mib is None else probe.memory_mib
+    allowed = wanted * MAX_DEVIATION if probe.memory_mib is None else LIMIT_DEVIATION_MIB
     fits = all(mib is not None and abs(mib - wanted) <= allowed for mib in memory_by_tool.values())
     expected = f"{', '.join(memory_by_tool)}: {wanted} MiB within {allowed:.0f} MiB"
     return expected, expected if fits else ", ".join(

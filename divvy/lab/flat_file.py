@@ -46,6 +46,8 @@ def _gpu(node: str, index: int, count: int, model: GpuModel) -> list[str]:
         f"pci-device-id {model.pci_device_id:#010x}",
         f"pci-subsystem-id {model.pci_subsystem_id:#010x}",
     ]
+    if model.memory_of_system:
+        lines.append("memory-of-system 1")
     if model.nvlinks and count > 1:
         lines.append(f"links {','.join(_links(index, count, model.nvlinks))}")
     if model.mig is not None:

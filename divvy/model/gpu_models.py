@@ -104,6 +104,7 @@ class GpuModel:
     that were computed instead of read. ``mig_unpublished`` says which MIG profiles
     the card has whose figures are not published: they are not in ``mig``.
     ``node_architecture`` is the processors' of all nodes that have one, empty where it can be any.
+    ``memory_of_system`` says that it has no memory of its own: ``memory_mib`` is the node's.
     """
 
     name: str
@@ -126,6 +127,7 @@ class GpuModel:
     derived: tuple[str, ...]
     mig_unpublished: str = ""
     node_architecture: str = ""
+    memory_of_system: bool = False
 
     @property
     def is_described(self) -> bool:

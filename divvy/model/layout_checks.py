@@ -122,6 +122,7 @@ def _fits(profile: Profile, use: _Use, hardware: Hardware, model: GpuModel) -> I
         if rule.mig is not None:
             yield from _layout_fits(rule.mig.layout, keys, model, where)
         yield from _limit_fits(rule, keys, model)
+        yield from _memory_is_its_own(rule, keys, model, where)
         yield from _clients_fit(rule, keys, model, where)
 
 
@@ -187,6 +188,27 @@ def _limit_fits(rule: Rule, keys: Keys, model: GpuModel) -> Iterator[Problem]:
                 f"{room} MiB of {name}: the last replicas would not get theirs",
                 f"{room // replicas}Mi at most, or write auto{more}",
             )
+
+
+def _memory_is_its_own(rule: Rule, keys: Keys, model: GpuModel, where: str) -> Iterator[Problem]:
+    """Refuse limits of memory that processes use without asking the driver: the node's."""
+    if not model.memory_of_system:
+        return
+    if rule.claims is not None and rule.claims.shares is not None:
+        limiting: Keys = ("claims", "shares")
+    elif (
+        rule.sharing is not None
+        and rule.sharing.memory_limit is not None
+        and rule.sharing.memory_limit.action == "prevent"
+    ):
+        limiting = ("mps" if rule.mps is not None else "timeSlicing", "memoryLimit")
+    else:
+        return
+    yield problem(
+        (*keys, *limiting),
+        f"cannot hold on {where}, which has no memory of its own: any process can use the node's",
+        "offer it whole, or with timeSlicing and without memoryLimit",
+    )
 
 
 def _clients_fit(rule: Rule, keys: Keys, model: GpuModel, where: str) -> Iterator[Problem]:

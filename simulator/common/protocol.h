@@ -102,6 +102,8 @@ struct sim_gpu {
     uint8_t no_fabric; /* its NVLink switches are not set up */
     uint8_t hot;       /* the hardware slows it down */
     uint8_t narrow;    /* half of its PCIe lanes are down */
+    uint8_t of_system; /* it has no memory of its own and uses the node's */
+    uint8_t numa_node; /* its memory is a NUMA node of the system: 0, or the node's number */
     uint8_t recovery;  /* NVML_GPU_RECOVERY_ACTION_* */
     uint64_t link_errors; /* of its first NVLink */
     uint32_t compute_mode;
@@ -242,6 +244,7 @@ enum sim_fault {
     SIM_FAULT_NO_FABRIC,
     SIM_FAULT_HOT,
     SIM_FAULT_NARROW,
+    SIM_FAULT_NUMA_NODE,
     SIM_FAULT_LINK_ERRORS,
     SIM_FAULT_RECOVERY,
     SIM_FAULT_MPS_WEDGE,

@@ -18,6 +18,7 @@ static int usage(void)
           "       divvy-sim fault slow GPU MILLISECONDS\n"
           "       divvy-sim fault code GPU NVML-CODE\n"
           "       divvy-sim fault recovery GPU NVML-ACTION\n"
+          "       divvy-sim fault numa-node GPU NODE\n"
           "       divvy-sim load GPU PERCENT\n"
           "       divvy-sim context-memory GPU MIB\n"
           "       divvy-sim driver VERSION\n"
@@ -152,6 +153,7 @@ static int fault(int fd, uint32_t count, int argc, char **argv)
                   {"lost", SIM_FAULT_LOST, 0, 0}, {"ecc", SIM_FAULT_ECC, 0, 1},
                   {"ecc-corrected", SIM_FAULT_ECC, 0, 0}, {"slow", SIM_FAULT_SLOW, 1, 0},
                   {"code", SIM_FAULT_CODE, 1, 0}, {"recovery", SIM_FAULT_RECOVERY, 1, 0},
+                  {"numa-node", SIM_FAULT_NUMA_NODE, 1, 0},
                   {"bad-math", SIM_FAULT_BAD_MATH, 0, 0},
                   {"no-activation", SIM_FAULT_NO_ACTIVATION, 0, 0},
                   {"no-fabric", SIM_FAULT_NO_FABRIC, 0, 0},

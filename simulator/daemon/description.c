@@ -180,6 +180,8 @@ static bool about_gpu(struct gpu *gpu, const char *key, char *value)
         info->memory_reserved = info->memory_total / 64;
     } else if (strcmp(key, "numa") == 0)
         info->numa = (int32_t)read;
+    else if (strcmp(key, "memory-of-system") == 0)
+        info->of_system = read != 0;
     else if (strcmp(key, "mig-mode-needs-reset") == 0)
         gpu->mode_needs_reset = read != 0;
     else if (strcmp(key, "mig-mode-survives") == 0)

@@ -29,6 +29,7 @@ static void fault_clear(struct gpu *gpu)
     gpu->info.no_fabric = 0;
     gpu->info.hot = 0;
     gpu->info.narrow = 0;
+    gpu->info.numa_node = 0;
     gpu->info.recovery = 0;
     gpu->info.link_errors = 0;
     gpu->info.ecc_corrected_volatile = 0;
@@ -99,6 +100,11 @@ int fault_order(const struct sim_fault_order *order)
         return 0;
     case SIM_FAULT_NARROW:
         gpu->info.narrow = 1;
+        return 0;
+    case SIM_FAULT_NUMA_NODE:
+        if (order->value > UINT8_MAX)
+            return SIM_ERR_INVALID_ARGUMENT;
+        gpu->info.numa_node = (uint8_t)order->value;
         return 0;
     case SIM_FAULT_RECOVERY:
         if (order->value > RECOVERY_SYSTEM_REBOOT)

@@ -120,6 +120,9 @@ void tree_write(void)
         put(name, "Model: \t\t %s\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %u\n",
             info->product, info->uuid, info->bus_id + 4, info->minor);
         write_pci(info);
+        /* Of the node that such a GPU would be in: this machine has another size. */
+        if (info->of_system)
+            put("/proc/meminfo", "MemTotal: %15llu kB\n", (unsigned long long)info->memory_total >> 10);
         tree_update(g);
     }
 }

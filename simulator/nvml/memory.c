@@ -9,6 +9,8 @@ static int memory_of(nvmlDevice_t device, nvmlMemory_v2_t *memory)
     int status = device_state(device, &state);
     if (status != 0)
         return status;
+    if (state.of_system)
+        return SIM_ERR_NOT_SUPPORTED;
     memory->total = state.memory_total;
     memory->reserved = state.memory_reserved;
     memory->used = state.memory_used;

@@ -220,13 +220,19 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabr
     return status;
 }
 
-/* Of platforms where a GPU's memory is itself a NUMA node; none of the simulated ones is. */
+/* Of platforms where a GPU's memory is itself a NUMA node: GH200, GB200 and GB300, unless the driver
+ * is loaded with NVreg_CoherentGPUMemoryMode=driver. */
 EXPORT nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned *node)
 {
     struct sim_gpu state;
     int status = gpu_state(device, &state);
-    (void)node;
-    return status == 0 ? SIM_ERR_NOT_SUPPORTED : status;
+    if (status == 0 && node == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0 && state.numa_node == 0)
+        return SIM_ERR_NOT_SUPPORTED;
+    if (status == 0)
+        *node = state.numa_node;
+    return status;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned words,

@@ -94,7 +94,10 @@ static void gpu_rows(unsigned index, nvmlDevice_t gpu)
     number(status, rates.gpu, "%", utilisation, sizeof utilisation);
     if (lib.nvmlDeviceGetPerformanceState(gpu, &state) != 0)
         state = 0;
-    if (lib.nvmlDeviceGetMemoryInfo(gpu, &bytes) == 0)
+    status = lib.nvmlDeviceGetMemoryInfo(gpu, &bytes);
+    if (status == SIM_ERR_NOT_SUPPORTED)
+        snprintf(memory, sizeof memory, "Not Supported");
+    else if (status == 0)
         snprintf(memory, sizeof memory, "%lluMiB / %6lluMiB", bytes.used >> 20, bytes.total >> 20);
     if (lib.nvmlDeviceGetMigMode(gpu, &current, &pending) == 0)
         mig = current != pending ? (pending ? "Enabled*" : "Disabled*") : current ? "Enabled" : "Disabled";

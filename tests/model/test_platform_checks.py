@@ -32,7 +32,7 @@ def hardware(model: str) -> dict[str, Any]:
 
 def test_knows_the_models_that_come_with_arm64_alone() -> None:
     of_arm64 = {name for name, model in gpu_models().items() if model.node_architecture}
-    assert of_arm64 == {"GH200-96GB", "GH200-144GB", "GB200", "GB300"}
+    assert of_arm64 == {"GH200-96GB", "GH200-144GB", "GB200", "GB300", "GB10"}
     assert {gpu_models()[name].node_architecture for name in of_arm64} == {"arm64"}
 
 

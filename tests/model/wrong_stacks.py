@@ -82,6 +82,27 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
         ("profiles.p.mig",),
     ),
+    *(
+        (
+            "cannot hold on GB10",
+            _stack(
+                f"p: {profile}",
+                "main: {hardware: {model: GB10, gpus: 1, count: 1}, profile: p}",
+            ),
+            (keys,),
+        )
+        for profile, keys in (
+            (
+                "{timeSlicing: {replicas: 4, memoryLimit: {limit: 4Gi, action: prevent}}}",
+                "profiles.p.timeSlicing.memoryLimit",
+            ),
+            (
+                "{mps: {replicas: 4, memoryLimit: {limit: 4Gi, action: prevent}}}",
+                "profiles.p.mps.memoryLimit",
+            ),
+            ("{claims: {shares: {}}}", "profiles.p.claims.shares"),
+        )
+    ),
     (
         "fits no GPU model",
         _stack("p: {}\nspare: {mig: {7g.40gb: 1, 1g.5gb: 1}}"),

@@ -45,9 +45,11 @@ def profiles(model: GpuModel) -> dict[str, Any]:
         "whole": {},
         "sliced": {"timeSlicing": {"replicas": 4}},
         "limited": {"timeSlicing": {"replicas": 2, "memoryLimit": "auto"}},
-        "sized": {"claims": {"shares": {}}},
-        "packed": {"claims": {"shares": {"default": "2Gi", "placement": "pack"}}},
     }
+    if model.memory_of_system:
+        return kinds | {"claimed": {"claims": {}}}
+    kinds["sized"] = {"claims": {"shares": {}}}
+    kinds["packed"] = {"claims": {"shares": {"default": "2Gi", "placement": "pack"}}}
     if plain:
         kinds["cut"] = {"mig": {plain[0]: 1}}
         kinds["demand"] = {"claims": {"shares": {}, "mig": plain}}

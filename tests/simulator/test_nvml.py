@@ -143,6 +143,29 @@ def test_reports_faults_of_clocks_lanes_and_links(install):
 
 
 @pytest.mark.usefixtures("administrator")
+def test_tells_the_numa_node_of_a_gpus_memory(install):
+    driver = install("GH200-96GB", 1)
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    driver.sim("fault", "numa-node", "0", "9")
+    assert nvml.nvmlDeviceGetNumaNodeId(gpu) == 9
+    driver.sim("fault", "clear", "0")
+    with pytest.raises(nvml.NVMLError_NotSupported):
+        nvml.nvmlDeviceGetNumaNodeId(gpu)
+
+
+def test_tells_no_memory_of_a_gpu_without_its_own(install):
+    driver = install("GB10", 1)
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    for version in (None, nvml.nvmlMemory_v2):
+        with pytest.raises(nvml.NVMLError_NotSupported):
+            nvml.nvmlDeviceGetMemoryInfo(gpu, version)
+    assert nvml.nvmlDeviceGetComputeRunningProcesses(gpu) == []
+    assert "MemTotal:       127600640 kB" in (driver.root / "proc/meminfo").read_text()
+
+
+@pytest.mark.usefixtures("administrator")
 def test_asks_for_a_recovery_action_until_the_reset(install):
     driver = install("A100-SXM4-40GB", 2)
     driver.nvml()

@@ -27,11 +27,11 @@ def claims_status(
     owners: Mapping[str, Ownership],
     snapshot: Snapshot | None,
     registered: bool,
-    too_small: Mapping[str, str],
+    missing_shares: Mapping[str, str],
 ) -> dict[str, ClaimsStatus]:
     """Return the state of every GPU that claims should have, by UUID.
 
-    ``too_small`` says of a GPU what it lacks of its profile, which is no fault of the node.
+    ``missing_shares`` says of a GPU what it lacks of its profile, which is no fault of the node.
     """
     states = {}
     for uuid, ownership in owners.items():
@@ -47,6 +47,6 @@ def claims_status(
             state, reason = State.DEGRADED, foreign
         elif ownership.retiring:
             state, reason = State.WAITING, ownership.waits_for
-        reason = "; ".join(filter(None, (reason, too_small.get(uuid, ""))))
+        reason = "; ".join(filter(None, (reason, missing_shares.get(uuid, ""))))
         states[uuid] = ClaimsStatus(state, reason, None if gpu is None else mig_layout(gpu))
     return states

@@ -34,18 +34,21 @@ def wanted_offers(
     return wanted
 
 
-def too_small(desired: DesiredState, snapshot: Snapshot) -> dict[str, str]:
+def missing_shares(desired: DesiredState, snapshot: Snapshot) -> dict[str, str]:
     """Say of each GPU, by UUID, why it has no shares although its profile offers them."""
     reasons = {}
     for layout in desired.node.gpus:
         gpu = snapshot.gpu(layout.uuid)
         shares = None if layout.claims is None else layout.claims.shares
-        if gpu is None or shares is None or has_shares(gpu.memory_mib, shares):
+        if gpu is None or shares is None:
             continue
-        reasons[gpu.uuid] = (
-            f"no shares: this GPU's {gpu.memory_mib:,} MiB is less than two steps of "
-            f"{shares.memory.step_mib:,} MiB"
-        )
+        if gpu.memory_problem:
+            reasons[gpu.uuid] = f"no shares: no limit of its memory holds: {gpu.memory_problem}"
+        elif not has_shares(gpu.memory_mib, shares):
+            reasons[gpu.uuid] = (
+                f"no shares: this GPU's {gpu.memory_mib:,} MiB is less than two steps of "
+                f"{shares.memory.step_mib:,} MiB"
+            )
     return reasons
 
 
@@ -72,6 +75,8 @@ def _offered(layout: DesiredGpu, gpu: Gpu, simulated: bool) -> OfferedGpu:
     claims = layout.claims
     if gpu.mig_mode is None and claims.mig:
         claims = claims.model_copy(update={"mig": ()})
+    if gpu.memory_problem:
+        claims = claims.model_copy(update={"shares": None})
     return offered_gpu(
         gpu.uuid, gpu.index, gpu.product, gpu.memory_mib, model, claims, simulated=simulated
     )

@@ -20,7 +20,7 @@ from divvy.agent.claims.claims_file import ClaimsFile
 from divvy.agent.claims.device_attributes import gpu_attributes
 from divvy.agent.claims.device_faults import device_faults, taints
 from divvy.agent.claims.metrics import prepare_seconds
-from divvy.agent.claims.offers import too_small
+from divvy.agent.claims.offers import missing_shares
 from divvy.agent.claims.preparation import Preparation
 from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.claims.retirement import Retirement
@@ -83,7 +83,7 @@ class Claims:
         self._unusable: str | None = None  # until the first look
         self._owners: Mapping[str, Ownership] = {}
         self._has_claims = False
-        self._too_small: Mapping[str, str] = {}
+        self._missing_shares: Mapping[str, str] = {}
         self._retirement = Retirement(
             self._api,
             self._publisher,
@@ -149,7 +149,7 @@ class Claims:
     def status(self, snapshot: Snapshot | None) -> Mapping[str, ClaimsStatus]:
         """Return the state of every GPU that claims have or should have, by UUID."""
         registered = self._server.registered
-        return claims_status(self.record, self._owners, snapshot, registered, self._too_small)
+        return claims_status(self.record, self._owners, snapshot, registered, self._missing_shares)
 
     def consider(
         self,
@@ -162,7 +162,7 @@ class Claims:
         self._node_uid, self._unusable = node_uid, ""
         if desired.config is not None:
             self._has_claims = desired.has_claims
-            self._too_small = too_small(desired, snapshot)
+            self._missing_shares = missing_shares(desired, snapshot)
             self._offer(owners)
         self._refresh(snapshot)
         self._render()

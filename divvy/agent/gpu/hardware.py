@@ -40,7 +40,8 @@ class Gpu:
     what an earlier look saw of it and has ``lost`` set; so does one that does not answer as it
     should, whose ``fault`` says why. ``brand`` is written as NVIDIA's images do ("tesla",
     "geforce"), ``pcie_root`` as Kubernetes does ("pci0000:00"). ``recovery`` is what the
-    driver asks for to be done with the GPU, "" for nothing.
+    driver asks for to be done with the GPU, "" for nothing. ``memory_problem`` says why processes
+    can use its memory without the driver, so that no limit holds; "" where they cannot.
     """
 
     index: int
@@ -59,6 +60,7 @@ class Gpu:
     pcie_root: str = ""
     fault: str = ""
     recovery: str = ""
+    memory_problem: str = ""
 
     @property
     def present(self) -> bool:

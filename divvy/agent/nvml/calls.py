@@ -14,6 +14,7 @@ from typing import Any
 import pynvml as nvml
 
 from divvy.agent.gpu.pci import pcie_root
+from divvy.agent.gpu.system_memory import system_memory_mib
 from divvy.agent.nvml.mig_calls import HiddenDevice, handle, instances, mig_handles, mig_mode
 
 # Scores of the common ancestor of two GPUs, as NVIDIA's allocator weighs them
@@ -110,7 +111,7 @@ def _facts(handle: Any, root: Path) -> dict[str, Any]:
     current, pending = mig_mode(handle)
     return {
         "product": nvml.nvmlDeviceGetName(handle),
-        "memory_mib": nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
+        **_memory(handle, root),
         "minor": minor,
         "compute_capability": list(nvml.nvmlDeviceGetCudaComputeCapability(handle)),
         "numa": _numa(handle),
@@ -119,6 +120,29 @@ def _facts(handle: Any, root: Path) -> dict[str, Any]:
         "instances": instances(handle, minor, root) if current else [],
         "brand": _brand(handle),
         "recovery": _recovery(handle),
+    }
+
+
+def _memory(handle: Any, root: Path) -> dict[str, Any]:
+    """Return the memory, and what keeps limits of it from holding.
+
+    GB10 has none of its own, and its driver tells none: it uses the node's. On GH200, GB200 and
+    GB300 it is a NUMA node, unless the driver is loaded with NVreg_CoherentGPUMemoryMode=driver.
+    """
+    try:
+        total_mib = nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20
+    except nvml.NVMLError_NotSupported:
+        # The machine of a simulated GPU has another size.
+        total_mib = system_memory_mib(root if simulated() else Path("/"))
+        return {"memory_mib": total_mib, "memory_problem": "it has none of its own, but the node's"}
+    try:
+        node = nvml.nvmlDeviceGetNumaNodeId(handle)
+    except nvml.NVMLError:
+        return {"memory_mib": total_mib}
+    return {
+        "memory_mib": total_mib,
+        "memory_problem": f"it is NUMA node {node} of the system "
+        "(the driver needs NVreg_CoherentGPUMemoryMode=driver)",
     }
 
 

@@ -46,6 +46,7 @@ from divvy.agent.plugin.inventory import (
     without_driver_limits,
     without_limiter,
     without_mps,
+    without_open_memory,
 )
 from divvy.agent.plugin.preferred_allocation import preferred_allocation
 from divvy.agent.plugin.registration import DevicePlugins
@@ -150,6 +151,14 @@ class Advertiser:
             if limits:
                 problems["driver limits"] = f"enforcement: driver: {limits}"
                 resources = tuple(without_driver_limits(resources, limits))
+        open_memory = {gpu.uuid: gpu.memory_problem for gpu in snapshot.gpus if gpu.memory_problem}
+        problems.pop("memory limits", None)
+        if open_memory and any(resource.sharing.is_prevented for resource in resources):
+            reason = next(iter(open_memory.values()))
+            problems["memory limits"] = f"no limit of a GPU's memory holds: {reason}"
+            resources = tuple(
+                without_open_memory(resources, lambda uuid: open_memory.get(uuid, ""))
+            )
         resources = tuple(without_mps(resources, self._mps.problem))
         if ask_kubelet and not resources and not self.plugins.advertised():
             resources = (no_gpus(),)

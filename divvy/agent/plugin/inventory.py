@@ -97,25 +97,22 @@ def no_gpus() -> Resource:
 
 def without_limiter(resources: Iterable[Resource], reason: str) -> Iterator[Resource]:
     """Yield the resources of a node without the limiter: whose memory it limits is unhealthy."""
-    return _unhealthy(resources, reason, lambda sharing: sharing.by_limiter)
+    return _unhealthy(resources, lambda _: reason, lambda sharing: sharing.by_limiter)
 
 
 def without_driver_limits(resources: Iterable[Resource], reason: str) -> Iterator[Resource]:
     """Yield the resources of a node whose driver limits no memory: what it should is unhealthy."""
-    return _unhealthy(resources, reason, lambda sharing: sharing.by_driver)
+    return _unhealthy(resources, lambda _: reason, lambda sharing: sharing.by_driver)
 
 
-def _unhealthy(
-    resources: Iterable[Resource], reason: str, concerns: Callable[[Sharing], bool]
+def without_open_memory(
+    resources: Iterable[Resource], problem: Callable[[str], str]
 ) -> Iterator[Resource]:
-    for resource in resources:
-        if concerns(resource.sharing):
-            devices = (
-                replace(device, unhealthy=device.unhealthy or reason) for device in resource.devices
-            )
-            yield replace(resource, devices=tuple(devices))
-        else:
-            yield resource
+    """Yield the resources of a node: limited shares of memory that no limit holds are unhealthy.
+
+    ``problem`` says of a GPU, by its UUID, why no limit of its memory holds, "" where one does.
+    """
+    return _unhealthy(resources, problem, lambda sharing: sharing.is_prevented)
 
 
 def without_mps(resources: Iterable[Resource], problem: Callable[[str], str]) -> Iterator[Resource]:
@@ -123,8 +120,16 @@ def without_mps(resources: Iterable[Resource], problem: Callable[[str], str]) ->
 
     ``problem`` says of a GPU, by its UUID, why it has none that answers, "" where it has.
     """
+    return _unhealthy(resources, problem, lambda sharing: sharing.by_mps)
+
+
+def _unhealthy(
+    resources: Iterable[Resource],
+    problem: Callable[[str], str],
+    concerns: Callable[[Sharing], bool],
+) -> Iterator[Resource]:
     for resource in resources:
-        if resource.sharing.by_mps:
+        if concerns(resource.sharing):
             devices = (
                 replace(device, unhealthy=device.unhealthy or problem(device.gpu) or None)
                 for device in resource.devices

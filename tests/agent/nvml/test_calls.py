@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,54 @@ def answer(monkeypatch: pytest.MonkeyPatch, *samples: tuple[int, float, int]) ->
 
     monkeypatch.setattr(calls, "handle", lambda bus_id: bus_id)
     monkeypatch.setattr(calls.nvml, "nvmlDeviceGetProcessUtilization", listed)
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Let the driver answer with values or errors, and say of nothing else that it is supported."""
+    given: dict[str, Any] = {}
+
+    def answered(name: str) -> Any:
+        answer = given.get(name, calls.nvml.NVMLError(calls.nvml.NVML_ERROR_NOT_SUPPORTED))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    for name in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetNumaNodeId"):
+        monkeypatch.setattr(calls.nvml, name, lambda _handle, name=name: answered(name))
+    monkeypatch.setattr(calls, "simulated", lambda: True)
+    return given
+
+
+def test_reads_the_nodes_memory_of_a_gpu_without_its_own(
+    answers: dict[str, Any], tmp_path: Path
+) -> None:
+    assert answers == {}
+    (tmp_path / "proc").mkdir()
+    # Of a DGX Spark.
+    text = "MemTotal:       127600748 kB\nMemFree:        118566368 kB\n"
+    (tmp_path / "proc/meminfo").write_text(text)
+    memory = calls._memory(None, tmp_path)
+    assert memory["memory_mib"] == 124610
+    assert "the node's" in memory["memory_problem"]
+
+
+def test_tells_memory_that_is_a_numa_node_of_the_system(
+    answers: dict[str, Any], tmp_path: Path
+) -> None:
+    answers["nvmlDeviceGetMemoryInfo"] = SimpleNamespace(total=97871 << 20)
+    assert calls._memory(None, tmp_path) == {"memory_mib": 97871}
+    answers["nvmlDeviceGetNumaNodeId"] = 9
+    memory = calls._memory(None, tmp_path)
+    assert memory["memory_mib"] == 97871
+    assert "NUMA node 9" in memory["memory_problem"]
+    assert "NVreg_CoherentGPUMemoryMode=driver" in memory["memory_problem"]
+
+
+def test_passes_on_other_errors_of_the_memory(answers: dict[str, Any], tmp_path: Path) -> None:
+    answers["nvmlDeviceGetMemoryInfo"] = calls.nvml.NVMLError(calls.nvml.NVML_ERROR_GPU_IS_LOST)
+    with pytest.raises(calls.nvml.NVMLError):
+        calls._memory(None, tmp_path)
 
 
 def test_takes_the_newest_sample_of_each_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from divvy.plan import predict_node
 from divvy.plan.live_claims import ClaimedGpu, claimed_gpus
 from tests.plan.claimed import claim, slices
 
+A100 = gpu_model("A100-SXM4-40GB")
 LOG = """\
 @@ look
 node /dev/nvidia0
@@ -99,7 +100,7 @@ def test_disturbs_nobody_who_holds_the_gpu() -> None:
 
 
 def test_passes_a_sound_share() -> None:
-    for judge in (computes, sees_its_gpu_only, lambda outcome: has_its_size(outcome, 40960)):
+    for judge in (computes, sees_its_gpu_only, lambda outcome: has_its_size(outcome, A100)):
         expected, actual = judge(probe(LOG))
         assert expected == actual
 
@@ -110,7 +111,7 @@ def test_passes_a_sound_share() -> None:
         ("Test PASSED", "Test FAILED", computes, "Test FAILED"),
         ("GPU-n-0)\n@@ 0", "GPU-n-1)\n@@ 0", sees_its_gpu_only, "GPU-n-1"),
         ("node /dev/nvidia0", "node /dev/nvidia0\nnode /dev/nvidia1", sees_its_gpu_only, "2 dev"),
-        ("0MiB / 1024MiB", "0MiB / 1100MiB", lambda p: has_its_size(p, 40960), "1100 MiB"),
+        ("0MiB / 1024MiB", "0MiB / 1100MiB", lambda p: has_its_size(p, A100), "1100 MiB"),
         ("@@ vector-add\nTest PASSED\n@@ 0\n", "", computes, "phase Succeeded"),
     ],
 )
@@ -119,6 +120,13 @@ def test_fails_on_each_wrong_look(old: str, new: str, judge: Any, says: str) -> 
     expected, actual = judge(probe(LOG.replace(old, new)))
     assert expected != actual
     assert says in actual
+
+
+def test_asks_no_tool_for_memory_that_it_does_not_show() -> None:
+    shown = LOG.replace("1024 MiB total", "124610 MiB total").replace("1073MB", "130663MB")
+    of_system = shown.replace("0MiB / 1024MiB", "Not Supported")
+    expected, actual = has_its_size(probe(of_system, None), gpu_model("GB10"))
+    assert expected == actual == "cuDeviceTotalMem, cuMemGetInfo: 124610 MiB within 9969 MiB"
 
 
 def test_burns_a_whole_gpu() -> None:
