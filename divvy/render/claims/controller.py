@@ -8,6 +8,7 @@ from typing import Any
 
 from divvy.model import Cluster
 from divvy.model.contract import METRICS_PORT, Component, component_labels
+from divvy.model.platform_checks import ARCHITECTURE_LABEL
 
 GROUP = "rbac.authorization.k8s.io"
 
@@ -95,9 +96,19 @@ def _pod(controller: Controller, cluster: Cluster, image: Any) -> dict[str, Any]
         },
         "containers": [_container(controller, image)],
     }
+    if cluster.plugin.image is not None and cluster.plugin.image.registry is not None:
+        pod["affinity"] = _on_nodes_for(cluster.plugin.image.platforms)
     if cluster.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": secret} for secret in cluster.image_pull_secrets]
     return pod
+
+
+def _on_nodes_for(platforms: Sequence[str]) -> dict[str, Any]:
+    """Return an affinity to the nodes that an image is for, which need not have GPUs."""
+    architectures = sorted(platform.partition("/")[2] for platform in platforms)
+    term = {"key": ARCHITECTURE_LABEL, "operator": "In", "values": architectures}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
 def _container(controller: Controller, image: Any) -> dict[str, Any]:

@@ -148,6 +148,36 @@ def test_shows_the_agent_the_hosts_processes_only_for_shares(claims: Any, sees: 
     assert ("hostPID" in agent["spec"]["template"]["spec"]) is sees
 
 
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ({"registry": "r.example"}, ["amd64"]),
+        (
+            {"registry": "r.example", "platforms": ["linux/arm64", "linux/amd64"]},
+            ["amd64", "arm64"],
+        ),
+        # What it is for, the stack file does not say.
+        ({"reference": IMAGE}, None),
+    ],
+)
+def test_keeps_controllers_on_nodes_that_their_image_is_for(
+    image: dict[str, Any], expected: list[str] | None
+) -> None:
+    value = cluster(SHARES, plugin={"image": image}, preemption=True)
+    pods = [
+        obj["spec"]["template"]["spec"]
+        for obj in objects_of(value, IMAGE)
+        if obj["kind"] == "Deployment"
+    ]
+    assert len(pods) == 2
+    for pod in pods:
+        affinity = pod.get("affinity", {}).get("nodeAffinity", {})
+        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+        term = {"key": "kubernetes.io/arch", "operator": "In", "values": expected}
+        wanted = {"nodeSelectorTerms": [{"matchExpressions": [term]}]} if expected else None
+        assert required == wanted
+
+
 def test_gives_the_template_maker_no_privilege() -> None:
     (maker,) = (obj for obj in objects_of(cluster(SHARES), IMAGE) if obj["kind"] == "Deployment")
     spec = maker["spec"]["template"]["spec"]
