@@ -86,9 +86,10 @@ hardware-kit:      ## one folder that shows on a machine with a GPU, as root, wh
 	@$(PYTHON) -m divvy.lab.setup python
 	@$(BIN)/python -m hardware_kit.pack
 
-dist:              ## what can be published of the last commit, in dist/; KEY=FILE signs it, BASE=IMAGE adds the agent's image
+dist:              ## what can be published of the last commit, in dist/; KEY=FILE signs it, BASE=IMAGE adds the agent's image, for PLATFORMS
 	@$(PYTHON) -m divvy.lab.setup python
-	@$(BIN)/python -m release $(if $(KEY),--key "$(KEY)") $(if $(BASE),--base "$(BASE)")
+	@$(BIN)/python -m release $(if $(KEY),--key "$(KEY)") $(if $(BASE),--base "$(BASE)") \
+		$(PLATFORMS:%=--platform %)
 
 docs:              ## the site, in build/site
 	@$(MAKE) --no-print-directory build/docs/bin/mkdocs

@@ -1,6 +1,6 @@
 """Build what can be published of the last commit.
 
-python -m release [--key FILE] [--base IMAGE] [--out DIR]
+python -m release [--key FILE] [--base IMAGE [--platform NAME]...] [--out DIR]
 """
 
 from __future__ import annotations
@@ -14,8 +14,15 @@ import sys
 import tempfile
 import tomllib
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from divvy.image.platforms import (
+    DEFAULT_PLATFORMS,
+    PLATFORMS,
+    platform_options,
+    platforms_of,
+)
 from release.archive import normalized
 from release.image import image_archive
 from release.sbom import sbom
@@ -24,8 +31,6 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SUMS = "SHA256SUMS"
 # Of `ssh-keygen -Y sign`: a signature is good for this use alone.
 NAMESPACE = "divvy-release"
-# The image's packages and C parts are built for it (divvy/image/build.py).
-_ARCHITECTURE = "amd64"
 # setuptools changes sys.argv.
 _BUILD = """\
 import sys
@@ -41,6 +46,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
     parser.add_argument("--key", type=Path, help="private SSH key that signs the checksums")
     parser.add_argument("--base", help="base of the agent's image, by digest; without it: no image")
+    parser.add_argument(
+        "--platform", action="append", choices=sorted(PLATFORMS), default=[],
+        help=f"platforms of the agent's image; {', '.join(DEFAULT_PLATFORMS)} by default",
+    )  # fmt: skip
     parser.add_argument("--out", type=Path, default=REPOSITORY / "dist")
     options = parser.parse_args()
     if options.key is not None and not options.key.is_file():
@@ -48,7 +57,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         sources, dist = Path(scratch, "sources"), Path(scratch, "dist")
         dist.mkdir()
-        _build(sources, dist, options.base)
+        _build(sources, dist, options.base, options.platform or DEFAULT_PLATFORMS)
         if options.key is not None:
             _run("ssh-keygen", "-q", "-Y", "sign", "-f", options.key, "-n", NAMESPACE, dist / SUMS)
         shutil.rmtree(options.out, ignore_errors=True)
@@ -62,7 +71,7 @@ def main() -> None:
         print(f"built from the last commit: changes of {count} files are not in it")
 
 
-def _build(sources: Path, dist: Path, base: str | None) -> None:
+def _build(sources: Path, dist: Path, base: str | None, platforms: Sequence[str]) -> None:
     """Build the last commit in a clone of its own, which has the tags that name the revision."""
     _run("git", "clone", "--quiet", "--shared", REPOSITORY, sources)
     epoch = int(_run("git", "log", "-1", "--format=%ct", folder=sources))
@@ -95,8 +104,10 @@ def _build(sources: Path, dist: Path, base: str | None) -> None:
     if base is not None:
         layout = sources.parent / "layout"
         build = (sys.executable, "-m", "divvy.image.build", "--layout", layout, base)
-        _run(*build, folder=package, variables=installed)
-        archive = dist / f"divvy-agent-{version}-{_ARCHITECTURE}.oci.tar"
+        _run(*build, *platform_options(platforms), folder=package, variables=installed)
+        wanted = platforms_of(platforms)
+        only = f"-{wanted[0].architecture}" if len(wanted) == 1 else ""
+        archive = dist / f"divvy-agent-{version}{only}.oci.tar"
         archive.write_bytes(image_archive(layout))
     lines = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"

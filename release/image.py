@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 _SHA = "sha256:"
@@ -15,14 +16,10 @@ def image_archive(layout: Path) -> bytes:
 
     Only what the image consists of: a layout may hold what earlier images left.
     """
-    files = {"oci-layout": (layout / "oci-layout").read_bytes()}
     index = (layout / "index.json").read_bytes()
-    files["index.json"] = index
-    (manifest,) = json.loads(index)["manifests"]
-    blobs = [manifest["digest"]]
-    content = json.loads(_blob(layout, manifest["digest"]))
-    blobs += [content["config"]["digest"], *(layer["digest"] for layer in content["layers"])]
-    for digest in blobs:
+    files = {"oci-layout": (layout / "oci-layout").read_bytes(), "index.json": index}
+    (named,) = json.loads(index)["manifests"]
+    for digest in _blobs(layout, named["digest"]):
         files[f"blobs/sha256/{digest.removeprefix(_SHA)}"] = _blob(layout, digest)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
@@ -31,6 +28,18 @@ def image_archive(layout: Path) -> bytes:
             entry.size, entry.mode = len(data), 0o644
             tar.addfile(entry, io.BytesIO(data))
     return packed.getvalue()
+
+
+def _blobs(layout: Path, digest: str) -> Iterator[str]:
+    """Yield a manifest and all that it consists of; an index consists of manifests."""
+    yield digest
+    content = json.loads(_blob(layout, digest))
+    if "manifests" in content:
+        for manifest in content["manifests"]:
+            yield from _blobs(layout, manifest["digest"])
+        return
+    yield content["config"]["digest"]
+    yield from (layer["digest"] for layer in content["layers"])
 
 
 def _blob(layout: Path, digest: str) -> bytes:

@@ -141,16 +141,27 @@ def build_and_push(
         return push_contexts(contexts, registry, _NAME, base, insecure=insecure)
 
 
-def build_layout(layout: Path, base: str) -> None:
-    """Build into an OCI image layout in a folder; raises BuildFailed."""
-    require_tools("the agent's image", *build_tools([LINUX_AMD64]))
+def build_layout(
+    layout: Path, base: str, platforms: Iterable[str] = DEFAULT_PLATFORMS, *, insecure: bool = False
+) -> None:
+    """Build into an OCI image layout in a folder; raises BuildFailed.
+
+    Several platforms have an index there, as in a registry; ``insecure`` is for the base's.
+    """
+    wanted = platforms_of(platforms)
+    require_tools("the agent's image", *build_tools(wanted))
+    tag = f"localhost/{_NAME}:{layout.name}"
+    tags = {platform: f"{tag}-{platform.architecture}" for platform in wanted}
     with tempfile.TemporaryDirectory(prefix="divvy-image-") as scratch:
-        context = Path(scratch)
-        _lay_out(context, input_digest(base), LINUX_AMD64)
-        tag = f"localhost/{_NAME}:{layout.name}"
-        _build(context, tag, base, _tls_verify(insecure=False), LINUX_AMD64)
-        _run("buildah", "push", "--quiet", tag, f"oci:{layout}")
-        _run("buildah", "rmi", tag)
+        for platform in wanted:
+            context = Path(scratch, platform.architecture)
+            _lay_out(context, input_digest(base), platform)
+            _build(context, tags[platform], base, _tls_verify(insecure), platform)
+    if len(wanted) == 1:
+        _run("buildah", "push", "--quiet", tags[wanted[0]], f"oci:{layout}")
+    else:
+        _push_index(tag, tags.values(), f"oci:{layout}")
+    _run("buildah", "rmi", *tags.values())
 
 
 def push_context(
@@ -188,17 +199,17 @@ def push_contexts(
         if len(contexts) == 1:
             _run("buildah", "push", "--quiet", *push, tag)
         else:
-            _push_index(tag, tags.values(), push)
+            _push_index(tag, tags.values(), f"docker://{tag}", *push)
         return f"{registry}/{name}@{digest.read().strip()}"
 
 
-def _push_index(tag: str, tags: Iterable[str], push: Iterable[str]) -> None:
+def _push_index(tag: str, tags: Iterable[str], target: str, *push: str) -> None:
     index = f"{tag}-index"
     with contextlib.suppress(BuildFailed):  # what a build that was killed has left
         _run("buildah", "manifest", "rm", index)
     _run("buildah", "manifest", "create", index, *(f"containers-storage:{tag}" for tag in tags))
     options = ("--all", "--rm", "--format=oci", *push)
-    _run("buildah", "manifest", "push", *options, index, f"docker://{tag}")
+    _run("buildah", "manifest", "push", *options, index, target)
 
 
 def _build(context: Path, tag: str, base: str, pull: str, platform: Platform) -> None:
@@ -343,8 +354,8 @@ def _run(*command: str) -> str:
 
 
 if __name__ == "__main__":
+    insecure, platforms = "--insecure" in sys.argv[3:], named_platforms(sys.argv[3:])
     if sys.argv[1] == "--layout":
-        build_layout(Path(sys.argv[2]), sys.argv[3])
+        build_layout(Path(sys.argv[2]), sys.argv[3], platforms, insecure=insecure)
     else:
-        insecure, platforms = "--insecure" in sys.argv[3:], named_platforms(sys.argv[3:])
         print(build_and_push(sys.argv[1], sys.argv[2], insecure=insecure, platforms=platforms))

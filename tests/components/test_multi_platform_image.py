@@ -14,9 +14,10 @@ import pytest
 
 from conformance.image import build_and_push as push_workloads
 from divvy.image import published
-from divvy.image.build import build_and_push, exists, inspect
+from divvy.image.build import build_and_push, build_layout, exists, inspect
 from divvy.image.published import published_platforms
 from divvy.lab.images import BASE_ARM64, IMAGES, Image
+from release.image import image_archive
 from tests.image_layers import unpack
 from tests.target import emulator
 
@@ -105,6 +106,20 @@ def test_builds_one_image_for_two_platforms(registry: str, base: str, tmp_path: 
     assert alone.partition("@")[2] == manifests(reference)["linux/amd64"]
     assert published_platforms(alone) == BOTH[:1]
     starts_on_arm64(reference, tmp_path)
+
+
+def test_packs_both_platforms_into_the_archive_of_a_release(
+    registry: str, base: str, tmp_path: Path
+) -> None:
+    build_layout(tmp_path / "layout", base, BOTH, insecure=True)
+    archive = tmp_path / "agent.oci.tar"
+    archive.write_bytes(image_archive(tmp_path / "layout"))
+    # As the page on releases publishes it.
+    copy = ("skopeo", "--insecure-policy", "copy", "--quiet", "--all", "--preserve-digests")
+    published = f"{registry}/released/agent:1"
+    run(*copy, f"--dest{_PLAIN[1:]}", f"oci-archive:{archive}", f"docker://{published}")
+    pushed = build_and_push(registry, base, insecure=True, platforms=BOTH)
+    assert manifests(published) == manifests(pushed)
 
 
 def starts_on_arm64(reference: str, folder: Path) -> None:
