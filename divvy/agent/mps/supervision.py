@@ -36,12 +36,13 @@ class Share:
 class Ceiling:
     """What no client of a daemon can exceed: memory in MiB, threads in per cent.
 
-    ``shares`` are those that are held, where each has a namespace of its own.
+    ``shares`` are those that are held, where each has a namespace of its own; None where it is not
+    known who holds any.
     """
 
     memory_mib: int
     threads: int
-    shares: tuple[Share, ...] = ()
+    shares: tuple[Share, ...] | None = ()
 
 
 class Step(Enum):

@@ -67,7 +67,7 @@ class Version3:
         if listed.get(DEFAULT) != default:
             with contextlib.nullcontext() if is_new else contextlib.suppress(Refused):
                 await self._set(default)
-        for share in ceiling.shares:
+        for share in ceiling.shares or ():
             if share.name not in listed:
                 await self._create(share)
             elif listed[share.name] != share:  # an agent was killed before it could set them
@@ -97,7 +97,7 @@ class Version3:
 
     async def tidy(self, ceiling: Ceiling) -> None:
         """Delete namespaces that nobody has claimed, now and the last time; raises NoAnswer."""
-        if self.lacks_server:
+        if self.lacks_server or ceiling.shares is None:
             return
         claimed = {DEFAULT, *(share.name for share in ceiling.shares)}
         unclaimed = frozenset(await self._namespaces()) - claimed

@@ -42,7 +42,7 @@ def wanted_daemons(
         ceiling = ceiling_of(sharing, gpu)
         if held is None:
             if uuid in started:
-                wanted[uuid] = ceiling
+                wanted[uuid] = replace(ceiling, shares=None)
             continue
         holders = held.get(uuid, ())
         clients = {is_client(holder.device_id) for holder in holders}

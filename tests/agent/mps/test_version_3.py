@@ -204,3 +204,17 @@ def test_deletes_namespaces_that_nobody_has_claimed_twice() -> None:
         assert set(daemon.namespaces) == {"default", "share_3"}
 
     play(scene)
+
+
+def test_deletes_no_namespace_while_nobody_knows_who_holds_shares() -> None:
+    async def scene() -> None:
+        daemon = Daemon()
+        version = Version3(daemon.run)
+        await version.prepare(FIRST, WHOLE)
+        unknown = Ceiling(40960, 100, None)
+        await version.limit(unknown)
+        for _ in range(3):
+            await version.tidy(unknown)
+        assert "share_0" in daemon.namespaces
+
+    play(scene)

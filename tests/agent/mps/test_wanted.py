@@ -93,6 +93,11 @@ def test_names_a_share_by_the_first_replica_of_its_container() -> None:
     assert lost.shares == (Share("share_1", GPU.memory_mib, 100),)
 
 
+def test_takes_nobody_for_gone_while_the_holders_are_unknown() -> None:
+    (unknown,) = wanted_daemons(decided(BY_MPS), snapshot(GPU), None, [GPU.uuid]).values()
+    assert unknown.shares is None
+
+
 def test_gives_a_share_without_a_limit_of_memory_the_whole_gpu() -> None:
     unlimited = Sharing(4, weight=25, threads=25)
     share = share_of([f"{GPU.uuid}::mps-7", f"{GPU.uuid}::mps-11"], unlimited, 40960)
