@@ -56,6 +56,7 @@ class MpsDaemon:
         self._handle: int | None = None
         self._process = _NONE
         self._servers: frozenset[Process] = frozenset()
+        self._given: dict[str, Share] = {}
         self._dialect: Version2 | Version3 = Version2(self._run)
         self._changing = asyncio.Lock()
 
@@ -98,7 +99,7 @@ class MpsDaemon:
             self._watch()
 
     def _speak(self, version_3: bool) -> None:
-        self._dialect = Version3(self._run) if version_3 else Version2(self._run)
+        self._dialect = Version3(self._run, self._given) if version_3 else Version2(self._run)
 
     def start(self, *, version_3: bool = False) -> Process:
         """Start it and return its process; raises OSError."""

@@ -25,13 +25,17 @@ _UNLIMITED = 0
 
 
 class Version3:
-    """One daemon, with the namespaces of shares that are held."""
+    """One daemon, with the namespaces of shares that are held.
+
+    ``given`` are the limits that containers were started with, by namespace; it outlives a daemon.
+    """
 
     OPTIONS = ("-m", *PROTOCOL)
     has_namespaces = True
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, given: dict[str, Share]) -> None:
         self._run = run
+        self._given = given
         self.lacks_server = True
         self._used = True  # of a server that an agent before started nothing is known
         self._unclaimed: frozenset[str] = frozenset()
@@ -52,8 +56,9 @@ class Version3:
     async def limit(self, ceiling: Ceiling) -> None:
         """See to its server, with the namespaces of shares that are held.
 
-        Limits stay as they are where clients keep them so. Raises NoAnswer, Refused where the
-        server does not start or takes no limit.
+        Those keep the limits that their containers were started with, whatever a share has now: a
+        profile may have changed, or an init container's replicas are a later container's. Raises
+        NoAnswer, Refused where the server does not start or takes no limit.
         """
         is_new = SERVER not in await self._servers()
         if is_new:
@@ -69,10 +74,10 @@ class Version3:
                 await self._set(default)
         for share in ceiling.shares or ():
             if share.name not in listed:
-                await self._create(share)
-            elif listed[share.name] != share:  # an agent was killed before it could set them
+                await self._create(self._given.get(share.name, share))
+            elif _is_unlimited(listed[share.name]):  # an agent was killed before it could set them
                 with contextlib.suppress(Refused):
-                    await self._set(share)
+                    await self._set(self._given.get(share.name, share))
 
     def may_end_servers(self, *, alone: bool) -> bool:
         """Return whether the server can be ended if it has no clients.
@@ -92,6 +97,7 @@ class Version3:
                 raise Refused(f"namespace create: there is no {share.name}")
         elif listed[share.name] != share:
             await self._set(share)
+        self._given[share.name] = share
         self._used = True
         self._unclaimed -= {share.name}
 
@@ -104,6 +110,7 @@ class Version3:
         for name in sorted(unclaimed & self._unclaimed):
             with contextlib.suppress(Refused):  # it has a client still
                 await self._command("namespace", "delete", name, _IN_SERVER)
+                self._given.pop(name, None)
         self._unclaimed = unclaimed
 
     async def terminate(self, servers: Iterable[int], client: int) -> None:
@@ -121,7 +128,11 @@ class Version3:
         return parse_clients(await self._command("client", "list", _CSV))
 
     async def _namespaces(self) -> Mapping[str, Share]:
-        return parse_namespaces(await self._command("namespace", "list", _IN_SERVER, _CSV))
+        listed = parse_namespaces(await self._command("namespace", "list", _IN_SERVER, _CSV))
+        for name, share in listed.items():
+            if not _is_unlimited(share):  # an agent before has set its limits
+                self._given.setdefault(name, share)
+        return listed
 
     async def _create(self, share: Share) -> None:
         await self._command("namespace", "create", share.name, _IN_SERVER)
@@ -136,6 +147,10 @@ class Version3:
 
     async def _command(self, *words: str) -> str:
         return await self._run((*PROTOCOL, *words), "")
+
+
+def _is_unlimited(share: Share) -> bool:
+    return (share.memory_mib, share.threads) == (_UNLIMITED, ALL_COMPUTE)
 
 
 def parse_servers(answer: str) -> dict[str, int]:

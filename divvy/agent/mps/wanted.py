@@ -69,8 +69,11 @@ def _shares(holders: Iterable[Holder], sharing: Sharing | None, gpu: Gpu) -> tup
         # One that is only allocated gets its share when its container starts.
         if is_client(holder.device_id) and not holder.only_allocated:
             containers[holder.pod, holder.pod_uid, holder.container].add(holder.device_id)
-    shares = (share_of(sorted(ids), sharing, gpu.memory_mib) for ids in containers.values())
-    return tuple(sorted(shares, key=lambda share: share.name))
+    # What an init container had is a later container's of its pod, with more or fewer replicas.
+    by_size = sorted(containers.values(), key=len)
+    shares = (share_of(sorted(ids), sharing, gpu.memory_mib) for ids in by_size)
+    largest = {share.name: share for share in shares}
+    return tuple(sorted(largest.values(), key=lambda share: share.name))
 
 
 def ceiling_of(sharing: Sharing | None, gpu: Gpu) -> Ceiling:

@@ -142,6 +142,44 @@ def test_holds_a_container_that_drops_or_raises_its_variables() -> None:
     play(scene)
 
 
+def test_limits_a_container_after_its_init_container_as_its_own_share() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS, driver_version=R615) as node:
+            await node.offered(SHARED, 4)
+            containers = (
+                Container("init", {SHARED: 1}, init=True),
+                Container("main", {SHARED: 2}),
+            )
+            await node.kubelet.admit_pod("default/two", containers)
+            for name in ("init", "main"):
+                await node.kubelet.start_container("default/two", name)
+            # With each pod that comes or goes, the daemon is told of the shares.
+            for name in ("default/next", "default/another"):
+                await node.kubelet.admit(name, SHARED)
+                await node.kubelet.start_container(name)
+                await node.throughout(1.5, lambda: namespaces(node)["share_0"] == ("20G", "50.00"))
+
+    play(scene)
+
+
+def test_keeps_a_containers_limits_when_its_profile_goes() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS, driver_version=R615) as node:
+            await node.offered(SHARED, 4)
+            await node.kubelet.admit("default/one", SHARED)
+            await node.kubelet.start_container("default/one")
+            before = namespaces(node)
+            node.configure({})
+            await node.until(lambda: "held by default/one" in str(node.status.get("reason")))
+            of_share = {name: limits for name, limits in before.items() if name != "default"}
+            # Between two of its programs it has no client that keeps them so.
+            await node.throughout(2, lambda: of_share.items() <= namespaces(node).items())
+            os.kill(daemon(node), signal.SIGKILL)
+            await node.until(lambda: of_share.items() <= namespaces(node).items())
+
+    play(scene)
+
+
 @pytest.mark.parametrize("victim", ["server", "daemon"])
 def test_makes_namespaces_again_where_the_server_or_the_daemon_died(victim: str) -> None:
     async def scene() -> None:

@@ -111,7 +111,7 @@ def test_takes_nothing_else_for_a_list_of_servers(answer: str) -> None:
 def test_starts_its_server_with_namespaces_of_shares_that_are_held() -> None:
     async def scene() -> None:
         daemon = Daemon()
-        version = Version3(daemon.run)
+        version = Version3(daemon.run, {})
         assert await version.servers() == frozenset()
         assert version.lacks_server
         await version.limit(Ceiling(40960, 100, (FIRST, SECOND)))
@@ -134,7 +134,7 @@ def test_starts_its_server_with_namespaces_of_shares_that_are_held() -> None:
 def test_refuses_limits_where_its_server_does_not_start() -> None:
     async def scene() -> None:
         with pytest.raises(Refused, match="the server has not started"):
-            await Version3(Daemon(starts=False).run).limit(WHOLE)
+            await Version3(Daemon(starts=False).run, {}).limit(WHOLE)
 
     play(scene)
 
@@ -145,7 +145,7 @@ def test_keeps_the_limits_of_namespaces_that_have_clients() -> None:
         daemon.server = True
         daemon.namespaces = {"default": ["10G", "25.00"], "share_0": ["5G", "10.00"]}
         daemon.busy = {"default", "share_0"}
-        version = Version3(daemon.run)
+        version = Version3(daemon.run, {})
         await version.limit(Ceiling(40960, 100, (FIRST,)))
         assert daemon.namespaces["share_0"] == ["5G", "10.00"]
         with pytest.raises(Refused, match="active clients"):
@@ -162,7 +162,7 @@ def test_limits_a_namespace_that_was_left_without_limits() -> None:
 
     async def scene() -> None:
         daemon = Daemon()
-        version = Version3(daemon.run)
+        version = Version3(daemon.run, {})
         await version.limit(WHOLE)
         daemon.namespaces["share_0"] = ["unlimited", "100.00"]
         await version.limit(Ceiling(40960, 100, (FIRST,)))
@@ -171,9 +171,32 @@ def test_limits_a_namespace_that_was_left_without_limits() -> None:
     play(scene)
 
 
+def test_keeps_the_limits_that_a_container_was_started_with() -> None:
+    """Also where its profile goes, or changes, while it runs: nothing has limits for it then."""
+
+    async def scene() -> None:
+        daemon = Daemon()
+        version = Version3(daemon.run, {})
+        await version.prepare(FIRST, WHOLE)
+        changed = Ceiling(40960, 100, (Share(FIRST.name, 40960, 100),))
+        limits = ["10240M", "25.00"]
+        await version.limit(changed)
+        assert daemon.namespaces["share_0"] == limits
+        daemon.server = False
+        await version.limit(changed)
+        assert daemon.namespaces["share_0"] == limits
+        after_restart = Version3(daemon.run, {})
+        await after_restart.limit(changed)
+        daemon.server = False
+        await after_restart.limit(changed)
+        assert daemon.namespaces["share_0"] == limits
+
+    play(scene)
+
+
 def test_ends_its_server_neither_beside_another_container_nor_before_its_first() -> None:
     async def scene() -> None:
-        version = Version3(Daemon().run)
+        version = Version3(Daemon().run, {})
         assert version.may_end_servers(alone=True)  # one that an agent before has started
         await version.limit(WHOLE)
         assert not version.may_end_servers(alone=True)
@@ -187,7 +210,7 @@ def test_ends_its_server_neither_beside_another_container_nor_before_its_first()
 def test_deletes_namespaces_that_nobody_has_claimed_twice() -> None:
     async def scene() -> None:
         daemon = Daemon()
-        version = Version3(daemon.run)
+        version = Version3(daemon.run, {})
         held = Ceiling(40960, 100, (SECOND,))
         for share in (FIRST, SECOND):
             await version.prepare(share, WHOLE)
@@ -209,7 +232,7 @@ def test_deletes_namespaces_that_nobody_has_claimed_twice() -> None:
 def test_deletes_no_namespace_while_nobody_knows_who_holds_shares() -> None:
     async def scene() -> None:
         daemon = Daemon()
-        version = Version3(daemon.run)
+        version = Version3(daemon.run, {})
         await version.prepare(FIRST, WHOLE)
         unknown = Ceiling(40960, 100, None)
         await version.limit(unknown)

@@ -98,6 +98,18 @@ def test_takes_nobody_for_gone_while_the_holders_are_unknown() -> None:
     assert unknown.shares is None
 
 
+def test_names_a_share_once_that_an_init_container_had_before() -> None:
+    """The kubelet gives a pod's later containers what its init containers had."""
+
+    def of(container: str, *numbers: int) -> list[Holder]:
+        ids = [f"{GPU.uuid}::mps-{number}" for number in numbers]
+        return [Holder("a/p", container, SHARED, device_id, "uid") for device_id in ids]
+
+    for holders in ((*of("init", 0), *of("main", 0, 1)), (*of("init", 0, 1), *of("main", 0))):
+        (wanted,) = wanted_daemons(decided(BY_MPS), snapshot(GPU), {GPU.uuid: holders}, []).values()
+        assert wanted.shares == (Share("share_0", 20480, 50),)
+
+
 def test_gives_a_share_without_a_limit_of_memory_the_whole_gpu() -> None:
     unlimited = Sharing(4, weight=25, threads=25)
     share = share_of([f"{GPU.uuid}::mps-7", f"{GPU.uuid}::mps-11"], unlimited, 40960)
