@@ -7,6 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 Run = Callable[[Sequence[str], str], Awaitable[str]]
 """Run the control program with arguments and a text on its input; raises NoAnswer, Refused."""
 
+# Of the kernel's largest PID, 4194304; and Python refuses to read a number of thousands.
+_MAX_DIGITS = 7
+
 
 class NoAnswer(Exception):
     """The daemon did not answer, or not as it should: what came instead."""
@@ -14,6 +17,13 @@ class NoAnswer(Exception):
 
 class Refused(NoAnswer):
     """The daemon answered a command with an error: which."""
+
+
+def pid(word: str, answer: str) -> int:
+    """Return a PID of an answer; raises NoAnswer where it is none, or is cut."""
+    if not word.isdecimal() or len(word) > _MAX_DIGITS:
+        raise NoAnswer(answer.strip() or "nothing")
+    return int(word)
 
 
 def refusal(command: str, answer: str) -> Refused:

@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterable
 
-from divvy.agent.mps.answers import NoAnswer, Refused, Run, refusal
+from divvy.agent.mps.answers import Refused, Run, pid, refusal
 from divvy.agent.mps.supervision import Ceiling, Share
 
 # Of a refusal the exit code need not tell.
@@ -26,9 +26,7 @@ class Version2:
     async def servers(self) -> frozenset[int]:
         """Return the PIDs of its servers; raises NoAnswer."""
         answer = await self._say("get_server_list")
-        if not all(word.isdecimal() for word in answer.split()):
-            raise NoAnswer(answer.strip() or "nothing")
-        return frozenset(map(int, answer.split()))
+        return frozenset(pid(word, answer) for word in answer.split())
 
     async def has_clients(self, server: int) -> bool:
         """Return whether a server lists a client; raises NoAnswer."""
@@ -72,8 +70,8 @@ class Version2:
         commands = []
         for server in sorted(servers):
             clients = await self._say(f"get_client_list {server}")
-            pids = filter(str.isdecimal, clients.split())
-            commands += [f"terminate_client {server} {pid}" for pid in pids]
+            numbers = filter(str.isdecimal, clients.split())
+            commands += [f"terminate_client {server} {number}" for number in numbers]
         await self._say("\n".join([*commands, "quit -t 0"]))
 
     async def _set(self, command: str) -> None:

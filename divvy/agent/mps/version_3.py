@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping
 
-from divvy.agent.mps.answers import NoAnswer, Refused, Run
+from divvy.agent.mps.answers import NoAnswer, Refused, Run, pid
 from divvy.agent.mps.supervision import Ceiling, Share
 from divvy.model.sharing import ALL_COMPUTE
 
@@ -22,6 +22,7 @@ _CSV = "--format=csv,noheader"
 _IN_SERVER = f"--server={SERVER}"
 _UNITS = {"K": -10, "M": 0, "G": 10}
 _UNLIMITED = 0
+_MAX_DIGITS = 18
 
 
 class Version3:
@@ -155,12 +156,12 @@ def _is_unlimited(share: Share) -> bool:
 
 def parse_servers(answer: str) -> dict[str, int]:
     """Return server → PID of `server list`: name, uid, pid, status, …; raises NoAnswer."""
-    return {fields[0]: _pid(fields[2], answer) for fields in _rows(answer, 4)}
+    return {fields[0]: pid(fields[2], answer) for fields in _rows(answer, 4)}
 
 
 def parse_clients(answer: str) -> frozenset[int]:
     """Return the PIDs of `client list`, which are first in each line; raises NoAnswer."""
-    return frozenset(_pid(fields[0], answer) for fields in _rows(answer, 2))
+    return frozenset(pid(fields[0], answer) for fields in _rows(answer, 2))
 
 
 def parse_namespaces(answer: str) -> dict[str, Share]:
@@ -182,15 +183,9 @@ def _rows(answer: str, columns: int) -> Iterable[list[str]]:
         yield fields
 
 
-def _pid(field: str, answer: str) -> int:
-    if not field.isdecimal():
-        raise NoAnswer(answer.strip())
-    return int(field)
-
-
 def _mib(field: str) -> int:
     number, unit = field[:-1], _UNITS.get(field[-1:])
-    if unit is None or not number.isdecimal():
+    if unit is None or not number.isdecimal() or len(number) > _MAX_DIGITS:
         return _UNLIMITED
     return int(number) << unit if unit >= 0 else int(number) >> -unit
 
@@ -198,5 +193,5 @@ def _mib(field: str) -> int:
 def _per_cent(field: str) -> int:
     try:
         return int(float(field))
-    except ValueError:
+    except (ValueError, OverflowError):  # also of an infinite number
         return ALL_COMPUTE

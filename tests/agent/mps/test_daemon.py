@@ -86,7 +86,7 @@ def test_terminates_a_client_of_whichever_server_has_it(tmp_path: Path) -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("servers", ["316...", "PID  SERVER", "-1"])
+@pytest.mark.parametrize("servers", ["316...", "PID  SERVER", "-1", "9" * 5000])
 def test_takes_no_cut_pid_for_an_answer(tmp_path: Path, servers: str) -> None:
     async def scene() -> None:
         with pytest.raises(NoAnswer):

@@ -18,6 +18,7 @@ from tests.fakes.scene import play
 
 FIRST, SECOND = Share("share_0", 10240, 25), Share("share_3", 20480, 50)
 WHOLE = Ceiling(40960, 100)
+ENDLESS = "9" * 5000  # more digits than Python takes for a number
 SERVER = "uid_0,0,48201,Ready,/p/uid_0,GPU-0,-"
 # As NVIDIA's gpu-fractioning saw them on driver 615, of the same two clients.
 TABLE = """\
@@ -96,16 +97,25 @@ def test_reads_what_lists_say() -> None:
     }
 
 
-@pytest.mark.parametrize("answer", [TABLE, "316...,srv", "none", "-1,srv"])
+@pytest.mark.parametrize("answer", [TABLE, "316...,srv", "none", "-1,srv", f"{ENDLESS},srv"])
 def test_takes_no_cut_pid_for_an_answer(answer: str) -> None:
     with pytest.raises(NoAnswer):
         parse_clients(answer)
 
 
-@pytest.mark.parametrize("answer", ["uid_0,0,,Ready", "NAME UID PID", "uid_0,0"])
+@pytest.mark.parametrize(
+    "answer", ["uid_0,0,,Ready", "NAME UID PID", "uid_0,0", f"uid_0,0,{ENDLESS},Ready"]
+)
 def test_takes_nothing_else_for_a_list_of_servers(answer: str) -> None:
     with pytest.raises(NoAnswer):
         parse_servers(answer)
+
+
+@pytest.mark.parametrize("limit", [f"{ENDLESS}G", "-", ""])
+@pytest.mark.parametrize("threads", ["inf", "-inf", "nan", "1e999", ENDLESS, "-", ""])
+def test_takes_a_limit_that_it_cannot_read_for_none(limit: str, threads: str) -> None:
+    answer = f"share_0,s,Ready,{limit},{threads}"
+    assert parse_namespaces(answer) == {"share_0": Share("share_0", 0, 100)}
 
 
 def test_starts_its_server_with_namespaces_of_shares_that_are_held() -> None:
