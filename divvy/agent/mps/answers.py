@@ -9,6 +9,8 @@ Run = Callable[[Sequence[str], str], Awaitable[str]]
 
 # Of the kernel's largest PID, 4194304; and Python refuses to read a number of thousands.
 _MAX_DIGITS = 7
+# It goes into the node's status.
+_MAX_QUOTE = 300
 
 
 class NoAnswer(Exception):
@@ -27,5 +29,6 @@ def pid(word: str, answer: str) -> int:
 
 
 def refusal(command: str, answer: str) -> Refused:
-    """Return the error of a command, by its first words and what was answered."""
-    return Refused(f"{command}: {' '.join(answer.split())}")
+    """Return the error of a command, by its first words and what was answered, if it is short."""
+    words = " ".join(answer.split())
+    return Refused(f"{command}: {words if len(words) <= _MAX_QUOTE else f'{words[:_MAX_QUOTE]}…'}")

@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from divvy.agent.mps.answers import NoAnswer
+from divvy.agent.mps.answers import NoAnswer, refusal
 from divvy.agent.mps.daemon import PROGRAM, MpsDaemon
 from divvy.model.contract import STATE_FOLDER
 from divvy.model.profile import MAX_MPS_CLIENTS
@@ -93,6 +93,13 @@ def test_takes_no_cut_pid_for_an_answer(tmp_path: Path, servers: str) -> None:
             await daemon(tmp_path, servers).ask()
 
     play(scene)
+
+
+def test_quotes_a_long_refusal_by_its_beginning() -> None:
+    """It goes into the node's status, of which an API server takes 256 KiB."""
+    words = str(refusal("namespace set", "Usage:\n" + "an option\n" * 100_000))
+    assert words.startswith("namespace set: Usage: an option an option")
+    assert len(words) < 400
 
 
 def test_keeps_paths_of_sockets_within_an_address() -> None:
