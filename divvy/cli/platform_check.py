@@ -30,7 +30,8 @@ def check_platforms(path: Path, cluster: Mapping[str, Any]) -> None:
     """
     image = (cluster.get("plugin") or {}).get("image") or {}
     built = tuple(image.get("platforms") or DEFAULT_PLATFORMS)
-    nodes = _other_nodes(cluster.get("kubeconfig"), cluster.get("context"), built)
+    access = cluster.get("kubeconfig"), cluster.get("context")
+    nodes = _other_nodes(*access, built)
     if not nodes and not _MAY_NEED_ANOTHER.search(path.read_text(encoding="utf-8")):
         return
     # Loads the model, which the runs of most stacks do not need for this.
@@ -42,13 +43,14 @@ def check_platforms(path: Path, cluster: Mapping[str, Any]) -> None:
     problem = lacking_platform(described, built, nodes)
     if problem is not None and "reference" in image:
         try:
-            problem = lacking_platform(described, published_platforms(image["reference"]), nodes)
+            published = published_platforms(image["reference"])
         except BuildFailed as unknown:
             typer.echo(
                 f"warning: it is not known whether the agent's image is for all nodes: {unknown}",
                 err=True,
             )
             return
+        problem = lacking_platform(described, published, _other_nodes(*access, published))
     if problem is not None:
         fail(problem)
 

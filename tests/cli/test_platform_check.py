@@ -82,6 +82,19 @@ def test_asks_the_registry_what_a_given_image_is_for(
         check(tmp_path, {"reference": DIGEST}, hardware={"model": "GB200", "gpus": 4, "count": 1})
 
 
+def test_looks_for_nodes_that_a_given_image_is_not_for(
+    api: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for arm64 alone suits the node that asked for it, and none of the others."""
+    publish(monkeypatch, "linux/arm64")
+    check(tmp_path, {"reference": DIGEST})
+    assert api.asked[1:] == ["kubernetes.io/arch,kubernetes.io/arch notin (arm64)"]
+    usual = {"metadata": {"name": "a-0"}, "status": {"nodeInfo": {"architecture": "amd64"}}}
+    api.nodes = [GRACE, usual]
+    with pytest.raises(CommandError, match=r"nodes a-0: need an image for linux/amd64"):
+        check(tmp_path, {"reference": DIGEST})
+
+
 def test_asks_no_registry_where_all_nodes_are_for_amd64(
     api: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
