@@ -36,12 +36,13 @@ class Share:
 class Ceiling:
     """What no client of a daemon can exceed: memory in MiB, threads in per cent.
 
+    Both are None where clients are left of a profile that has gone: they keep what they had.
     ``shares`` are those that are held, where each has a namespace of its own; None where it is not
     known who holds any.
     """
 
-    memory_mib: int
-    threads: int
+    memory_mib: int | None
+    threads: int | None
     shares: tuple[Share, ...] | None = ()
 
 

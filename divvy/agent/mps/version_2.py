@@ -37,6 +37,8 @@ class Version2:
 
         Raises NoAnswer, Refused where it does not take a limit.
         """
+        if ceiling.memory_mib is None:
+            return
         memory, threads = f"{ceiling.memory_mib}M", ceiling.threads
         await self._set(f"set_default_device_pinned_mem_limit 0 {memory}")
         await self._set(f"set_default_active_thread_percentage {threads}")

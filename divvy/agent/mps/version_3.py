@@ -69,10 +69,11 @@ class Version3:
                 raise Refused("server create: the server has not started")
             self._used = False
         listed = await self._namespaces()
-        default = Share(DEFAULT, ceiling.memory_mib, ceiling.threads)
-        if listed.get(DEFAULT) != default:
-            with contextlib.nullcontext() if is_new else contextlib.suppress(Refused):
-                await self._set(default)
+        if ceiling.memory_mib is not None and ceiling.threads is not None:
+            default = Share(DEFAULT, ceiling.memory_mib, ceiling.threads)
+            if listed.get(DEFAULT) != default:
+                with contextlib.nullcontext() if is_new else contextlib.suppress(Refused):
+                    await self._set(default)
         for share in ceiling.shares or ():
             if share.name not in listed:
                 await self._create(self._given.get(share.name, share))

@@ -78,6 +78,8 @@ def _shares(holders: Iterable[Holder], sharing: Sharing | None, gpu: Gpu) -> tup
 
 def ceiling_of(sharing: Sharing | None, gpu: Gpu) -> Ceiling:
     """Return what the daemon itself enforces: a replica's part where nobody gets two of them."""
-    if sharing is None or not sharing.one_per_container:
+    if sharing is None:
+        return Ceiling(None, None)
+    if not sharing.one_per_container:
         return Ceiling(gpu.memory_mib, ALL_COMPUTE)
     return Ceiling(sharing.memory_mib or gpu.memory_mib, sharing.threads or ALL_COMPUTE)

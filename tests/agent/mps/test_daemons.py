@@ -20,6 +20,7 @@ from tests.agent.mps.mps_node import (
     SHARED,
     allocated,
     ask,
+    client_environment,
     container,
     daemon,
     daemons_of,
@@ -472,6 +473,24 @@ def test_limits_a_client_that_drops_its_own_limit() -> None:
             node.configure(alone)
             await node.until(lambda: limited(node, bare, memory))
             end(first)
+
+    play(scene)
+
+
+def test_keeps_the_daemons_own_limit_when_the_profile_goes() -> None:
+    async def scene() -> None:
+        alone = {"mps": {"replicas": 4, "failRequestsGreaterThanOne": True}}
+        async with agent_node(1, alone) as node:
+            await node.offered(SHARED, 4)
+            answer = await node.kubelet.admit("default/one", SHARED)
+            environment, memory = client_environment(answer)
+            bare = {"CUDA_MPS_PIPE_DIRECTORY": environment["CUDA_MPS_PIPE_DIRECTORY"]}
+            assert memory is not None
+            await node.kubelet.start_container("default/one")
+            assert limited(node, bare, memory)
+            node.configure({})
+            await node.until(lambda: "held by default/one" in str(node.status.get("reason")))
+            await node.throughout(2, lambda: limited(node, bare, memory))
 
     play(scene)
 

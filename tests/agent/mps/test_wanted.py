@@ -56,7 +56,9 @@ def test_wants_a_daemon_for_clients_and_beside_no_other_holder(
 
 
 def test_keeps_the_daemon_of_a_client_without_a_profile() -> None:
-    assert GPU.uuid in wanted_daemons({}, snapshot(GPU), held(CLIENT), [GPU.uuid])
+    (ceiling,) = wanted_daemons({}, snapshot(GPU), held(CLIENT), [GPU.uuid]).values()
+    # What it was told before is what its clients were started with.
+    assert (ceiling.memory_mib, ceiling.threads) == (None, None)
     assert wanted_daemons({}, snapshot(GPU), {}, [GPU.uuid]) == {}
 
 
