@@ -239,7 +239,8 @@ class Advertiser:
         if problem := self._mps.problem(uuid):
             raise Refused(f"{resource.name}: {uuid}: {problem}; the start will be retried")
         self._memory(resource, uuid)
-        held = {holder.device_id for holder in holders if physical(holder.device_id) == uuid}
+        known = {holder.device_id for holder in holders} | self._holders.suspects
+        held = {device_id for device_id in known if physical(device_id) == uuid}
         try:
             share = self._share(resource, uuid, device_ids)
             await self._mps.prepare(uuid, share, alone=set(device_ids) >= held)

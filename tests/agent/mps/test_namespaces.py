@@ -205,6 +205,27 @@ def test_makes_namespaces_again_where_the_server_or_the_daemon_died(victim: str)
     play(scene)
 
 
+def test_keeps_the_server_of_a_container_that_the_kubelet_has_forgotten() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS, driver_version=R615) as node:
+            await node.offered(SHARED, 4)
+            client = await container(node, "default/forgotten", 100)
+            assert exit_code(client) == 0
+            end(client)  # between two of its programs
+            await node.until(lambda: "share_0" in namespaces(node))
+            before = answer_lines(node, "server", "get", "uid_0", "pid")
+            await asyncio.sleep(1.5)  # the agent has looked who holds it
+            await node.kubelet.stop()
+            node.kubelet.checkpoint.unlink()
+            await node.kubelet.start()
+            await node.offered(SHARED, 4)
+            await node.kubelet.admit("default/next", SHARED)
+            await node.kubelet.start_container("default/next")
+            assert answer_lines(node, "server", "get", "uid_0", "pid") == before
+
+    play(scene)
+
+
 def test_leaves_namespaces_and_clients_alone_when_the_agent_is_killed() -> None:
     async def scene() -> None:
         async with agent_node(1, MPS, driver_version=R615) as node:
