@@ -13,7 +13,8 @@ from divvy.agent.inject.container_edits import (
 )
 from divvy.model.sharing import Sharing
 
-_PIPES = "/usr/lib/divvy/mps"
+PIPES = "/usr/lib/divvy/mps"
+"""Where a container has the folder of its daemon's sockets."""
 
 
 def client_edits(pipes: PurePath, memory: PurePath, sharing: Sharing) -> ContainerEdits:
@@ -23,10 +24,10 @@ def client_edits(pipes: PurePath, memory: PurePath, sharing: Sharing) -> Contain
     host's IPC namespace nor its processes. A container sees one GPU, which is the daemon's first
     too.
     """
-    env = {"CUDA_MPS_PIPE_DIRECTORY": _PIPES}
+    env = {"CUDA_MPS_PIPE_DIRECTORY": PIPES}
     if sharing.memory_mib is not None:
         env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={sharing.memory_mib}M"
     if sharing.threads is not None:
         env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(sharing.threads)
-    edits = together(shared_folder(_PIPES, pipes), shared_memory(memory))
+    edits = together(shared_folder(PIPES, pipes), shared_memory(memory))
     return replace(edits, env=env)

@@ -79,6 +79,10 @@ class MpsDaemon:
         """Return the folder of the socket of one share."""
         return self.pipes / SERVER / share if self.has_namespaces else self.pipes
 
+    def serves(self, pipes: Path) -> bool:
+        """Return whether a container that was given this folder of sockets reaches it."""
+        return pipes == self.pipes or (self.has_namespaces and pipes.parent == self.pipes / SERVER)
+
     @property
     def servers(self) -> frozenset[int]:
         """Return the PIDs of its servers, as it told them last."""

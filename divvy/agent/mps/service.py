@@ -113,6 +113,10 @@ class Mps:
         """Return the folder of the socket of a GPU's share; it has the same path on the host."""
         return self._supervised_gpu(uuid).daemon.pipes_of(share)
 
+    def serves(self, uuid: str, pipes: Path) -> bool:
+        """Return whether a container that was given this folder of sockets reaches the daemon."""
+        return self._supervised_gpu(uuid).daemon.serves(pipes)
+
     def memory(self, uuid: str) -> Path:
         """Return what is /dev/shm to a GPU's daemon and its clients, mounted; raises OSError."""
         folder = self._memory / uuid

@@ -17,7 +17,7 @@ from divvy.agent.inject.device_files import device_files, file_resources
 from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.mps.answers import NoAnswer
-from divvy.agent.mps.client import client_edits
+from divvy.agent.mps.client import PIPES, client_edits
 from divvy.agent.mps.service import Mps
 from divvy.agent.mps.supervision import Share
 from divvy.agent.mps.wanted import share_of
@@ -34,6 +34,7 @@ from divvy.agent.plugin.container_start import (
     OF_MPS,
     OF_THE_DRIVERS_LIMIT,
     OF_THE_LIMITER,
+    containers_with,
     require_no_other_gpu,
 )
 from divvy.agent.plugin.device_holders import DeviceHolders, HoldersUnknown
@@ -239,6 +240,7 @@ class Advertiser:
         if problem := self._mps.problem(uuid):
             raise Refused(f"{resource.name}: {uuid}: {problem}; the start will be retried")
         self._memory(resource, uuid)
+        self._require_reachable(resource, uuid, device_ids, holders)
         known = {holder.device_id for holder in holders} | self._holders.suspects
         held = {device_id for device_id in known if physical(device_id) == uuid}
         try:
@@ -247,6 +249,24 @@ class Advertiser:
         except NoAnswer as no_answer:
             words = f"its MPS daemon is not ready: {no_answer}; the start will be retried"
             raise Refused(f"{resource.name}: {uuid}: {words}") from no_answer
+
+    def _require_reachable(
+        self,
+        resource: Resource,
+        uuid: str,
+        device_ids: Sequence[str],
+        holders: Iterable[Holder],
+    ) -> None:
+        """Raise Refused where a container has the socket of a namespace, and there is none now."""
+        mounted = self._holders.mounted(PIPES)
+        for container in containers_with(resource.name, device_ids, holders):
+            pipes = mounted.get((container.pod_uid, container.container, resource.name))
+            if pipes is not None and not self._mps.serves(uuid, Path(pipes)):
+                raise Refused(
+                    f"{resource.name}: {uuid}: container {container.container} was given a "
+                    "namespace of MPS, which the driver that is loaded now does not have: delete "
+                    "the pod"
+                )
 
     def _memory(self, resource: Resource, uuid: str) -> Path:
         try:

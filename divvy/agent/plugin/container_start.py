@@ -26,7 +26,7 @@ def require_no_other_gpu(
     ``without_limiter`` are those that were allocated their devices before there was a limit, as
     (pod UID, container, resource): they start again as they were.
     """
-    containers = _containers(resource, device_ids, holders)
+    containers = containers_with(resource, device_ids, holders)
     if not containers:
         raise Refused(
             f"{resource}: the kubelet does not show which container has {', '.join(device_ids)}; "
@@ -47,7 +47,7 @@ def require_no_other_gpu(
             )
 
 
-def _containers(
+def containers_with(
     resource: str, device_ids: Sequence[str], holders: Iterable[Holder]
 ) -> tuple[Holder, ...]:
     """Return one holder of each container that has all of these devices."""

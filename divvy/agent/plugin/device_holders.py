@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -190,6 +190,19 @@ class DeviceHolders:
         except (OSError, UnreadableCheckpoint):
             return frozenset()
         return frozenset(key for key, answer in answers.items() if not _may_have_limiter(answer))
+
+    def mounted(self, path: str) -> Mapping[tuple[str, str, str], str]:
+        """Return what of the host is mounted there: (pod UID, container, resource) → its path.
+
+        Who is not in the checkpoint, or without an answer that can be read, is not among them.
+        """
+        mounted = {}
+        with suppress(OSError, UnreadableCheckpoint, DecodeError):
+            for key, answer in allocate_answers(self._checkpoint.read_bytes()).items():
+                for mount in api.ContainerAllocateResponse.FromString(answer).mounts:
+                    if mount.container_path == path:
+                        mounted[key] = mount.host_path
+        return mounted
 
     def limiters(self) -> frozenset[str] | None:
         """Return the versions of the limiter that containers may start with, None where unknown.

@@ -293,6 +293,28 @@ def test_serves_containers_of_version_2_after_the_driver_was_replaced() -> None:
     play(scene)
 
 
+def test_starts_no_container_of_a_namespace_behind_a_daemon_of_version_2() -> None:
+    """It would find no daemon, have the whole GPU, and keep the daemon's clients out."""
+
+    async def scene() -> None:
+        async with agent_node(1, MPS, driver_version=R615, further_versions=[R580]) as node:
+            await node.offered(SHARED, 4)
+            await node.kubelet.admit("default/before", SHARED)
+            await node.kubelet.start_container("default/before")
+            before = daemon(node)
+            node.simulate("driver", R580)
+            await node.until(lambda: node.status.get("driver") == R580)
+            await node.until(lambda: daemon(node) not in (0, before))
+            await node.offered(SHARED, 4)
+            with pytest.raises(StartFailed, match="namespace of MPS.*delete the pod"):
+                await node.kubelet.start_container("default/before")
+            client = await container(node, "default/after", 100)
+            assert exit_code(client) == 0
+            end(client)
+
+    play(scene)
+
+
 def test_leaves_nothing_of_namespaces_behind() -> None:
     async def scene() -> None:
         async with agent_node(1, MPS, driver_version=R615) as node:
