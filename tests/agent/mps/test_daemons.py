@@ -32,7 +32,7 @@ from tests.agent.mps.mps_node import (
     record,
     runs,
 )
-from tests.fakes.agent import AgentNode, agent_node, end_daemons
+from tests.fakes.agent import VERSION, AgentNode, agent_node, end_daemons
 from tests.fakes.device_manager import AdmissionFailed, Container, StartFailed
 from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
@@ -40,6 +40,7 @@ from tests.fakes.simulator import needs_simulator
 PER_REPLICA_MIB = 10240
 OUT_OF_MEMORY, CONNECTION_FAILED = 2, 805
 NOBODY = 65534
+DEVICES_UNAVAILABLE = 46
 pytestmark = [
     pytest.mark.agent_process,
     needs_simulator,
@@ -491,6 +492,27 @@ def test_keeps_the_daemons_own_limit_when_the_profile_goes() -> None:
             node.configure({})
             await node.until(lambda: "held by default/one" in str(node.status.get("reason")))
             await node.throughout(2, lambda: limited(node, bare, memory))
+
+    play(scene)
+
+
+@pytest.mark.parametrize("driver", [VERSION, "615.71.09"])
+def test_keeps_out_a_program_that_looks_elsewhere_while_there_is_a_server(driver: str) -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS, driver_version=driver) as node:
+            await node.offered(SHARED, 4)
+            answer = await node.kubelet.admit("default/one", SHARED)
+            await node.kubelet.start_container("default/one")
+            elsewhere = {"CUDA_MPS_PIPE_DIRECTORY": "/nonexistent"}
+            early = program(node, 20000, elsewhere)
+            # In version 2 there is no server before the first client.
+            assert exit_code(early) == (0 if driver == VERSION else DEVICES_UNAVAILABLE)
+            end(early)
+            client = allocated(node, answer, 100)
+            assert exit_code(client) == 0
+            late = program(node, 100, elsewhere)
+            assert exit_code(late) == DEVICES_UNAVAILABLE
+            end(client, late)
 
     play(scene)
 
