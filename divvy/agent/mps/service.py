@@ -55,6 +55,7 @@ class _SupervisedGpu:
     mode: int | None = None
     mode_at: float = 0.0
     tidied_at: float = 0.0
+    patience: float = _SILENCE_SECONDS
     reported: str | None = None
 
 
@@ -339,15 +340,17 @@ class Mps:
 
     async def _ask(self, supervised: _SupervisedGpu) -> None:
         """Ask a daemon; raises NoAnswer. Silence is told long before it is no answer any more."""
-        asking = asyncio.ensure_future(supervised.daemon.ask())
+        asking, began = asyncio.ensure_future(supervised.daemon.ask()), monotonic()
         try:
-            await asyncio.wait({asking}, timeout=_SILENCE_SECONDS)
+            await asyncio.wait({asking}, timeout=supervised.patience)
             if not asking.done():
                 supervised.life = supervised.life.unheard(monotonic())
                 self._report(supervised)
             await asking
         finally:
             asking.cancel()
+            # Where every answer is slow, one that is no slower is no news.
+            supervised.patience = max(_SILENCE_SECONDS, 2 * (monotonic() - began))
 
     async def _tidy(self, supervised: _SupervisedGpu, wanted: Ceiling) -> None:
         now = monotonic()

@@ -197,6 +197,22 @@ def test_withdraws_the_shares_of_a_failing_daemon_within_a_second(how: signal.Si
     play(scene)
 
 
+def test_offers_shares_steadily_where_every_answer_is_slow() -> None:
+    """As on a node whose tenants take all processors: only that it gets slow withdraws them."""
+
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            delay_answers(node, 0.8)
+            endpoint = node.kubelet.endpoints[SHARED]
+            await asyncio.sleep(4)
+            lists = endpoint.lists
+            await node.throughout(5, lambda: node.kubelet.allocatable(SHARED) == 4)
+            assert endpoint.lists == lists
+
+    play(scene)
+
+
 def test_starts_no_container_while_its_daemon_is_away() -> None:
     """It would compute outside of MPS, without limits, and shut the next daemon out."""
 
@@ -579,6 +595,17 @@ def test_withdraws_shares_whose_limit_the_daemon_refuses(
             assert daemon(node) == before
 
     play(scene)
+
+
+def delay_answers(node: AgentNode, seconds: float) -> None:
+    """Have the program by which the agent asks take its time."""
+    program = node.driver / "usr/bin/nvidia-cuda-mps-control"
+    kept = program.with_name("kept")
+    kept.write_bytes(program.read_bytes())
+    kept.chmod(0o755)
+    program.unlink()
+    program.write_text(f'#!/bin/sh\nsleep {seconds}\nexec {kept} "$@"\n')
+    program.chmod(0o755)
 
 
 def limited(node: AgentNode, environment: dict[str, str], memory: str) -> bool:
