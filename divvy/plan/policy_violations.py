@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import PurePosixPath
 
 from divvy.model import Cluster, Offer, Problem, Rule
 from divvy.model.problems import Keys, problem
@@ -158,8 +159,10 @@ def _of_files(policy: Policy, cluster: Cluster) -> Iterator[Violation]:
     rule = min(broken, key=policy.advisory.__contains__)
     for number, device in enumerate(cluster.devices):
         for path in device.paths:
-            plain = re.split(r"[*?\[]", path, maxsplit=1)[0]
-            if plain.startswith(_GPU_FILES) or (plain != path and _GPU_FILES.startswith(plain)):
+            # As the agent reads it: without `.` and `//`, which lead to the same file.
+            pattern = str(PurePosixPath(path))
+            plain = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+            if plain.startswith(_GPU_FILES) or (plain != pattern and _GPU_FILES.startswith(plain)):
                 yield _violation(
                     rule,
                     ("devices", number),
