@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from divvy.model import Cluster, Offer, Problem, Rule
+from divvy.model import (
+    Cluster,
+    Hardware,
+    Offer,
+    Problem,
+    Profile,
+    Rule,
+    hardware_model,
+    rule_for,
+)
 from divvy.model.problems import Keys, problem
 from divvy.model.sharing import Sharing, sharing_of_claims, sharing_of_replicas
 from divvy.model.stack_policy import Policy, RuleName
@@ -60,7 +69,7 @@ def violations(policy: Policy, cluster: Cluster, now: datetime) -> tuple[Violati
             keys = ("profiles", name) if len(profile.rules) == 1 else ("profiles", name, number)
             for way in _ways(keys, rule):
                 listed += _of_way(policy, way)
-            listed += _of_sizes(policy, cluster, name, keys, rule)
+            listed += _of_sizes(policy, cluster, name, keys, number)
     return (*listed, *_of_files(policy, cluster), *_of_cluster(policy, cluster, now))
 
 
@@ -122,19 +131,22 @@ def _of_way(policy: Policy, way: _Way) -> Iterator[Violation]:
 
 
 def _of_sizes(
-    policy: Policy, cluster: Cluster, profile: str, keys: Keys, rule: Rule
+    policy: Policy, cluster: Cluster, profile: str, keys: Keys, number: int
 ) -> Iterator[Violation]:
     """Yield limits of a fixed size where no one knows of which devices they are parts."""
-    limit = rule.sharing.memory_limit if rule.sharing else None
+    sharing = cluster.profiles[profile].rules[number].sharing
+    limit = sharing.memory_limit if sharing else None
     if policy.oversubscription or limit is None or limit.limit == "auto":
         return
     followers = [
-        pool
+        pool.hardware
         for pool in cluster.pools.values()
         if profile in (pool.profile, *pool.overrides.values())
     ]
-    # The stack file's own checks add up the limits of GPUs that it knows.
-    if not followers or any(pool.hardware is None for pool in followers):
+    # The stack file's own checks add up the limits of GPUs that it knows and the rule takes.
+    if None in followers or not any(
+        _takes(cluster.profiles[profile], number, hardware) for hardware in followers if hardware
+    ):
         yield _violation(
             "oversubscription",
             keys,
@@ -142,6 +154,15 @@ def _of_sizes(
             "the policy's `oversubscription` is false: write auto, or `hardware` into the pools "
             "that follow the profile",
         )
+
+
+def _takes(profile: Profile, number: int, hardware: Hardware) -> bool:
+    """Return whether a rule takes GPUs of a pool; one for indices or UUIDs counts as if it did."""
+    if profile.rules[number].devices.model is None:
+        return True
+    model = hardware_model(hardware)
+    names = (model.name, *model.products)
+    return any(rule_for(profile, gpu, "", names) == number for gpu in range(hardware.gpus))
 
 
 def _of_files(policy: Policy, cluster: Cluster) -> Iterator[Violation]:

@@ -137,6 +137,18 @@ def test_proves_no_fixed_size_on_unknown_gpus(sharing: str) -> None:
     assert refused({}, profiles=profiles, pools=unknown) == []
 
 
+def test_proves_no_fixed_size_by_gpus_that_the_rule_does_not_take() -> None:
+    limit = {"limit": "60Gi", "action": "prevent"}
+    shared = {"timeSlicing": {"replicas": 4, "memoryLimit": limit}}
+    pool = {"profile": "fixed", "hardware": {"model": "A100-SXM4-40GB", "gpus": 1, "count": 1}}
+    policy = {"oversubscription": False}
+    others = {"fixed": [{"devices": "H100*", **shared}, {}]}
+    assert refused(policy, profiles=others, pools={"pool": pool}) == ["fixed[0]"]
+    fitting = {"limit": "10Gi", "action": "prevent"}
+    own = {"fixed": [{"devices": "A100*", "timeSlicing": {"replicas": 4, "memoryLimit": fitting}}]}
+    assert refused(policy, profiles=own, pools={"pool": pool}) == []
+
+
 @pytest.mark.parametrize(
     ("path", "is_a_gpus"),
     [
