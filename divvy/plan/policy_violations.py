@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import PurePosixPath
 
 from divvy.model import (
     Cluster,
+    GpuModel,
     Hardware,
     Offer,
     Problem,
@@ -19,6 +21,7 @@ from divvy.model import (
     rule_for,
 )
 from divvy.model.problems import Keys, problem
+from divvy.model.resolution import offers
 from divvy.model.sharing import Sharing, sharing_of_claims, sharing_of_replicas
 from divvy.model.stack_policy import Policy, RuleName
 from divvy.plan.guarantees import (
@@ -133,9 +136,9 @@ def _of_way(policy: Policy, way: _Way) -> Iterator[Violation]:
 def _of_sizes(
     policy: Policy, cluster: Cluster, profile: str, keys: Keys, number: int
 ) -> Iterator[Violation]:
-    """Yield limits of a fixed size where no one knows of which devices they are parts."""
-    sharing = cluster.profiles[profile].rules[number].sharing
-    limit = sharing.memory_limit if sharing else None
+    """Yield limits of a fixed size that add up to too much, or to a part of nobody knows what."""
+    rule = cluster.profiles[profile].rules[number]
+    limit = rule.sharing.memory_limit if rule.sharing else None
     if policy.oversubscription or limit is None or limit.limit == "auto":
         return
     followers = [
@@ -143,10 +146,9 @@ def _of_sizes(
         for pool in cluster.pools.values()
         if profile in (pool.profile, *pool.overrides.values())
     ]
-    # The stack file's own checks add up the limits of GPUs that it knows and the rule takes.
-    if None in followers or not any(
-        _takes(cluster.profiles[profile], number, hardware) for hardware in followers if hardware
-    ):
+    takes = partial(_takes, cluster.profiles[profile], number)
+    models = [hardware_model(known) for known in followers if known and takes(known)]
+    if None in followers or not models:
         yield _violation(
             "oversubscription",
             keys,
@@ -154,6 +156,25 @@ def _of_sizes(
             "the policy's `oversubscription` is false: write auto, or `hardware` into the pools "
             "that follow the profile",
         )
+        return
+    for model in models:
+        for offer in offers(rule, model.memory_mib, model):
+            limits_mib = (offer.sharing.memory_mib or 0) * offer.sharing.replicas
+            if limits_mib > (device_mib := _device_mib(model, offer)):
+                device = offer.mig_profile or model.name
+                yield _violation(
+                    "oversubscription",
+                    keys,
+                    f"has limits of {limit.limit} that add up to {limits_mib} MiB, more than the "
+                    f"{device_mib} MiB of {device}",
+                    "the policy's `oversubscription` is false",
+                )
+                return
+
+
+def _device_mib(model: GpuModel, offer: Offer) -> int:
+    part = model.mig.profile(offer.mig_profile) if model.mig and offer.mig_profile else None
+    return part.memory_mib if part else model.memory_mib
 
 
 def _takes(profile: Profile, number: int, hardware: Hardware) -> bool:

@@ -149,6 +149,28 @@ def test_proves_no_fixed_size_by_gpus_that_the_rule_does_not_take() -> None:
     assert refused(policy, profiles=own, pools={"pool": pool}) == []
 
 
+@pytest.mark.parametrize("action", ["warn", "enforce"])
+@pytest.mark.parametrize(
+    ("mig", "size", "paths"),
+    [
+        ({}, "10Gi", []),
+        ({}, "10241Mi", ["p"]),
+        ({"mig": {"3g.20gb": 2}}, "4Gi", []),
+        ({"mig": {"3g.20gb": 1, "1g.5gb": 1}}, "4Gi", ["p"]),
+    ],
+)
+def test_adds_up_fixed_limits_that_are_watched_alone(
+    mig: dict[str, Any], size: str, action: str, paths: list[str]
+) -> None:
+    limit = {"limit": size, "action": action}
+    profiles = {"p": {**mig, "timeSlicing": {"replicas": 4, "memoryLimit": limit}}}
+    pools = {
+        "pool": {"profile": "p", "hardware": {"model": "A100-SXM4-40GB", "gpus": 1, "count": 1}}
+    }
+    assert refused({"oversubscription": False}, profiles=profiles, pools=pools) == paths
+    assert refused({}, profiles=profiles, pools=pools) == []
+
+
 @pytest.mark.parametrize(
     ("path", "is_a_gpus"),
     [
