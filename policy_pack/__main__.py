@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pulumi_policy import (
     EnforcementLevel,
@@ -50,14 +49,12 @@ def validate(
 
 def pulumi_policies(policy: Policy) -> Iterator[ResourceValidationPolicy]:
     """Yield the rules that a policy has, each as a policy of Pulumi's."""
-    for name, field in Policy.model_fields.items():
-        rule: Any = field.alias
-        if name not in policy.model_fields_set or rule == "advisory":
-            continue
+    fields = {field.alias: name for name, field in Policy.model_fields.items()}
+    for rule in policy.rules():
         advisory = rule in policy.advisory
         yield ResourceValidationPolicy(
             name=rule,
-            description=field_doc(Policy, name),
+            description=field_doc(Policy, fields[rule]),
             enforcement_level=(
                 EnforcementLevel.ADVISORY if advisory else EnforcementLevel.MANDATORY
             ),
@@ -71,10 +68,7 @@ def main() -> None:
         policy = read_policy(Path(__file__).with_name("policy.yaml"))
     except StackError as error:
         sys.exit(str(error))
-    policies = list(pulumi_policies(policy))
-    if not policies:
-        sys.exit("policy.yaml has no rule")
-    PolicyPack("divvy", policies)
+    PolicyPack("divvy", list(pulumi_policies(policy)))
 
 
 main()

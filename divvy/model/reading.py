@@ -103,6 +103,9 @@ def _problem(kind: type[BaseModel], error: ErrorDetails, keys: Keys, root: str) 
     match error["type"]:
         case "extra_forbidden":
             reason, remedy = "unknown key", nearest(str(keys[-1]), _known_keys(kind, error["loc"]))
+        case "invalid_key":
+            keys, reason = keys[:-1], f"has a key that is {value_text(given)}"
+            remedy = "keys are text: put it in quotes if it is text"
         case "missing":
             reason, remedy = "is missing", _purpose(kind, error["loc"])
         case type_ if type_ in _KIND:

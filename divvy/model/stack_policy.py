@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
-from pydantic import BeforeValidator, Field, InstanceOf
+from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 
 from divvy.model.problems import value_text
 from divvy.model.reading import read
@@ -103,6 +103,22 @@ class Policy(StackPart):
     """When a change may evict pods that hold a GPU (`change.policy: evict`): never, or a list."""
     advisory: Annotated[tuple[RuleName, ...], _Given] = ()
     """Rules that only warn."""
+
+    @model_validator(mode="after")
+    def _has_its_advisory_rules(self) -> Policy:
+        rules = self.rules()
+        if missing := [name for name in self.advisory if name not in rules]:
+            raise ValueError(
+                f"has {', '.join(missing)} in `advisory`, and no such rule; write what is allowed, "
+                "or take it out of the list"
+            )
+        return self
+
+    def rules(self) -> tuple[RuleName, ...]:
+        """Return the names of the rules that the policy has, in their own order."""
+        fields = type(self).model_fields
+        given = {fields[name].alias for name in self.model_fields_set}
+        return tuple(name for name in get_args(RuleName) if name in given)
 
 
 def parse_policy(value: object) -> Policy:

@@ -16,7 +16,10 @@ def read_policy(path: Path) -> Policy:
     file = YamlText(str(path), read_text(path))
     file.refuse_duplicates()
     try:
-        return parse_policy(file.document)
+        policy = parse_policy(file.document)
     except InvalidValue as invalid:
         _, text = report(file, ((problem.keys, problem) for problem in invalid.problems))
         raise StackError(text) from None
+    if not policy.rules():
+        raise StackError(f"{path} has no rule: it would allow everything")
+    return policy

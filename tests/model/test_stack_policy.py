@@ -61,6 +61,10 @@ def test_reads_never_as_no_window() -> None:
         ({"maxContainersPerDevice": 0}, "maxContainersPerDevice"),
         ({"advisory": ["memroy"]}, "advisory[0]: is 'memroy'"),
         ({"advisory": None}, "advisory: is empty"),
+        (
+            {"memory": "hard", "advisory": ["memory", "sharing", "faults"]},
+            "policy: has sharing, faults in `advisory`, and no such rule",
+        ),
         ([], "is []; a mapping is expected"),
     ],
 )

@@ -178,7 +178,8 @@ def test_refuses_a_configuration_that_it_cannot_read(tmp_path: Path) -> None:
     ("policy", "error"),
     [
         ({"sharing": "some"}, "sharing: is 'some'"),
-        ({"advisory": ["memory"]}, "policy.yaml has no rule"),
+        ({"advisory": ["memory"]}, "has memory in `advisory`, and no such rule"),
+        ({"advisory": []}, "policy.yaml has no rule"),
     ],
 )
 def test_says_what_is_wrong_with_the_policy_file(
