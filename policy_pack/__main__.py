@@ -17,12 +17,14 @@ from pulumi_policy import (
 )
 
 from divvy.model import InvalidCluster, NewerSchema, parse_canonical
-from divvy.model.contract import CONFIG_KEY, Component, component_of
+from divvy.model.contract import CONFIG_KEY, CONFIG_MAP, Component, component_of
 from divvy.model.field_docs import field_doc
 from divvy.model.stack_policy import Policy, RuleName
 from divvy.plan.policy_violations import violations
 from divvy.stack.errors import StackError
 from divvy.stack.policy_file import read_policy
+
+_CONFIG_MAPS = ("kubernetes:core/v1:ConfigMap", "kubernetes:core/v1:ConfigMapPatch")
 
 
 def validate(
@@ -31,13 +33,19 @@ def validate(
     """Report what a rule does not allow in a cluster.
 
     The agents' ConfigMap holds the whole cluster, whatever language the program is written in.
+    They read it by its name: a program may have taken its labels away.
     """
-    if args.resource_type != "kubernetes:core/v1:ConfigMap":
+    if args.resource_type not in _CONFIG_MAPS:
         return
-    if component_of({"metadata": args.props.get("metadata") or {}}) != Component.CONFIGURATION:
+    metadata, data = args.props.get("metadata") or {}, args.props.get("data") or {}
+    labelled = component_of({"metadata": metadata}) == Component.CONFIGURATION
+    if not labelled and (metadata.get("name") != CONFIG_MAP or CONFIG_KEY not in data):
+        return
+    if CONFIG_KEY not in data:
+        report(f"the agents' configuration has no {CONFIG_KEY}")
         return
     try:
-        cluster = parse_canonical(args.props["data"][CONFIG_KEY])
+        cluster = parse_canonical(data[CONFIG_KEY])
     except (InvalidCluster, NewerSchema) as error:
         report(str(error))
         return

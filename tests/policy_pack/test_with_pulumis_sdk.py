@@ -23,6 +23,7 @@ from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 from divvy.lab.paths import REPOSITORY
 from divvy.lab.setup.python import ensure_policy_environment, policy_environment
 from divvy.model import parse_document
+from divvy.model.canonical import canonical_json
 from divvy.model.stack_policy import RuleName
 from divvy.render.objects import objects
 from tests.divvy_command import run_divvy
@@ -171,7 +172,20 @@ def test_refuses_a_configuration_that_it_cannot_read(tmp_path: Path) -> None:
     with running(tmp_path, {"memory": "hard"}) as pack:
         (diagnostic,) = ask(pack, {**config, "data": {"cluster.json": "{}"}})
         assert "has no schemaVersion" in diagnostic.message
+        (diagnostic,) = ask(pack, {**config, "data": {}})
+        assert "has no cluster.json" in diagnostic.message
         assert ask(pack, {**config, "metadata": {"name": "divvy"}, "data": {}}) == []
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "ConfigMapPatch"])
+def test_knows_the_agents_configuration_by_its_name(kind: str, tmp_path: Path) -> None:
+    data = {"cluster.json": canonical_json(described("turns"))}
+    config = {"apiVersion": "v1", "kind": kind, "data": data}
+    with running(tmp_path, {"memory": "hard"}) as pack:
+        (diagnostic,) = ask(pack, {**config, "metadata": {"name": "divvy"}})
+        assert "profiles.turns" in diagnostic.message
+        assert ask(pack, {**config, "metadata": {"name": "another"}}) == []
+        assert ask(pack, {**config, "metadata": {"name": "divvy"}, "data": None}) == []
 
 
 @pytest.mark.parametrize(
