@@ -21,6 +21,9 @@ from divvy.stack.yaml_flow import TextDumper
 
 app = typer.Typer(add_completion=False)
 
+_QUOTA = "ResourceQuota"
+_LISTS = ("List", f"{_QUOTA}List")
+
 _Files = Annotated[list[Path], typer.Argument(help="Configuration files or ConfigMap manifests.")]
 
 
@@ -77,10 +80,15 @@ def _resource_quotas(files: list[Path]) -> Iterator[tuple[str, Any]]:
     """Yield the ResourceQuotas of manifests and of Lists of them, each with its place."""
     for document in read_documents(files):
         value = document.value if isinstance(document.value, dict) else {}
-        items = value.get("items") if value.get("kind") == "List" else None
-        for item in items if isinstance(items, list) else [value]:
-            if isinstance(item, dict) and item.get("kind") == "ResourceQuota":
-                yield document.source, item
+        if value.get("kind") in _LISTS:
+            items = value.get("items")
+            listed = items if isinstance(items, list) else []
+            for number, item in enumerate(listed):
+                # The items of a typed list have no kind of their own.
+                if isinstance(item, dict) and item.get("kind", _QUOTA) == _QUOTA:
+                    yield f"{document.source}: items[{number}]", item
+        elif value.get("kind") == _QUOTA:
+            yield document.source, value
 
 
 def _refuse(source: str, invalid: InvalidValue) -> NoReturn:

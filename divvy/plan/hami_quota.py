@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator
 
 from divvy.model import InvalidValue
 from divvy.model.claim_names import share_class
 from divvy.model.contract import CLASS_QUOTA
-from divvy.model.problems import Problem, printable
+from divvy.model.problems import Problem, printable, value_text
 from divvy.model.quantities import parse_quantity
-from divvy.model.reading import read
+from divvy.model.reading import Matches, read
 from divvy.model.resource_names import VENDOR
 
 _GPU = f"{VENDOR}/gpu"
@@ -36,8 +37,11 @@ def _number_text(value: object) -> object:
 
 
 class _Metadata(BaseModel):
-    name: str = Field(min_length=1)
-    namespace: str = Field(min_length=1)
+    # The names end up in comments: a line break would end those.
+    name: Annotated[str, Matches(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$", "a quota's name")]
+    namespace: Annotated[
+        str, Matches(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", "a namespace's name")
+    ]
 
 
 class _Spec(BaseModel, extra="allow"):
@@ -73,8 +77,6 @@ def import_quotas(manifests: Iterable[tuple[str, object]]) -> ImportedQuotas:
     counts, ended, differences = [], [], []
     for quota in _quotas(manifests):
         meta, hard = quota.metadata, quota.spec.hard
-        if _KEYS.isdisjoint(hard):
-            continue
         name = f"{meta.namespace}/{meta.name}"
         differences += [f"{name}: {difference}" for difference in _differences(quota)]
         limit = _whole(hard.get(_MEMORY))
@@ -104,6 +106,8 @@ def import_quotas(manifests: Iterable[tuple[str, object]]) -> ImportedQuotas:
 def _quotas(manifests: Iterable[tuple[str, object]]) -> list[_ResourceQuota]:
     quotas, problems = [], []
     for place, value in manifests:
+        if _is_of_others(value):
+            continue
         try:
             quota = read(_ResourceQuota, value, "the ResourceQuota")
         except InvalidValue as invalid:
@@ -114,7 +118,7 @@ def _quotas(manifests: Iterable[tuple[str, object]]) -> list[_ResourceQuota]:
             continue
         for key in quota.spec.hard.keys() & _KEYS:
             try:
-                parse_quantity(quota.spec.hard[key])
+                _limit(quota.spec.hard[key])
             except ValueError as error:
                 reason, _, remedy = str(error).partition("; ")
                 problems.append(Problem(f"{place}: spec.hard.{key}", reason, remedy))
@@ -122,6 +126,20 @@ def _quotas(manifests: Iterable[tuple[str, object]]) -> list[_ResourceQuota]:
     if problems:
         raise InvalidValue(problems)
     return quotas
+
+
+def _is_of_others(value: object) -> bool:
+    """Return whether a quota limits nothing of HAMi's, whatever else it is."""
+    spec = value.get("spec", {}) if isinstance(value, Mapping) else None
+    hard = spec.get("hard") or {} if isinstance(spec, Mapping) else None
+    return isinstance(hard, Mapping) and _KEYS.isdisjoint(hard)
+
+
+def _limit(text: str) -> Fraction:
+    limit = parse_quantity(text)
+    if limit < 0:
+        raise ValueError(f"is {value_text(text)}; 0 or more is expected")
+    return limit
 
 
 def _counted(quota: _ResourceQuota) -> dict[str, str]:

@@ -67,8 +67,18 @@ def test_keeps_the_other_limits_of_a_quota() -> None:
     assert result.ended == ()
 
 
-def test_leaves_other_quotas_alone() -> None:
-    assert imported(quota({"requests.cpu": "4"})) == ImportedQuotas({}, (), (), ())
+@pytest.mark.parametrize(
+    "other",
+    [
+        quota({"requests.cpu": "4"}),
+        {"metadata": {"name": "gpu-quota"}, "spec": {"hard": {"pods": "4"}}},
+        {"metadata": {"name": "gpu-quota", "namespace": "team"}, "spec": {}},
+        {"metadata": {"name": "gpu-quota", "namespace": "team"}, "spec": {"hard": None}},
+        {"metadata": {"name": "gpu-quota", "namespace": "team"}},
+    ],
+)
+def test_leaves_other_quotas_alone(other: dict[str, Any]) -> None:
+    assert imported(other) == ImportedQuotas({}, (), (), ())
 
 
 def test_applies_a_quota_with_scopes_as_hami_does() -> None:
@@ -101,7 +111,15 @@ def test_says_in_one_line_what_nothing_counts(name: str) -> None:
     ("manifest", "problem"),
     [
         ({**quota({MEMORY: 1}), "metadata": {"name": "q"}}, "metadata.namespace: is missing"),
-        ({**quota({MEMORY: 1}), "spec": {}}, "spec.hard: is missing"),
+        ({**quota({MEMORY: 1}), "spec": {"hard": [1]}}, "spec.hard: is a list"),
+        ({**quota({MEMORY: 1}), "spec": "hard"}, "spec: is 'hard'"),
+        (quota({MEMORY: "-1"}), f"spec.hard.{MEMORY}: is '-1'; 0 or more is expected"),
+        (quota({WHOLE: -1}), f"spec.hard.{WHOLE}: is '-1'; 0 or more is expected"),
+        (quota({MEMORY: 1}, "team\nkind: Secret"), "metadata.namespace: is 'team\\nkind: Secret'"),
+        (
+            {**quota({MEMORY: 1}), "metadata": {"name": "q\x1b[2J", "namespace": "team"}},
+            "metadata.name: is 'q\\x1b[2J'",
+        ),
         (quota({MEMORY: "2000 MiB"}), "a quantity such as 3000Mi is expected"),
         (quota({MEMORY: None}), "text is expected"),
     ],

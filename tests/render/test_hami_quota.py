@@ -60,6 +60,23 @@ def test_writes_a_queue_for_each_namespace(tmp_path: Path) -> None:
     assert documents[2]["spec"]["namespaceSelector"] == own
 
 
+def test_reads_the_list_that_the_api_server_gives(tmp_path: Path) -> None:
+    item = quota("team", **{"limits.nvidia.com/gpumem": 2000})
+    del item["apiVersion"], item["kind"]
+    path = tmp_path / "q.yaml"
+    path.write_text(yaml.safe_dump({"kind": "ResourceQuotaList", "items": [item]}))
+    result = CliRunner().invoke(app, ["import", "hami-quota", str(path)])
+    assert result.exit_code == 0
+    assert "nominalQuota: 2000Mi" in result.stdout
+
+
+def test_names_the_wrong_item_of_a_list(tmp_path: Path) -> None:
+    wrong = quota("team", **{"limits.nvidia.com/gpumem": "much"})
+    result = run(tmp_path / "q.yaml", quota("team", pods="2"), wrong)
+    assert result.exit_code == 1
+    assert "document 1: items[1]: spec.hard" in result.stderr
+
+
 def test_says_what_differs_in_the_file_and_on_the_terminal(tmp_path: Path) -> None:
     result = run(tmp_path / "q.yaml", quota("team", **HARD))
     differences = [line.removeprefix("differs: ") for line in result.stderr.splitlines()]
