@@ -372,7 +372,8 @@ def _run_suite(arguments: list[str]) -> tuple[int, str]:
         return ended, "".join(refusals)
     except KeyboardInterrupt:
         typer.echo("\ncleaning up", err=True)
-        suite.send_signal(signal.SIGINT)
+        # Which it does not ignore, as it may Ctrl-C below a shell's background job.
+        suite.send_signal(signal.SIGTERM)
         suite.wait()
         raise typer.Exit(INTERRUPTED) from None
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -51,3 +52,43 @@ def test_ends_with_130_when_interrupted_in_a_command(
 ) -> None:
     monkeypatch.setattr(divvy.cli.main, "import_module", interrupted)
     assert CliRunner().invoke(app, ["plan", "-s", "x"]).exit_code == 130
+
+
+SUITE = """
+import signal, time
+from pathlib import Path
+def pytest_addoption(parser):
+    parser.addoption("--divvy-progress", action="store_true")
+def pytest_configure(config):
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    Path("begun").touch()
+    try:
+        time.sleep(30)
+    finally:
+        Path("cleaned").touch()
+"""
+STOPPABLE = """
+from pathlib import Path
+from divvy.cli import verify
+verify.CONFORMANCE = Path("conformance").resolve()
+verify._run_suite([])
+"""
+
+
+def test_stops_a_suite_below_a_shell_that_ignores_ctrl_c(tmp_path: Path) -> None:
+    """As a shell does for what it runs in the background, and all that this starts."""
+    (tmp_path / "conformance").mkdir()
+    (tmp_path / "conformance/conftest.py").write_text(SUITE)
+    ignoring = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", sys.executable, "-c", STOPPABLE]
+    with subprocess.Popen(ignoring, env=divvy_environment(), cwd=tmp_path) as run:
+        wait_for((tmp_path / "begun").exists)
+        run.terminate()
+        run.wait(20)
+    assert (tmp_path / "cleaned").exists()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert condition()
