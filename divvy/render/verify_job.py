@@ -15,6 +15,8 @@ from divvy.stack.keys import CLUSTER
 NAME = "divvy-verify"
 _RESULTS = "/tmp/results"
 _PROGRAM = "divvy-verify-job"
+# For a run that is told to end to undo what it has changed.
+_CLEANING_UP_SECONDS = 300
 # Of a stack file, where its cluster is: a pod is in it.
 _WHERE = ("kubeconfig", "context")
 # What the suite reads, makes and changes, beside reading what Divvy installs.
@@ -60,6 +62,7 @@ def verify_job(
     pod = {
         "serviceAccountName": NAME,
         "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": _CLEANING_UP_SECONDS,
         "imagePullSecrets": [{"name": name} for name in pull_secrets],
         "securityContext": {
             "runAsNonRoot": True,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +129,8 @@ def test_leaves_hydrophone_what_it_fetches(tmp_path: Path) -> None:
     # As hydrophone checks them, and joins them.
     assert all(pair.startswith("--") and "=" in pair for pair in configuration["extraArgs"])
     variables = {"E2E_EXTRA_ARGS": " ".join(configuration["extraArgs"])}
-    program = f"touch {tmp_path}/results/junit.xml; echo 12 passed; echo a warning >&2"
-    done = run_program(tmp_path, program, variables)
+    suite = f"touch {tmp_path}/results/junit.xml; echo 12 passed; echo a warning >&2"
+    done = run_program(tmp_path, suite, variables)
     assert done.returncode == 3
     passed, ended = done.stdout.splitlines()
     assert passed == "12 passed"
@@ -141,16 +143,46 @@ def test_leaves_hydrophone_what_it_fetches(tmp_path: Path) -> None:
     assert (tmp_path / "results/junit_01.xml").exists()
 
 
+def test_lets_a_run_clean_up_when_its_pod_is_deleted(tmp_path: Path) -> None:
+    suite = f"""trap 'echo cleaning up; touch {tmp_path}/cleaned; exit 130' TERM
+touch {tmp_path}/begun
+while true; do sleep 0.1; done"""
+    command, environment = program(tmp_path, suite, {"DIVVY_STACK": "prod"})
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as run:
+        wait_for((tmp_path / "begun").exists)
+        run.terminate()
+        assert run.communicate(timeout=20)[0] == "cleaning up\n"
+    assert run.returncode == 130
+    assert (tmp_path / "cleaned").exists()
+    assert (tmp_path / "results/e2e.log").read_text() == "cleaning up\n"
+    assert (tmp_path / "results/done").exists()
+    grace = job()["Job"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert grace >= 120
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert condition()
+
+
 def run_program(
     folder: Path, python: str, variables: dict[str, str], *arguments: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the image's program in a folder, with these lines in place of the suite."""
-    program = folder / "bin/python3"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\necho "$@" > {folder}/called\n{python}\nexit 3\n')
-    program.chmod(0o755)
+    command, environment = program(folder, python, variables, *arguments)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def program(
+    folder: Path, python: str, variables: dict[str, str], *arguments: str
+) -> tuple[list[str], dict[str, str]]:
+    """Return how the image's program runs in a folder, with these lines in place of the suite."""
+    interpreter = folder / "bin/python3"
+    interpreter.parent.mkdir()
+    interpreter.write_text(f'#!/bin/sh\necho "$@" > {folder}/called\n{python}\nexit 3\n')
+    interpreter.chmod(0o755)
     script = folder / "program"
     script.write_text(PROGRAM.read_text().replace("/tmp/", f"{folder}/"))
-    environment = {"PATH": f"{program.parent}:/usr/bin:/bin", **variables}
-    command = ["/bin/sh", str(script), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    environment = {"PATH": f"{interpreter.parent}:/usr/bin:/bin", **variables}
+    return ["/bin/sh", str(script), *arguments], environment
