@@ -129,7 +129,7 @@ def hydrophone_configuration(
     return {
         "conformanceImage": image,
         "extraArgs": [
-            f"--stack={stack}",
+            f"--stack={_encoded(stack)}",
             f"--stack-file={_encoded(stack_of_pod(document))}",
             *(f"--argument={_encoded(argument)}" for argument in arguments),
         ],
@@ -146,13 +146,18 @@ def _container(
     return {
         "name": NAME,
         "image": image,
-        "args": list(arguments),
+        "args": [_verbatim(argument) for argument in arguments],
         "env": [
-            {"name": "DIVVY_STACK", "value": stack},
-            {"name": "DIVVY_STACK_FILE", "value": stack_of_pod(document)},
+            {"name": "DIVVY_STACK", "value": _verbatim(stack)},
+            {"name": "DIVVY_STACK_FILE", "value": _verbatim(stack_of_pod(document))},
         ],
         "volumeMounts": [{"name": "results", "mountPath": _RESULTS}],
     }
+
+
+def _verbatim(text: str) -> str:
+    """Return a text of which a kubelet makes what it is: it puts in variables, as $(NAME)."""
+    return text.replace("$", "$$")
 
 
 def _role(

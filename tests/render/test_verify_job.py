@@ -52,6 +52,24 @@ def test_gives_a_pod_the_stack_file_without_its_clusters_address() -> None:
     assert "kubeconfig" not in stack_of_pod(DOCUMENT)
 
 
+@pytest.mark.parametrize("render", [verify_job, sonobuoy_plugin])
+def test_writes_no_variable_that_a_kubelet_puts_in(render: Callable[..., Any]) -> None:
+    devices = [{"resource": "example.com/x", "paths": ["/dev/$(DIVVY_STACK)", "/dev/$$x"]}]
+    document = parse_document({**VALUE, "devices": devices})
+    rendered = render(document, "$(HOME)", IMAGE, ["--seed=$(DIVVY_STACK)"])
+    container = (
+        rendered["spec"]
+        if isinstance(rendered, dict)
+        else rendered[-1]["spec"]["template"]["spec"]["containers"][0]
+    )
+    texts = [*container["args"], *(variable["value"] for variable in container["env"])]
+    # As a kubelet reads them: $$ is $.
+    assert "$(" not in "".join(texts).replace("$$", "")
+    assert [text.replace("$$", "$") for text in texts] == [
+        "--seed=$(DIVVY_STACK)", "$(HOME)", stack_of_pod(document),
+    ]  # fmt: skip
+
+
 def test_gives_the_pod_no_privileges() -> None:
     spec = job()["Job"]["spec"]["template"]["spec"]
     assert spec["securityContext"]["runAsNonRoot"]
@@ -124,7 +142,7 @@ def test_ends_like_the_run_and_names_its_archive(tmp_path: Path, begins: bool) -
 
 def test_leaves_hydrophone_what_it_fetches(tmp_path: Path) -> None:
     arguments = [*ARGUMENTS, "--seed=a b", "--exclusive"]
-    configuration = hydrophone_configuration(DOCUMENT, "prod", IMAGE, arguments)
+    configuration = hydrophone_configuration(DOCUMENT, "our prod*", IMAGE, arguments)
     assert configuration["conformanceImage"] == IMAGE
     # As hydrophone checks them, and joins them.
     assert all(pair.startswith("--") and "=" in pair for pair in configuration["extraArgs"])
@@ -136,7 +154,7 @@ def test_leaves_hydrophone_what_it_fetches(tmp_path: Path) -> None:
     assert passed == "12 passed"
     # Without it, hydrophone reads the log again and again.
     assert re.search(r"Ginkgo ran (00|[1-9]\d{0,2}) suite", ended)
-    written = (tmp_path / "Pulumi.prod.yaml").read_text()
+    written = (tmp_path / "Pulumi.our prod*.yaml").read_text()
     assert written == stack_of_pod(DOCUMENT).rstrip()
     assert (tmp_path / "called").read_text().endswith(f"{' '.join(arguments)}\n")
     assert (tmp_path / "results/e2e.log").read_text() == "12 passed\na warning\n"
