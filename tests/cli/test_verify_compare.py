@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -306,6 +307,48 @@ def test_runs_a_job_with_the_options_of_the_call(
     assert len(hydrophone["extraArgs"]) == 2 + len(container["args"])
     # Nothing was run, and no report is one of it.
     assert not (tmp_path / "out/report.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "written", "words"),
+    [
+        (1, ["hydrophone.yaml", "sonobuoy-plugin.yaml", "verify-job.yaml"], "hydrophone --config"),
+        (3500, ["sonobuoy-plugin.yaml", "verify-job.yaml"], "no hydrophone.yaml: the stack file"),
+        (5000, [], "the stack file is too long for a variable of a pod"),
+    ],
+)
+@pytest.mark.usefixtures("cluster")
+def test_writes_no_pod_whose_variables_no_kernel_takes(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    overrides: int,
+    written: list[str],
+    words: str,
+) -> None:
+    images = [f"--runner-image=r/v@sha256:{'0' * 64}", f"--workload-image=r/w@sha256:{'1' * 64}"]
+    stack = yaml.safe_load((tmp_path / "Pulumi.s.yaml").read_text())
+    cluster = stack["config"]["divvy:cluster"]
+    (pool,) = cluster["pools"].values()
+    pool["overrides"] = {f"gpu-node-{number:05}": pool["profile"] for number in range(overrides)}
+    pool.pop("hardware", None)
+    (tmp_path / "Pulumi.s.yaml").write_text(yaml.safe_dump(stack))
+    result = run(tmp_path, monkeypatch, PASSED, "--in-cluster", *images)
+    assert (result.exit_code, words in result.output) == (0 if written else 1, True), result.output
+    out = tmp_path / "out"
+    assert sorted(file.name for file in out.glob("*")) == written
+
+
+@pytest.mark.usefixtures("cluster")
+def test_prints_commands_that_a_shell_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = [f"--runner-image=r/v@sha256:{'0' * 64}", f"--workload-image=r/w@sha256:{'1' * 64}"]
+    out = tmp_path / "a job; true"
+    result = run(tmp_path, monkeypatch, PASSED, "--in-cluster", *images, f"--out={out}")
+    apply, plugin, hydrophone = map(shlex.split, result.output.splitlines())
+    assert apply[-1] == str(out / "verify-job.yaml")
+    assert plugin[-1] == str(out / "sonobuoy-plugin.yaml")
+    assert hydrophone[2] == str(out / "hydrophone.yaml")
 
 
 @pytest.mark.parametrize(
