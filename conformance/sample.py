@@ -7,11 +7,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from conformance.promise import NodePromise
 
-_SIZE = re.compile(r"([1-9]\d*)|(\d+(?:\.\d+)?)%")
+_SIZE = re.compile(r"([1-9]\d{0,8})|(\d{1,9}(?:\.\d{1,9})?)%", re.ASCII)
 # Of a node's entry in a report: what is no property of the node.
 _NOT_OF_THE_NODE = ("simulated",)
 
@@ -21,7 +22,7 @@ class Sample:
     """How many nodes of each pool and profile: a number, or a part of them; ``seed`` says which."""
 
     count: int | None
-    part: float
+    part: Fraction
     seed: str
 
     def size(self, nodes: int) -> int:
@@ -32,7 +33,8 @@ class Sample:
 def parse_sample(text: str, seed: str) -> Sample:
     """Read ``3`` or ``5%``; raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
-    part = float(match[2]) / 100 if match and match[2] else 1.0
+    # Not as a float: 7 % of 100 nodes would be more than 7.
+    part = Fraction(match[2]) / 100 if match and match[2] else Fraction(1)
     if match is None or not 0 < part <= 1:
         raise ValueError(f"--sample={text}: a number of nodes such as 3, or a part such as 5%")
     return Sample(int(match[1]) if match[1] else None, part, seed)

@@ -34,7 +34,12 @@ def test_reads_a_sample_as_a_number_or_a_part(text: str, size: int) -> None:
     assert len(sampled(FLEET, parse_sample(text, "seed"))) == size
 
 
-@pytest.mark.parametrize("text", ["0", "0%", "101%", "-1", "5 %%", "", "all", "1.5"])
+@pytest.mark.parametrize(("text", "size"), [("7%", 7), ("55%", 55), ("0.7%", 1), ("7.01%", 8)])
+def test_takes_no_node_more_than_a_part_says(text: str, size: int) -> None:
+    assert parse_sample(text, "").size(100) == size
+
+
+@pytest.mark.parametrize("text", ["0", "0%", "101%", "-1", "5 %%", "", "all", "1.5", "9" * 5000])
 def test_refuses_a_sample_that_is_neither(text: str) -> None:
     with pytest.raises(ValueError, match="a number of nodes such as 3, or a part such as 5%"):
         parse_sample(text, "")
