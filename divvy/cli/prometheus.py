@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import httpx2
 
 from divvy.cli.cluster_reader import ClusterReader, Silent
 from divvy.cli.errors import fail
 
-_ODD = (KeyError, RecursionError, TypeError, ValueError)
+_T = TypeVar("_T")
+_ODD = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _SERVICE = re.compile(r"([a-z0-9-]+)/([a-z0-9-]+):([a-z0-9-]+)")
 
 
-def ask_prometheus(reader: ClusterReader, where: str, path: str, seconds: float) -> Any:
-    """Return the data that it answers to a path of its API, each failure as one error.
+def ask_prometheus(
+    reader: ClusterReader, where: str, path: str, seconds: float, read: Callable[[Any], _T]
+) -> _T:
+    """Return what is read of the data that it answers to a path of its API.
+
+    Each failure is one error, also one of ``read``.
 
     ``where`` is a URL, or NAMESPACE/SERVICE:PORT.
     """
@@ -30,6 +36,6 @@ def ask_prometheus(reader: ClusterReader, where: str, path: str, seconds: float)
             text = answer.raise_for_status().text
         else:
             fail(f"--prometheus is {where!r}: a URL or NAMESPACE/SERVICE:PORT is expected")
-        return json.loads(text)["data"]
+        return read(json.loads(text)["data"])
     except (Silent, httpx2.HTTPError, httpx2.InvalidURL, *_ODD) as error:
         fail(f"{where} gives no answer: {error!r}; is it a Prometheus?")

@@ -29,6 +29,7 @@ from divvy.stack.sections import read_cluster
 _RESOURCES = "/apis/resource.k8s.io/v1"
 _PENDING = "/api/v1/pods?fieldSelector=status.phase%3DPending"
 _SECONDS = 5.0
+_ALERTS = "/api/v1/alerts"
 
 
 class View(StrEnum):
@@ -55,7 +56,8 @@ def status(
     with reading(cluster.kubeconfig, cluster.context) as reader:
         result = _read(reader, cluster, stack)
         if prometheus is not None:
-            result = replace(result, alerts=tuple(_firing(reader, prometheus)))
+            alerts = ask_prometheus(reader, prometheus, _ALERTS, _SECONDS, _firing)
+            result = replace(result, alerts=alerts)
     write(status_json(result) if output is View.JSON else status_text(result), out)
     raise typer.Exit(CHANGES if result else 0)
 
@@ -107,11 +109,12 @@ def _reason(reason: str, node: str | None) -> str:
     return reason.partition(". ")[0] or "the scheduler has not looked at it yet"
 
 
-def _firing(reader: ClusterReader, prometheus: str) -> Iterator[Alert]:
-    alerts = ask_prometheus(reader, prometheus, "/api/v1/alerts", _SECONDS)["alerts"]
-    for alert in alerts:
-        if alert["state"] == "firing" and alert["labels"]["alertname"].startswith("Divvy"):
-            yield _alert(alert)
+def _firing(data: Any) -> tuple[Alert, ...]:
+    return tuple(
+        _alert(alert)
+        for alert in data["alerts"]
+        if alert["state"] == "firing" and alert["labels"]["alertname"].startswith("Divvy")
+    )
 
 
 def _alert(raw: Mapping[str, Any]) -> Alert:

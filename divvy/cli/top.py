@@ -23,6 +23,7 @@ from divvy.plan.usage_over_time import (
     device_hours_query,
     is_duration,
     memory_query,
+    samples,
     use_by_namespace,
 )
 from divvy.render.usage import usage_text
@@ -127,8 +128,12 @@ def _over_time(
         fail("--since needs --prometheus: a URL or NAMESPACE/SERVICE:PORT")
     hours, memory = (
         ask_prometheus(
-            reader, prometheus, f"/api/v1/query?query={quote(query(since))}", _QUERY_SECONDS
-        )["result"]
+            reader,
+            prometheus,
+            f"/api/v1/query?query={quote(query(since))}",
+            _QUERY_SECONDS,
+            samples,
+        )
         for query in (device_hours_query, memory_query)
     )
     uses = [use for use in use_by_namespace(hours, memory) if namespace in (None, use.namespace)]

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from divvy.model.problems import printable
+
 # A sample stands for so many minutes.
 _STEP = 5
 _SINCE = re.compile(r"[1-9][0-9]*[mhdw]")
 _MEMORY = "divvy_pod_memory_used_mib|divvy_share_memory_used_mib"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What Prometheus has summed up for a namespace, and perhaps a resource."""
+
+    namespace: str
+    resource: str
+    value: float
 
 
 @dataclass(frozen=True)
@@ -42,16 +54,25 @@ def memory_query(since: str) -> str:
     return f"sum by (namespace) ({over}) * {_STEP} / 60 / 1024"
 
 
-def use_by_namespace(
-    hours: Sequence[Mapping[str, Any]], memory: Sequence[Mapping[str, Any]]
-) -> tuple[NamespaceUse, ...]:
-    """Read the two answers: the namespace with the most device hours comes first."""
+def samples(answer: Any) -> tuple[Sample, ...]:
+    """Read the answer to a query; raises what Python raises where it is none."""
+    return tuple(map(_sample, answer["result"]))
+
+
+def _sample(series: Mapping[str, Any]) -> Sample:
+    labels, value = series["metric"], float(series["value"][1])
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no sum")
+    namespace, resource = (printable(labels.get(key, "")) for key in ("namespace", "resource"))
+    return Sample(namespace, resource, value)
+
+
+def use_by_namespace(hours: Sequence[Sample], memory: Sequence[Sample]) -> tuple[NamespaceUse, ...]:
+    """Return what both answers say: the namespace with the most device hours comes first."""
     held: dict[str, dict[str, float]] = {}
     for sample in hours:
-        labels = sample["metric"]
-        by_resource = held.setdefault(labels.get("namespace", ""), {})
-        by_resource[labels.get("resource", "")] = float(sample["value"][1])
-    used = {series["metric"].get("namespace", ""): float(series["value"][1]) for series in memory}
+        held.setdefault(sample.namespace, {})[sample.resource] = sample.value
+    used = {sample.namespace: sample.value for sample in memory}
     uses = [
         NamespaceUse(namespace, dict(sorted(held.get(namespace, {}).items())), used.get(namespace))
         for namespace in {*held, *used}

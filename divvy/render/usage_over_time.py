@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from rich.table import Table
+from rich.text import Text
 
 from divvy.plan.usage_over_time import NamespaceUse
 from divvy.render.page import template
@@ -21,7 +22,7 @@ def over_time_text(uses: Sequence[NamespaceUse]) -> Table:
     for column in _COLUMNS:
         table.add_column(column, justify="right" if column.endswith("hours") else "left")
     for row in _rows(uses):
-        table.add_row(*("–" if cell is None else _cell_text(cell) for cell in row))
+        table.add_row(*(Text("–" if cell is None else _cell_text(cell)) for cell in row))
     return table
 
 

@@ -230,6 +230,17 @@ def test_reports_a_url_that_is_no_prometheus(url: str) -> None:
     assert "is it a Prometheus?" in text
 
 
+@pytest.mark.usefixtures("api")
+@pytest.mark.parametrize("data", [[], {"alerts": None}, {"alerts": [5]}, {"alerts": [{}]}])
+def test_reports_alerts_that_are_none(monkeypatch: pytest.MonkeyPatch, data: object) -> None:
+    def get(url: str, timeout: float) -> httpx2.Response:
+        return httpx2.Response(200, json={"data": data}, request=httpx2.Request("GET", url))
+
+    monkeypatch.setattr(divvy.cli.prometheus.httpx2, "get", get)
+    text = status("--prometheus", "http://prometheus/", expect=1)
+    assert "is it a Prometheus?" in text
+
+
 def test_names_an_unreachable_server(api: StatusApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError("Connection refused", request=request)

@@ -110,3 +110,35 @@ def test_reports_each_mistake_in_one_sentence(arguments: tuple[str, ...], words:
     error = top(*arguments, expect=1)
     assert error.startswith("error: ")
     assert words in error
+
+
+ODD = [
+    "[]",
+    '{"result": null}',
+    '{"result": [5]}',
+    '{"result": [{"metric": [], "value": [0, "1"]}]}',
+    '{"result": [{"metric": {}, "value": [0]}]}',
+    '{"result": [{"metric": {}, "value": [0, "NaN"]}]}',
+    '{"result": [{"metric": {}, "value": [0, "+Inf"]}]}',
+    '{"result": [{"metric": {}, "values": [[0, "1"]]}]}',
+]
+
+
+@pytest.mark.parametrize("data", ODD)
+@pytest.mark.parametrize("view", ["text", "json"])
+def test_refuses_an_answer_that_is_no_use(api: Api, data: str, view: str) -> None:
+    api.answers[PATH] = lambda: httpx2.Response(200, text=f'{{"data": {data}}}')
+    error = top("--since", "7d", "--prometheus", SERVICE, "-o", view, expect=1)
+    assert error.startswith(f"error: {SERVICE} gives no answer: ")
+    assert "Traceback" not in error
+
+
+def test_shows_names_as_text_alone(api: Api) -> None:
+    name = "[i]a[/i]\x1b[2J"
+    odd = [sample("1", namespace=name, resource="<script>")]
+    api.answers[PATH] = lambda: httpx2.Response(200, json={"data": {"result": odd}})
+    text = top("--since", "7d", "--prometheus", SERVICE)
+    assert "[i]a[/i]\ufffd[2J" in text
+    page = top("--since", "7d", "--prometheus", SERVICE, "-o", "html")
+    assert "<script>" not in page
+    assert "\x1b" not in page
