@@ -14,6 +14,7 @@ from divvy.cli.errors import fail
 
 _T = TypeVar("_T")
 _ODD = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_PASSWORD = re.compile(r"//[^/\s]*@")
 _SERVICE = re.compile(r"([a-z0-9-]+)/([a-z0-9-]+):([a-z0-9-]+)")
 
 
@@ -38,4 +39,5 @@ def ask_prometheus(
             fail(f"--prometheus is {where!r}: a URL or NAMESPACE/SERVICE:PORT is expected")
         return read(json.loads(text)["data"])
     except (Silent, httpx2.HTTPError, httpx2.InvalidURL, *_ODD) as error:
-        fail(f"{where} gives no answer: {error!r}; is it a Prometheus?")
+        problem = f"{where} gives no answer: {error!r}; is it a Prometheus?"
+        fail(_PASSWORD.sub("//…@", problem))

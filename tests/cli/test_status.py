@@ -231,9 +231,21 @@ def test_reports_a_url_that_is_no_prometheus(url: str) -> None:
 
 
 @pytest.mark.usefixtures("api")
+def test_shows_no_password_of_prometheus(monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(url: str, **_: float) -> httpx2.Response:
+        return httpx2.Response(401, request=httpx2.Request("GET", url))
+
+    monkeypatch.setattr(divvy.cli.prometheus.httpx2, "get", get)
+    text = words(status("--prometheus", "https://me:hunter2@prometheus/", expect=1))
+    assert "https://…@prometheus/ gives no answer" in text
+    assert "401" in text
+    assert "hunter2" not in text
+
+
+@pytest.mark.usefixtures("api")
 @pytest.mark.parametrize("data", [[], {"alerts": None}, {"alerts": [5]}, {"alerts": [{}]}])
 def test_reports_alerts_that_are_none(monkeypatch: pytest.MonkeyPatch, data: object) -> None:
-    def get(url: str, timeout: float) -> httpx2.Response:
+    def get(url: str, **_: float) -> httpx2.Response:
         return httpx2.Response(200, json={"data": data}, request=httpx2.Request("GET", url))
 
     monkeypatch.setattr(divvy.cli.prometheus.httpx2, "get", get)
