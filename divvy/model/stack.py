@@ -72,14 +72,19 @@ class Runtime(StackPart):
     """Switch CDI on where it is off; false: leave the runtime alone."""
 
 
+def _none_if_empty(value: object) -> object:
+    """Take an empty text for none, as the API server does."""
+    return None if value == "" else value
+
+
 class Toleration(StackPart):
     """A Kubernetes toleration for the agent's pods."""
 
-    key: str | None = None
+    key: Annotated[str | None, BeforeValidator(_none_if_empty)] = None
     """The taint's key; absent with Exists: all taints."""
     operator: Literal["Exists", "Equal"] = "Equal"
     """How key and value are compared."""
-    value: str | None = None
+    value: Annotated[str | None, BeforeValidator(_none_if_empty)] = None
     """The taint's value."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """The taint's effect; absent: all."""
@@ -92,6 +97,11 @@ class Toleration(StackPart):
             raise ValueError("has a value, and operator Exists takes none: leave one of them out")
         if self.key is None and self.operator != "Exists":
             raise ValueError("has no key: name one, or write `operator: Exists` to tolerate all")
+        if self.toleration_seconds is not None and self.effect != "NoExecute":
+            raise ValueError(
+                "has `tolerationSeconds` without effect NoExecute, which alone has a time: write "
+                "`effect: NoExecute`, or leave it out"
+            )
         return self
 
 

@@ -47,3 +47,23 @@ def test_proves_an_infeasible_layout_and_names_the_nearest_that_fit():
     (problem,) = refusal.value.problems
     assert "3g.20gb needs memory slices 0–3 or 4–7; both are taken" in problem.reason
     assert problem.remedy.startswith("nearest that fit: {4g.20gb: 1, 3g.20gb: 1}")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "error"),
+    [
+        ({"key": "a", "operator": "Exists", "value": "x"}, "has a value, and operator Exists"),
+        ({"value": "x"}, "has no key"),
+        ({"key": ""}, "has no key"),
+        ({"key": "a", "tolerationSeconds": 30}, "has `tolerationSeconds` without effect NoExecute"),
+        (
+            {"key": "a", "effect": "NoSchedule", "tolerationSeconds": 30},
+            "has `tolerationSeconds` without effect NoExecute",
+        ),
+    ],
+)
+def test_refuses_a_toleration_that_the_api_server_refuses(toleration, error):
+    pools = {"all": {"profile": "whole", "tolerations": [toleration]}}
+    with pytest.raises(InvalidCluster) as invalid:
+        parse_cluster({"profiles": {"whole": {}}, "pools": pools})
+    assert f"pools.all.tolerations[0]: {error}" in str(invalid.value)

@@ -62,6 +62,18 @@ def test_carries_the_configuration_verbatim() -> None:
     assert parse_canonical(config["data"]["cluster.json"]).namespace == "divvy-system"
 
 
+def test_writes_no_empty_text_that_the_api_server_leaves_out() -> None:
+    changed = lab()
+    changed["pools"]["research"]["tolerations"] = [
+        {"key": "", "operator": "Exists"},
+        {"key": "dedicated", "value": "", "effect": "NoSchedule"},
+    ]
+    assert pod(objects_of(changed, IMAGE))["tolerations"] == [
+        {"operator": "Exists"},
+        {"key": "dedicated", "operator": "Equal", "effect": "NoSchedule"},
+    ]
+
+
 def test_keeps_profiles_out_of_pod_templates() -> None:
     before = by_kind("DaemonSet", objects_of(lab(), IMAGE))
     changed = lab()
