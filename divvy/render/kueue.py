@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from divvy.model.claim_names import MEMORY
 from divvy.model.contract import CLAIMS_DRIVER
 from divvy.model.quantities import mib_quantity
-from divvy.plan.kueue_quota import ClassMapping, KueueQuota
+from divvy.plan.kueue_quota import ClassMapping, Flavor, KueueQuota
 from divvy.render.plain_yaml import plain_yaml
 
 _API = "kueue.x-k8s.io/v1beta2"
 CONFIGURATION = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
+# Of a ClusterQueue and of a ResourceFlavor, by Kueue's own schemas.
+_MAX_FLAVORS, _MAX_LABELS = 64, 8
 _CONFIGURATION_HEAD = (
     "# Merge this into Kueue's own Configuration (ConfigMap kueue-manager-config) and restart it.\n"
 )
@@ -37,12 +39,24 @@ def _documents(quota: KueueQuota) -> Iterator[str]:
         yield notes + _CONFIGURATION_HEAD + plain_yaml(_configuration(quota))
     for flavor in quota.flavors:
         spec = {"nodeLabels": dict(flavor.labels)} if flavor.labels else {}
-        yield plain_yaml(kueue_object("ResourceFlavor", flavor.pool, spec))
+        labels = len(flavor.labels)
+        note = (
+            f"# Kueue takes {_MAX_LABELS} labels of these {labels}: keep those that tell the nodes "
+            "apart.\n"
+        )
+        yield (note if labels > _MAX_LABELS else "") + plain_yaml(
+            kueue_object("ResourceFlavor", flavor.pool, spec)
+        )
     left_out = "".join(
         f"# Pool {pool} is left out: nothing is known of its hardware.\n" for pool in quota.unknown
     )
     if any(flavor.quota for flavor in quota.flavors):
-        yield left_out + _QUEUE_HEAD + plain_yaml(_cluster_queue(quota))
+        head = left_out + _QUEUE_HEAD
+        for at in range(0, len(quota.flavors), _MAX_FLAVORS):
+            name = f"divvy-{at // _MAX_FLAVORS + 1}" if at else "divvy"
+            flavors = quota.flavors[at : at + _MAX_FLAVORS]
+            yield head + plain_yaml(_cluster_queue(name, quota, flavors))
+            head = ""
     elif left_out:
         yield left_out
 
@@ -70,10 +84,10 @@ def _mapping(mapping: ClassMapping) -> dict[str, Any]:
     return {**classes, "sources": [{mapping.source: source}]}
 
 
-def _cluster_queue(quota: KueueQuota) -> dict[str, Any]:
+def _cluster_queue(name: str, quota: KueueQuota, flavors: Sequence[Flavor]) -> dict[str, Any]:
     in_mib = {mapping.resource for mapping in quota.mappings if mapping.source != "count"}
     group = {
-        "coveredResources": list(quota.flavors[0].quota),
+        "coveredResources": list(flavors[0].quota),
         "flavors": [
             {
                 "name": flavor.pool,
@@ -87,11 +101,11 @@ def _cluster_queue(quota: KueueQuota) -> dict[str, Any]:
                     for resource, amount in flavor.quota.items()
                 ],
             }
-            for flavor in quota.flavors
+            for flavor in flavors
         ],
     }
     spec = {"namespaceSelector": {}, "resourceGroups": [group]}
-    return kueue_object("ClusterQueue", "divvy", spec)
+    return kueue_object("ClusterQueue", name, spec)
 
 
 def kueue_object(kind: str, name: str, spec: dict[str, Any], **meta: str) -> dict[str, Any]:

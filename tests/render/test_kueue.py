@@ -52,6 +52,30 @@ def test_maps_shares_by_capacity_and_mig_by_counter() -> None:
     }
 
 
+def test_gives_a_queue_no_more_flavors_than_it_takes() -> None:
+    many = {f"p{number}": pool("sliced", model="T4") for number in range(130)}
+    text, documents = objects_of(**many)
+    queues = {
+        document["metadata"]["name"]: document["spec"]["resourceGroups"]
+        for document in documents
+        if document["kind"] == "ClusterQueue"
+    }
+    sizes = {name: len(group["flavors"]) for name, (group,) in queues.items()}
+    assert sizes == {"divvy": 64, "divvy-2": 64, "divvy-3": 2}
+    listed = [flavor["name"] for (group,) in queues.values() for flavor in group["flavors"]]
+    assert listed == list(many)
+    assert text.count("# All that the pools have") == 1
+
+
+def test_says_which_flavor_has_more_labels_than_kueue_takes() -> None:
+    many = {f"key-{number}": "x" for number in range(9)}
+    few = {**many, "key-0": "y"}
+    del few["key-8"]
+    text, _ = objects_of(a=pool("sliced", select=many), b=pool("sliced", select=few))
+    (note,) = (line for line in text.splitlines() if "labels" in line and line.startswith("#"))
+    assert note == "# Kueue takes 8 labels of these 9: keep those that tell the nodes apart."
+
+
 def test_needs_the_alpha_gate_for_shares_alone() -> None:
     _, (configuration, *_) = objects_of(a=pool("cut"))
     assert "featureGates" not in configuration
