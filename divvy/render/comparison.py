@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from divvy.model.problems import printable
 from divvy.render.conformance import summary_words, wrapped
 from divvy.reports.comparison import CaseChange, Comparison, SpeedChange, VersionChange
 
@@ -18,15 +19,16 @@ _COLOUR = {"newly fails": "red", "newly passes": "green", "newly not checked": "
 
 def comparison_lines(comparison: Comparison) -> Iterator[Text]:
     """Yield what changed: the counts first, then outcomes, versions and speed."""
-    yield Text(_headline(comparison), style="bold")
+    yield Text(printable(_headline(comparison)), style="bold")
     for words in _remarks(comparison):
         yield from wrapped(words, "  ", "yellow")
     for what, changes in _outcomes(comparison):
         for check, cases in _by_check(changes).items():
             first = cases[0]
-            yield Text(f"  {what}: {check} {first.title} ({first.level})", style=_COLOUR[what])
-            for words in _cases(what, cases):
-                yield from wrapped(words, "    ")
+            words = printable(f"{what}: {check} {first.title} ({first.level})")
+            yield Text(f"  {words}", style=_COLOUR[what])
+            for case_words in _cases(what, cases):
+                yield from wrapped(case_words, "    ")
     for version in comparison.versions:
         yield from wrapped(_version(version), "  ")
     for speed in comparison.speeds:
@@ -36,18 +38,19 @@ def comparison_lines(comparison: Comparison) -> Iterator[Text]:
 def comparison_markdown(comparison: Comparison, new: Mapping[str, Any]) -> str:
     """Return what changed as a comment on a pull request."""
     lines = [f"## GPU conformance of `{new['environment']['stack']}`", ""]
-    lines += [f"**{summary_words(new)}**", "", f"{_headline(comparison)}.", ""]
-    lines += [f"* {words}" for words in _remarks(comparison)]
+    lines += [f"**{summary_words(new)}**", "", f"{_cell(_headline(comparison))}.", ""]
+    lines += [f"* {_cell(words)}" for words in _remarks(comparison)]
     for what, changes in _outcomes(comparison):
         lines += ["", f"### {what.capitalize()}", "", "| check | | cases |", "|---|---|---|"]
         for check, cases in _by_check(changes).items():
             cell_text = "<br>".join(_cell(words) for words in _cases(what, cases))
-            lines.append(f"| {check} ({cases[0].level}) | {cases[0].title} | {cell_text} |")
+            name, title = _cell(f"{check} ({cases[0].level})"), _cell(cases[0].title)
+            lines.append(f"| {name} | {title} | {cell_text} |")
     if comparison.versions:
         lines += ["", "### Versions", "", "| | before | now | nodes |", "|---|---|---|---|"]
         lines += [
-            f"| {version.name} | {_cell(version.before)} | {_cell(version.after)} "
-            f"| {_named(version.nodes)} |"
+            f"| {_cell(version.name)} | {_cell(version.before)} | {_cell(version.after)} "
+            f"| {_cell(_named(version.nodes))} |"
             for version in comparison.versions
         ]
     if comparison.speeds:
@@ -133,6 +136,6 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return text for a cell of a table: what a pod has printed is no markup."""
-    plain = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
+    """Return text for a cell of a table: what a pod or an earlier report says is no markup."""
+    plain = printable(" ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;")
     return plain.replace("|", "\\|")

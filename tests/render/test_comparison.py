@@ -50,3 +50,23 @@ def test_writes_the_terminals_content_into_a_comment_without_pods_markup() -> No
     assert f"| {MUST.id} (MUST) | {MUST.title} | n0:gpu: saw &lt;0\\|<br>n1:gpu" in comment
     assert "| Kubernetes | v1.36.3 | v1.37.2 |  |" in comment
     assert "### Speed" not in comment
+
+
+def test_writes_an_earlier_reports_words_without_markup() -> None:
+    """Whoever handed it on may have changed it."""
+    odd = "x\n\n| <b>a</b>\x1b[2J"
+    new = document(record("skipped"))
+    old = document(record("passed"))
+    (check,) = old["checks"]
+    old |= {"began": odd, "options": [odd], "checks": [{**check, "title": odd, "level": odd}]}
+    (node,) = old["environment"]["nodes"]
+    old["environment"]["nodes"] = [{**node, odd: odd}, {**node, "name": odd}]
+    comparison = compare_reports(old, new)
+    text = comparison_markdown(comparison, new)
+    old |= {"options": []}
+    text += comparison_markdown(compare_reports(old, new), new)
+    assert "<b>" not in text
+    assert "\n| &lt;" not in text
+    assert "\x1b" not in text
+    shown = "\n".join(line.plain for line in comparison_lines(comparison))
+    assert "\x1b" not in shown
