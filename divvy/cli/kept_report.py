@@ -12,11 +12,10 @@ from divvy.kube.errors import KubeError
 from divvy.kube.kubeconfig import cluster_config
 from divvy.kube.media_types import APPLY
 from divvy.model import Cluster
-from divvy.model.contract import CONFORMANCE_LABEL
+from divvy.model.contract import CONFORMANCE_LABEL, KEPT_REPORT
 from divvy.reports.archive import REPORT, DamagedArchive, condensed, report_archive, unpack
 from divvy.reports.shape import is_report
 
-NAME = "divvy-conformance"
 KEY = "conformance.tar.gz"
 # The API server takes 1 MiB of data in a ConfigMap.
 _MOST_BYTES = 1 << 20
@@ -57,7 +56,7 @@ def keep_report(cluster: Cluster, archive: bytes, document: Mapping[str, Any]) -
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": NAME, "labels": {CONFORMANCE_LABEL: "report"}},
+        "metadata": {"name": KEPT_REPORT, "labels": {CONFORMANCE_LABEL: "report"}},
         "binaryData": {KEY: base64.b64encode(archive).decode()},
     }
     try:
@@ -70,8 +69,8 @@ def keep_report(cluster: Cluster, archive: bytes, document: Mapping[str, Any]) -
 
 
 def _path(cluster: Cluster) -> str:
-    return f"/api/v1/namespaces/{cluster.namespace}/configmaps/{NAME}"
+    return f"/api/v1/namespaces/{cluster.namespace}/configmaps/{KEPT_REPORT}"
 
 
 def _name(cluster: Cluster) -> str:
-    return f"{cluster.namespace}/{NAME}"
+    return f"{cluster.namespace}/{KEPT_REPORT}"

@@ -46,6 +46,8 @@ RUNBOOKS = "docs/troubleshooting.md"
 AGENT = "divvy-agent"
 CONFIG_MAP = "divvy"
 CONFIG_KEY = "cluster.json"
+# The ConfigMap that keeps the last report of `divvy verify`.
+KEPT_REPORT = "divvy-conformance"
 METRICS_PORT = 9410
 
 # On nodes' disks.

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from divvy.model import ClusterDocument
+from divvy.model.contract import KEPT_REPORT
 from divvy.render.objects import objects
 from divvy.stack.keys import CLUSTER
 
@@ -39,8 +40,15 @@ _RIGHTS: tuple[tuple[str, str, str], ...] = (
 # In Divvy's own namespace alone: the agents' pods are entered, and the report is kept.
 _OWN_RIGHTS: tuple[tuple[str, str, str], ...] = (
     ("", "pods/exec", "get create"),
-    ("", "configmaps", "get create patch"),
+    ("", "configmaps", "create"),
 )
+# The agents' configuration, which is a ConfigMap of the same namespace, is none of its business.
+_KEEPING: Mapping[str, Any] = {
+    "apiGroups": [""],
+    "resources": ["configmaps"],
+    "resourceNames": [KEPT_REPORT],
+    "verbs": ["get", "patch"],
+}
 _SECRETS = ("", "secrets", "create")
 
 
@@ -84,7 +92,7 @@ def verify_job(
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
         *_role("ClusterRole", metadata, [*_rules(rights), *_reading(installed)]),
-        *_role("Role", metadata, [*_rules(_OWN_RIGHTS), *_pulling(pull_secrets)]),
+        *_role("Role", metadata, [*_rules(_OWN_RIGHTS), _KEEPING, *_pulling(pull_secrets)]),
         {
             "apiVersion": "batch/v1",
             "kind": "Job",

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from conformance import runner
+from divvy.lab.paths import REPOSITORY
 from divvy.model import parse_document
 from divvy.render.objects import objects
 from divvy.render.verify_job import (
@@ -101,12 +102,31 @@ def test_execs_and_reads_secrets_in_divvys_namespace_only() -> None:
     }  # fmt: skip
 
 
+def test_changes_no_config_map_but_its_own() -> None:
+    rules = [
+        (tuple(rule["verbs"]), rule.get("resourceNames"))
+        for rule in job()["Role"]["rules"]
+        if rule["resources"] == ["configmaps"]
+    ]
+    # The name of what is created is not asked for.
+    assert rules == [(("create",), None), (("get", "patch"), ["divvy-conformance"])]
+
+
 def test_reads_installed_objects_by_name() -> None:
     rules = [rule for rule in job()["ClusterRole"]["rules"] if "resourceNames" in rule]
     readable = {name for rule in rules for name in rule["resourceNames"]}
     assert readable == {obj["metadata"]["name"] for obj in objects(DOCUMENT, IMAGE)}
     resources = {resource for rule in rules for resource in rule["resources"]}
     assert {"daemonsets", "validatingadmissionpolicies", "deviceclasses", "services"} <= resources
+
+
+def test_has_no_right_that_the_page_on_security_does_not_name() -> None:
+    page = (REPOSITORY / "docs/security.md").read_text()
+    (paragraph,) = re.findall(r"\*\*Whoever runs `divvy verify`\*\*.*?\n\n", page, re.DOTALL)
+    rules = [rule for kind in ("ClusterRole", "Role") for rule in job()[kind]["rules"]]
+    own = [rule for rule in rules if "resourceNames" not in rule]
+    resources = {resource for rule in own for resource in rule["resources"]}
+    assert {resource for resource in resources if resource not in paragraph.lower()} == set()
 
 
 def test_reports_junit_from_a_plugin_whose_pod_never_fails() -> None:
