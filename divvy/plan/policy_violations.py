@@ -20,7 +20,7 @@ from divvy.model import (
     hardware_model,
     rule_for,
 )
-from divvy.model.problems import Keys, problem
+from divvy.model.problems import Keys, printable, problem
 from divvy.model.resolution import offers
 from divvy.model.sharing import Sharing, sharing_of_claims, sharing_of_replicas
 from divvy.model.stack_policy import Policy, RuleName
@@ -208,7 +208,7 @@ def _of_files(policy: Policy, cluster: Cluster) -> Iterator[Violation]:
                 yield _violation(
                     rule,
                     ("devices", number),
-                    f"offers {path}, which may be files of a GPU",
+                    f"offers {printable(path)}, which may be files of a GPU",
                     "the policy lets GPUs be shared by profiles alone",
                 )
 

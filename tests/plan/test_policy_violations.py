@@ -205,3 +205,12 @@ def test_refuses_device_files_by_a_rule_that_refuses(advisory: list[str], rule: 
     document = {"profiles": {"whole": {}}, "pools": {"all": {"profile": "whole"}}}
     cluster = parse_cluster({**document, "devices": devices})
     assert [broken.rule for broken in violations(policy, cluster, SATURDAY)] == [rule]
+
+
+def test_shows_a_path_as_text_alone() -> None:
+    path = "/dev/nvidia0\x1b[2J\nwarning: all is well"
+    devices = [{"resource": "example.com/x", "paths": [path]}]
+    document = {"profiles": {"whole": {}}, "pools": {"all": {"profile": "whole"}}}
+    cluster = parse_cluster({**document, "devices": devices})
+    (broken,) = violations(parse_policy({"sharing": "none"}), cluster, SATURDAY)
+    assert broken.problem.reason.isprintable()
