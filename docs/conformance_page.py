@@ -132,9 +132,10 @@ options above writes `verify-job.yaml`, `sonobuoy-plugin.yaml` and `hydrophone.y
 `kubectl`, `sonobuoy` or [hydrophone](https://github.com/kubernetes-sigs/hydrophone) applies one of
 them, by a command that is printed. The image of the suite and that of the workloads are built where
 the stack file has the agent's built, which needs `kubectl` here, or are given (`--runner-image`,
-`--workload-image`). The pod gets the stack file without `kubeconfig` and `context`, in a variable: one of
-128 KiB or more is refused. A Job ends with the exit code of the run, and so does hydrophone 0.8, which leaves the output in `e2e.log` and the
-results in `junit_01.xml`. Sonobuoy itself has not been run.
+`--workload-image`). The pod gets the stack file without `kubeconfig` and `context`, in a variable:
+one of 128 KiB or more is refused. A Job ends with the exit code of the run, and so does hydrophone
+0.8, which leaves the output in `e2e.log` and the results in `junit_01.xml`. Sonobuoy itself has not
+been run.
 
 The archive of the run is in the ConfigMap as ever:
 
@@ -145,10 +146,10 @@ kubectl get configmap divvy-conformance -n divvy-system \\
 
 Its account may do what is listed in [security](security.md). That includes `pods/exec` in Divvy's
 namespace, whose pods are privileged, and creating pods in any: whoever may use it may act as root
-on the GPU nodes. `kubectl delete -f verify-job.yaml` takes it away after the run. To stop a run, delete
-its pod (`kubectl delete pod -n divvy-system -l app.kubernetes.io/name=divvy-verify`), which then cleans
-up, and only then the rest: without its rights it cannot. Sonobuoy and hydrophone give their pods
-accounts of their own, with all rights.
+on the GPU nodes. `kubectl delete -f verify-job.yaml` takes it away after the run. To stop a run,
+delete its pod, which then cleans up, and only then the rest: without its rights it cannot
+(`kubectl delete pod -n divvy-system -l app.kubernetes.io/name=divvy-verify`). Sonobuoy and
+hydrophone give their pods accounts of their own, with all rights.
 
 **As a metric.** Where checks of a node passed and none failed that fails the run, the run writes
 the time to the node's annotation `divvy.gpu/conformance-success`; with `--select` it writes
