@@ -91,6 +91,8 @@ def top(
     ] = "",
 ) -> None:
     """Show nodes, their GPUs, who holds them, and what is in use; live in a terminal."""
+    if since is not None and (node or pod or sort is not Sort.NODE):
+        fail("--since takes no --node, --pod or --sort: it is of namespaces, the most used first")
     cluster = read_cluster(read_side(str(stack_path(stack)), None))
     with reading(cluster.kubeconfig, cluster.context) as reader:
         if since is not None:

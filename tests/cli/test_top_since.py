@@ -104,6 +104,9 @@ def test_says_on_the_page_that_nobody_held_a_device(api: Api) -> None:
         (("--since", "7d", "--prometheus", SERVICE), f"{SERVICE} gives no answer: "),
         (("--since", "7d", "--prometheus", "http://127.0.0.1:1"), "gives no answer: "),
         (("-o", "csv"), "-o csv belongs to --since"),
+        (("--since", "7d", "--pod", "a"), "--since takes no --node, --pod or --sort"),
+        (("--since", "7d", "--node", "a"), "--since takes no --node, --pod or --sort"),
+        (("--since", "7d", "--sort", "age"), "--since takes no --node, --pod or --sort"),
     ],
 )
 def test_reports_each_mistake_in_one_sentence(arguments: tuple[str, ...], words: str) -> None:
