@@ -11,7 +11,8 @@ from conformance.observe.nvml_script import OPEN_NVML, run_nvml_script
 _EXCLUSIVE = "Exclusive_Process"
 # As nvidia-smi words NVML_COMPUTEMODE_*.
 _MODES = ("Default", "Exclusive_Thread", "Prohibited", _EXCLUSIVE)
-# Runs in the agent's pod. A GPU with an MPS daemon has its answer instead of the mode alone.
+# Runs in the agent's pod. A GPU with an MPS daemon has its answer instead of the mode alone: by
+# version 2 of MPS, whose commands come by standard input, or by version 3.
 _SCRIPT = (
     OPEN_NVML
     + """\
@@ -23,12 +24,17 @@ def daemon(uuid):
         return "none"
     environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": pipes}
     program = f"{sys.argv[1]}/usr/bin/nvidia-cuda-mps-control"
-    try:
-        done = subprocess.run([program], input="get_server_list", env=environment, timeout=5,
-                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    except (OSError, subprocess.TimeoutExpired) as problem:
-        return type(problem).__name__
-    return done.stdout.strip() if done.returncode else "answers"
+    refusals = []
+    for words, text in (([], "get_server_list"), (["-p", "3", "server", "list"], "")):
+        try:
+            done = subprocess.run([program, *words], input=text, env=environment, timeout=5,
+                                  text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        except (OSError, subprocess.TimeoutExpired) as problem:
+            return type(problem).__name__
+        if done.returncode == 0:
+            return "answers"
+        refusals.append(done.stdout.strip())
+    return refusals[0]
 modes = {}
 for index in range(nvml.nvmlDeviceGetCount()):
     gpu = ask(nvml.nvmlDeviceGetHandleByIndex, index)

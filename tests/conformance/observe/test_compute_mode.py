@@ -13,6 +13,7 @@ import pytest
 
 from conformance.implementation import DIVVY
 from conformance.observe.compute_mode import let_in, script
+from divvy.agent.mps.version_3 import Version3
 from tests.simulator.driver_root import DriverRoot, eventually
 
 SCRIPT = script(DIVVY.mps_pipes)
@@ -36,7 +37,9 @@ def test_accepts_a_driver_without_compute_modes() -> None:
 
 
 @contextmanager
-def daemon(driver: DriverRoot, uuid: str, state: Path) -> Iterator[subprocess.Popen[bytes]]:
+def daemon(
+    driver: DriverRoot, uuid: str, state: Path, *options: str
+) -> Iterator[subprocess.Popen[bytes]]:
     pipes = state / "mps" / uuid / "pipe"
     pipes.mkdir(parents=True)
     environment = {
@@ -45,7 +48,7 @@ def daemon(driver: DriverRoot, uuid: str, state: Path) -> Iterator[subprocess.Po
         "CUDA_MPS_LOG_DIRECTORY": str(state),
     }
     program = str(driver.root / "usr/bin/nvidia-cuda-mps-control")
-    started = subprocess.Popen([program, "-f"], env=environment)
+    started = subprocess.Popen([program, "-f", *options], env=environment)
     try:
         assert eventually(lambda: (pipes / "nvidia-cuda-mps-control.pid").exists())
         yield started
@@ -71,3 +74,18 @@ def test_names_a_gpu_by_mps_with_a_wrong_mode_or_daemon(
             assert wedged == f"{uuid}: its MPS daemon: TimeoutExpired"
         dead = let_in(run_script(SCRIPT), [True])[1]
         assert dead == f"{uuid}: its MPS daemon: Cannot find MPS control daemon process"
+
+
+def test_asks_a_daemon_of_version_3_in_its_words(
+    driver: DriverRoot, run_script: RunScript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.install("T4", 1, "615.71.09")
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("DIVVY_STATE_FOLDER", folder)
+        (uuid,) = run_script(SCRIPT)
+        driver.smi("-c", "EXCLUSIVE_PROCESS")
+        with daemon(driver, uuid, Path(folder), *Version3.OPTIONS) as running:
+            assert let_in(run_script(SCRIPT), [True]) == (BY_MPS, BY_MPS)
+            running.send_signal(signal.SIGSTOP)
+            wedged = let_in(run_script(SCRIPT), [True])[1]
+            assert wedged == f"{uuid}: its MPS daemon: TimeoutExpired"
