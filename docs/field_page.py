@@ -59,8 +59,10 @@ Pods ask the DRA driver as they ask the plugin: its class `gpu.nvidia.com` names
 its extended resource, and from a pod's limits the scheduler makes a claim. For MIG devices
 `make field` adds a class for each profile, as the driver's examples do. For time-slicing the driver
 has the feature gates `ConsumableShares` and `TimeSlicingSettings`, and its class brings a
-`GpuConfig` with a long time slice. Checks of claims (CLM) ask by ResourceClaims of that class, for
-one GPU by its UUID.
+`GpuConfig` with a long time slice; for shares by memory, `consumableShares: memory`, with which a
+pod that names `nvidia.com/gpu` gets all memory of a GPU. Checks of claims (CLM) ask by
+ResourceClaims of that class for one GPU by its UUID, and for a part of its memory where claims can
+have one. A GPU with MIG devices has no claims of its own.
 
 On your own cluster, with the plugin in release `nvdp` and namespace `nvidia-device-plugin`, as
 NVIDIA's guide installs it: `divvy init prod` writes a stack file of what the nodes offer today, and
@@ -70,8 +72,7 @@ With the DRA driver in namespace `dra-driver-nvidia-gpu` it is `--target nvidia-
 describes no node that is served by another DRA driver, so the stack file is written by hand.
 
 In the tables each cell says in how many cases (nodes, or resources of nodes) a check passed; what
-**failed** is explained at the end. A dash: the check does not apply to that way of sharing. Checks
-of claims (CLM) were made of whole GPUs and time-slicing; with MIG devices they have not been run.
+**failed** is explained at the end. A dash: the check does not apply to that way of sharing.
 """
 
 

@@ -85,7 +85,7 @@ FIELDS: dict[str, Any] = {
             "overrides": {"node-1": "override"},
             "runtime": {"name": "containerd", "configure": True},
             "tolerations": [
-                {"key": "dedicated", "value": "gpu"},
+                {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"},
                 {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
             ],
         },
