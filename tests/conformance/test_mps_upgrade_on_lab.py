@@ -13,8 +13,8 @@ from tests.conformance.upgraded_cluster import IMAGE, UpgradedCluster, upgraded_
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 NODE, SHARE = "gpu-t4", "nvidia.com/gpu.shared"
-# What a share has of the GPU by variables of its container, which version 3 needs no more.
-VARIABLE = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+# What a container has of its daemon's sockets; with version 3 those of its namespace alone.
+PIPES, NAMESPACE = "/usr/lib/divvy/mps", "uid_0/share_"
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def cluster(tmp_path: Path) -> Iterator[UpgradedCluster]:
 def test_proves_the_same_shares_by_either_version_of_mps(cluster: UpgradedCluster) -> None:
     select = "--select=ISO,WORK,PLUG,NODE"
     cluster.verify("before", select, "--exclusive")
-    assert VARIABLE in _variables(cluster)
+    assert NAMESPACE not in _sockets(cluster)
 
     _install_driver(cluster, "615.71.09")
     cluster.upgrade_lab()
@@ -44,7 +44,7 @@ def test_proves_the_same_shares_by_either_version_of_mps(cluster: UpgradedCluste
     cluster.verify("after", select, "--exclusive", "--compare=before/report.yaml")
     comparison = cluster.compare("before", "after")
     assert comparison.outcomes_are_the_same, comparison
-    assert VARIABLE not in _variables(cluster)
+    assert NAMESPACE in _sockets(cluster)
 
     # A stack file that promises less than the node gives.
     _share_by(cluster, 8)
@@ -67,8 +67,8 @@ def _install_driver(cluster: UpgradedCluster, version: str) -> None:
     cluster.describe(nodes=nodes)
 
 
-def _variables(cluster: UpgradedCluster) -> str:
-    """Return the environment of a container with a share."""
+def _sockets(cluster: UpgradedCluster) -> str:
+    """Return where the folder of sockets of a container with a share is on its node."""
     container = {
         "name": "main",
         "image": IMAGE,
@@ -85,6 +85,8 @@ def _variables(cluster: UpgradedCluster) -> str:
     )
     cluster.lab.kubectl("wait", "--for=condition=Ready", "pod/share", "--timeout=60s")
     try:
-        return cluster.lab.kubectl("exec", "share", "--", "env")
+        mounts = cluster.lab.kubectl("exec", "share", "--", "cat", "/proc/self/mountinfo")
+        (mount,) = (line for line in mounts.splitlines() if f" {PIPES} " in line)
+        return mount.split()[3]
     finally:
         cluster.lab.kubectl("delete", "pod", "share")
