@@ -196,14 +196,13 @@ class MpsDaemon:
                         os.kill(server.pid, signal.SIGKILL)
                     break
                 await asyncio.sleep(_LOOK_SECONDS)
-        if self.has_namespaces:
-            # No other can be made before the daemon has seen the end of this one.
-            try:
-                async with asyncio.timeout(_ANSWER_SECONDS):
-                    while any(not server.runs for server in self._servers):
-                        await self.ask()
-            except TimeoutError:
-                raise NoAnswer("it still lists a server that has ended") from None
+        # No other can be started before the daemon has seen the end of this one.
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                while any(not server.runs for server in self._servers):
+                    await self.ask()
+        except TimeoutError:
+            raise NoAnswer("it still lists a server that has ended") from None
 
     async def quit(self) -> None:
         """End what its clients have on the GPU, then itself and its servers; raises NoAnswer."""

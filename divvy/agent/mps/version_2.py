@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 from collections.abc import Iterable
@@ -9,24 +10,32 @@ from collections.abc import Iterable
 from divvy.agent.mps.answers import Refused, Run, pid, refusal
 from divvy.agent.mps.supervision import Ceiling, Share
 
+_LOOKS_AT_START, _LOOK_SECONDS = 20, 0.1
 # Of a refusal the exit code need not tell.
 _FAILURE = re.compile(r"\b(fail|invalid|error|unknown|unrecogni[sz]ed|denied|cannot|not )", re.I)
 
 
 class Version2:
-    """One daemon: its servers start with their first clients, and limit each alike."""
+    """One daemon, whose server limits each client alike.
+
+    A server would start with its first client. Until then a program that does not look for the
+    daemon would get the GPU, all of it and alone: so it is started before.
+    """
 
     OPTIONS = ("-multiuser-server",)
     has_namespaces = False
-    lacks_server = False
 
     def __init__(self, run: Run) -> None:
         self._run = run
+        self.lacks_server = True
+        self._used = True  # of a server that an agent before started nothing is known
 
     async def servers(self) -> frozenset[int]:
         """Return the PIDs of its servers; raises NoAnswer."""
         answer = await self._say("get_server_list")
-        return frozenset(pid(word, answer) for word in answer.split())
+        servers = frozenset(pid(word, answer) for word in answer.split())
+        self.lacks_server = not servers
+        return servers
 
     async def has_clients(self, server: int) -> bool:
         """Return whether a server lists a client; raises NoAnswer."""
@@ -35,7 +44,7 @@ class Version2:
     async def limit(self, ceiling: Ceiling) -> None:
         """Tell it what clients may use at most, and servers that run: the default is the next's.
 
-        Raises NoAnswer, Refused where it does not take a limit.
+        Raises NoAnswer, Refused where it does not take a limit or its server does not start.
         """
         if ceiling.memory_mib is None:
             return
@@ -43,7 +52,10 @@ class Version2:
         await self._set(f"set_default_device_pinned_mem_limit 0 {memory}")
         await self._set(f"set_default_active_thread_percentage {threads}")
         # After that: a server that starts meanwhile has the new default.
-        for server in await self.servers():
+        running = await self.servers()
+        if not running:
+            await self._start()
+        for server in running:
             try:
                 await self._set(f"set_device_pinned_mem_limit {server} 0 {memory}")
                 await self._set(f"set_active_thread_percentage {server} {threads}")
@@ -51,12 +63,26 @@ class Version2:
                 if server in await self.servers():  # else it has ended meanwhile
                     raise
 
+    async def _start(self) -> None:
+        await self._set("start_server -uid 0")
+        for _ in range(_LOOKS_AT_START):
+            if await self.servers():
+                self._used = False
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+        raise Refused("start_server: the server has not started")
+
     def may_end_servers(self, *, alone: bool) -> bool:
-        """Return whether servers without clients can be ended: the next client starts another."""
-        return True
+        """Return whether servers without clients can be ended: a new one cannot be harmed yet."""
+        return self._used
 
     async def prepare(self, share: Share, ceiling: Ceiling) -> None:
-        """Do nothing for a container: it brings its limits in its environment."""
+        """See to the server; a container brings its limits in its environment.
+
+        Raises NoAnswer, Refused.
+        """
+        await self.limit(ceiling)
+        self._used = True
 
     async def tidy(self, ceiling: Ceiling) -> None:
         """Do nothing: a container leaves nothing behind."""

@@ -53,7 +53,7 @@ def test_runs_containers_as_clients_of_their_gpus_daemon() -> None:
         async with agent_node(2, MPS) as node:
             await node.offered(SHARED, 8)
             assert modes(node) == ["Exclusive_Process"] * 2
-            assert len(daemons_of(node)) == 2
+            assert len(daemons_of(node)) == 4  # each with its server
             answer = await node.kubelet.admit("default/seen", SHARED)
             (held,) = node.kubelet.held("default/seen")[SHARED]
             gpu = held.split("::")[0]
@@ -73,7 +73,6 @@ def test_runs_containers_as_clients_of_their_gpus_daemon() -> None:
             within = await container(node, "default/within", 10000)
             assert exit_code(within) == 0
             beyond = await container(node, "default/beyond", 10300)
-            # Not before: the mode lets one process in, from the first client on that is the server.
             outside = program(node, 1, {})
             assert (exit_code(beyond), exit_code(outside)) == (2, 46)
             end(within, beyond, outside)
@@ -513,7 +512,7 @@ def test_keeps_the_daemons_own_limit_when_the_profile_goes() -> None:
 
 
 @pytest.mark.parametrize("driver", [VERSION, "615.71.09"])
-def test_keeps_out_a_program_that_looks_elsewhere_while_there_is_a_server(driver: str) -> None:
+def test_keeps_out_a_program_that_looks_elsewhere(driver: str) -> None:
     async def scene() -> None:
         async with agent_node(1, MPS, driver_version=driver) as node:
             await node.offered(SHARED, 4)
@@ -521,14 +520,20 @@ def test_keeps_out_a_program_that_looks_elsewhere_while_there_is_a_server(driver
             await node.kubelet.start_container("default/one")
             elsewhere = {"CUDA_MPS_PIPE_DIRECTORY": "/nonexistent"}
             early = program(node, 20000, elsewhere)
-            # In version 2 there is no server before the first client.
-            assert exit_code(early) == (0 if driver == VERSION else DEVICES_UNAVAILABLE)
+            assert exit_code(early) == DEVICES_UNAVAILABLE
             end(early)
             client = allocated(node, answer, 100)
             assert exit_code(client) == 0
             late = program(node, 100, elsewhere)
             assert exit_code(late) == DEVICES_UNAVAILABLE
             end(client, late)
+            # Where the server dies the agent starts another, whoever comes next.
+            (server,) = {*daemons_of(node)} - {daemon(node)}
+            os.kill(server, signal.SIGKILL)
+            await node.until(lambda: len({*daemons_of(node)} - {server}) == 2)
+            last = program(node, 100, elsewhere)
+            assert exit_code(last) == DEVICES_UNAVAILABLE
+            end(last)
 
     play(scene)
 
