@@ -14,21 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from divvy.lab.paths import REPOSITORY
-from divvy.lab.tools import PULUMI, PULUMI_LANGUAGES, PULUMI_TOOLS, Tool
+from divvy.lab.tools import PULUMI, PULUMI_LANGUAGES, PULUMI_TOOLS
 
 # From the SDK's module: the executor of the host for Python, and the provider of dynamic resources.
 _OF_SDK = (
     "python/cmd/pulumi-language-python-exec",
     "python/dist/pulumi-resource-pulumi-python",
 )
-# Of an older release: it starts a policy pack.
-_OF_POLICIES = "python/dist/pulumi-analyzer-policy-python"
+_POLICY_HOST = Path(__file__).with_name("policy_language_host.py")
 
 
-def _sdk(tool: Tool) -> Path:
-    """Return the SDK's module that a tool is built from."""
+def _sdk() -> Path:
+    """Return the SDK's module that the engine is built with."""
     command = ["go", "list", "-m", "-f", "{{.Dir}}", "github.com/pulumi/pulumi/sdk/v3"]
-    listed = subprocess.run(command, cwd=tool.module, capture_output=True, text=True, check=True)
+    listed = subprocess.run(command, cwd=PULUMI.module, capture_output=True, text=True, check=True)
     return Path(listed.stdout.strip())
 
 
@@ -36,8 +35,8 @@ def _sdk(tool: Tool) -> Path:
 class OfficialEngine:
     """An installed Pulumi; ``home`` is PULUMI_HOME.
 
-    With ``policies`` it has no language host for Python: its own release asks that to start policy
-    packs, which an older host cannot. The script of that older release starts them instead.
+    With ``policies`` its language host for Python is one of the tests', which starts policy packs:
+    an older one cannot.
     """
 
     home: Path
@@ -49,14 +48,19 @@ class OfficialEngine:
         self._programs.mkdir(parents=True)
         # The host runs the executor that lies beside it.
         host = PULUMI_LANGUAGES.bin / "pulumi-language-python"
-        of_python = (host, *(_sdk(PULUMI) / name for name in _OF_SDK))
-        for path in (_sdk(PULUMI_LANGUAGES) / _OF_POLICIES,) if self.policies else of_python:
+        of_python = (host, *(_sdk() / name for name in _OF_SDK))
+        for path in () if self.policies else of_python:
             copied = shutil.copy(path, self._programs)
             Path(copied).chmod(0o755)
         # The plugin as `divvy-gpu[pulumi]` installs it, from the work tree.
-        plugin = self._programs / "pulumi-resource-divvy"
-        plugin.write_text(f'#!/bin/sh\nexec {sys.executable} {REPOSITORY}/components "$@"\n')
-        plugin.chmod(0o755)
+        self._write_program("pulumi-resource-divvy", REPOSITORY / "components")
+        if self.policies:
+            self._write_program("pulumi-language-python", _POLICY_HOST)
+
+    def _write_program(self, name: str, source: Path) -> None:
+        program = self._programs / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {source} "$@"\n')
+        program.chmod(0o755)
 
     @property
     def _programs(self) -> Path:

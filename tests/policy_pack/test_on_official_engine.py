@@ -66,10 +66,10 @@ class Program:
 def test_stops_at_what_a_policy_refuses(
     command: str, program: Program, cluster: BareCluster
 ) -> None:
-    output = program.run(command, {"maxContainersPerDevice": 2}, expect=255)
+    output = program.run(command, {"maxContainersPerDevice": 2}, expect=1)
     assert "[mandatory]" in output
     assert "maxContainersPerDevice" in output
-    assert "profiles.quarters.timeSlicing.replicas: is 4" in output, output
+    assert "profiles.quarters: lets 4 containers share a device" in output, output
     assert left(cluster) == set()
 
 
@@ -77,7 +77,7 @@ def test_warns_where_a_rule_is_advisory(program: Program) -> None:
     policy = {"maxContainersPerDevice": 2, "advisory": ["maxContainersPerDevice"]}
     output = program.run("preview", policy)
     assert "[advisory]" in output
-    assert "profiles.quarters.timeSlicing.replicas: is 4" in output, output
+    assert "profiles.quarters: lets 4 containers share a device" in output, output
 
 
 def test_previews_what_a_policy_allows(program: Program) -> None:
@@ -88,6 +88,6 @@ def test_previews_what_a_policy_allows(program: Program) -> None:
 
 
 def test_names_what_is_wrong_with_the_policy_file(program: Program) -> None:
-    output = program.run("preview", {"sharing": "some"}, expect=255)
+    output = program.run("preview", {"sharing": "some"}, expect=1)
     assert "sharing: is 'some'" in output, output
     assert "Traceback" not in output, output
