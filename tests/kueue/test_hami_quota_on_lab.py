@@ -141,7 +141,7 @@ def imported(claims: Deployment, tmp_path_factory: pytest.TempPathFactory) -> It
         configuration, *objects = yaml.safe_load_all(written)
         own, *_ = yaml.safe_load_all(claims.divvy("plan", "--stack=lab", "-o", "kueue"))
         with (
-            running_kueue(lab, _merged(own, configuration), folder / "kueue") as api,
+            running_kueue(lab, _merged(own, configuration), folder) as api,
             contextlib.ExitStack() as ends,
         ):
             lab.apply(*objects)
