@@ -215,4 +215,6 @@ def test_leaves_a_third_share_without_a_claim(imported: Imported) -> None:
         ),
         60,
     )
-    assert len(lab.get("resourceclaims", "-n=numbers")["items"]) == 2
+    claims = lab.get("resourceclaims", "-n=numbers")["items"]
+    owners = {claim["metadata"]["ownerReferences"][0]["name"] for claim in claims}
+    assert {name for name in owners if name.startswith("share-")} == {"share-0", "share-1"}
