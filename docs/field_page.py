@@ -29,6 +29,16 @@ each pod meets those of every other.""",
 NVIDIA's, and the same as with the device plugin: the driver writes the CDI specification of a claim
 with the same library of nvidia-container-toolkit (v1.20.0 in its module), which mounts the socket
 of nvidia-persistenced without `ro`.""",
+    (NVIDIA_DRA.name, "CLM-12"): """\
+NVIDIA's, and as its demonstration of `consumableShares` says, which calls a claim's memory a quota:
+the scheduler subtracts it from the GPU's, and nothing holds a container to it. CUDA and nvidia-smi
+show all of the GPU. Claims can name memory with `consumableShares: 4` as well, as time-slicing has
+it here.""",
+    (NVIDIA_DRA.name, "CLM-02"): """\
+The same as CLM-12: more memory than its claim has was granted to the pod.""",
+    (NVIDIA_DRA.name, "CLM-06"): """\
+The same as CLM-12. The scheduler gave out no more than there is, and let the other pods wait; but
+each pod that ran could take all of its GPU.""",
 }
 
 _INTRODUCTION = """\
