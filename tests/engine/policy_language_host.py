@@ -15,18 +15,15 @@ from typing import Any
 
 import grpc
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
-from typing_extensions import override
 
 
 class PolicyHost(language_pb2_grpc.LanguageRuntimeServicer):
     """What the engine asks of it."""
 
-    @override
-    def GetPluginInfo(self, request: Any, context: Any) -> Any:
+    def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
         return plugin_pb2.PluginInfo(version="3.274.1")
 
-    @override
-    def RunPlugin(self, request: Any, context: Any) -> Iterator[Any]:
+    def RunPlugin(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
         """Run the pack with the Python of its virtual environment until the engine has enough."""
         pack = Path(request.info.root_directory).resolve()
         python = pack / dict(request.info.options)["virtualenv"] / "bin/python"
