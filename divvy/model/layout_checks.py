@@ -194,13 +194,10 @@ def _memory_is_its_own(rule: Rule, keys: Keys, model: GpuModel, where: str) -> I
     """Refuse limits of memory that processes use without asking the driver: the node's."""
     if not model.memory_of_system:
         return
+    limit = rule.sharing.memory_limit if rule.sharing else None
     if rule.claims is not None and rule.claims.shares is not None:
         limiting: Keys = ("claims", "shares")
-    elif (
-        rule.sharing is not None
-        and rule.sharing.memory_limit is not None
-        and rule.sharing.memory_limit.action == "prevent"
-    ):
+    elif limit is not None and limit.action == "prevent":
         limiting = ("mps" if rule.mps is not None else "timeSlicing", "memoryLimit")
     else:
         return

@@ -74,6 +74,16 @@ def running_kueue(
         process.wait()
 
 
+def refusal(api: ApiReader, namespace: str, name: str) -> str:
+    """Return why Kueue does not admit a Job or pod, "" while it does not say."""
+    for workload in api.get("workloads.kueue.x-k8s.io", f"-n={namespace}")["items"]:
+        owners = {owner["name"] for owner in workload["metadata"].get("ownerReferences", ())}
+        for condition in workload.get("status", {}).get("conditions", ()):
+            if name in owners and condition["type"] == "QuotaReserved":
+                return str(condition["message"]) if condition["status"] == "False" else ""
+    return ""
+
+
 def _module() -> Path:
     command = ["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue"]
     done = subprocess.run(command, cwd=KUEUE.module, capture_output=True, text=True, check=True)

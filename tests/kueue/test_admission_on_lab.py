@@ -22,7 +22,7 @@ from divvy.lab.paths import REPOSITORY
 from divvy.model.quantities import parse_quantity
 from tests.api_reader import ApiReader
 from tests.deployment import Deployment
-from tests.kueue.running_kueue import MANAGED, running_kueue
+from tests.kueue.running_kueue import MANAGED, refusal, running_kueue
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 SHARES, MIG, GPUS = "divvy.gpu/share-memory", "divvy.gpu/mig-memory", "nvidia.com/gpu"
@@ -136,13 +136,7 @@ class Team:
 
     def reason(self, name: str) -> str:
         """Return why Kueue does not admit a Job or pod, "" while it does not say."""
-        path = f"-n={self.namespace}"
-        for workload in self.kueue.api.get("workloads.kueue.x-k8s.io", path)["items"]:
-            owners = {owner["name"] for owner in workload["metadata"].get("ownerReferences", ())}
-            for condition in workload.get("status", {}).get("conditions", ()):
-                if name in owners and condition["type"] == "QuotaReserved":
-                    return str(condition["message"]) if condition["status"] == "False" else ""
-        return ""
+        return refusal(self.kueue.api, self.namespace, name)
 
     def waits(self, name: str, words: str) -> None:
         """Wait until Kueue says such a reason; fail with what it says instead."""

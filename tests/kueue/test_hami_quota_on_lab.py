@@ -17,7 +17,7 @@ import yaml
 from divvy.plan.kueue_quota import SHARE_MEMORY
 from tests.api_reader import ApiReader
 from tests.deployment import Deployment
-from tests.kueue.running_kueue import MANAGED, running_kueue
+from tests.kueue.running_kueue import MANAGED, refusal, running_kueue
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
@@ -77,12 +77,7 @@ class Imported:
 
     def reasons(self, namespace: str, name: str) -> str:
         """Return why Kueue does not admit a pod, "" while it does not say."""
-        for workload in self.api.get("workloads.kueue.x-k8s.io", f"-n={namespace}")["items"]:
-            owners = {owner["name"] for owner in workload["metadata"].get("ownerReferences", ())}
-            for condition in workload.get("status", {}).get("conditions", ()):
-                if name in owners and condition["type"] == "QuotaReserved":
-                    return str(condition["message"]) if condition["status"] == "False" else ""
-        return ""
+        return refusal(self.api, namespace, name)
 
     def charged(self, namespace: str) -> int:
         """Return the MiB that a namespace's ClusterQueue has in use."""

@@ -31,7 +31,7 @@ def claims_status(
 ) -> dict[str, ClaimsStatus]:
     """Return the state of every GPU that claims should have, by UUID.
 
-    ``missing_shares`` says of a GPU what it lacks of its profile, which is no fault of the node.
+    ``missing_shares`` says why a GPU offers no shares although its profile has them.
     """
     states = {}
     for uuid, ownership in owners.items():

@@ -22,7 +22,7 @@ class Refused(NoAnswer):
 
 
 def pid(word: str, answer: str) -> int:
-    """Return a PID of an answer; raises NoAnswer where it is none, or is cut."""
+    """Read a PID from an answer; raises NoAnswer if it is not a number, or is too long."""
     if not word.isdecimal() or len(word) > _MAX_DIGITS:
         raise NoAnswer(answer.strip() or "nothing")
     return int(word)

@@ -349,7 +349,7 @@ class Mps:
             await asking
         finally:
             asking.cancel()
-            # Where every answer is slow, one that is no slower is no news.
+            # A daemon that always answers slowly has not become slower.
             supervised.patience = max(_SILENCE_SECONDS, 2 * (monotonic() - began))
 
     async def _tidy(self, supervised: _SupervisedGpu, wanted: Ceiling) -> None:
