@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import subprocess
 import sys
 import time
@@ -69,12 +70,17 @@ def main() -> int:
         return 1
     base = yaml.safe_load(_STACK.read_text())
     lab = read_lab(read_stack(None, _STACK))
+    configurations = [CONFIGURATIONS[name] for name in names]
     try:
-        lifecycle.up(lab, _tell)
-        for run in _prove([CONFIGURATIONS[name] for name in names], lab, base):
-            if not arguments.keep:
-                write_results([run], list(CONFIGURATIONS))
-                _tell("docs/field/results.json has it; python -m docs.generate writes the page")
+        # Each implementation has a lab of its own: a kubelet lists the devices of a plugin that
+        # has left until it is restarted, and a check of the next implementation would see them.
+        for _, same in itertools.groupby(configurations, lambda known: known.implementation.name):
+            lifecycle.down()
+            lifecycle.up(lab, _tell)
+            for run in _prove(list(same), lab, base):
+                if not arguments.keep:
+                    write_results([run], list(CONFIGURATIONS))
+                    _tell("docs/field/results.json has it; python -m docs.generate writes the page")
     finally:
         if not arguments.keep:
             lifecycle.down()
