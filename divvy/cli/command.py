@@ -1,10 +1,11 @@
-"""The program `divvy` as it is installed: with the wheel alone, its packages may be missing.
+"""The programs as they are installed: with the wheel alone, their packages may be missing.
 
 Nothing that takes time to load is imported above ``main``, which ends an interrupt quietly.
 """
 
 import os
 import sys
+from typing import NoReturn
 
 
 def main() -> None:
@@ -15,6 +16,15 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted\n")
         sys.exit(130)  # INTERRUPTED of divvy.cli.errors, whose module may not be loaded yet
+
+
+def pulumi_plugin() -> None:
+    """Run the plugin of the package divvy, which Pulumi starts, or say which extra brings it."""
+    try:
+        from divvy.components.provider import main as run  # noqa: PLC0415
+    except ModuleNotFoundError as missing:
+        _exit_without(missing, "Pulumi's plugin of Divvy needs", "pulumi")
+    run()
 
 
 def _open_closed_streams() -> None:
@@ -36,10 +46,13 @@ def _run() -> None:
     try:
         from divvy.cli.main import main as run  # noqa: PLC0415
     except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.partition(".")[0] == "divvy":
-            raise
-        from divvy.distribution import install_command  # noqa: PLC0415
-
-        needed = f"divvy's commands need the package {missing.name}"
-        sys.exit(f"error: {needed}: {install_command('cli')}")
+        _exit_without(missing, "divvy's commands need", "cli")
     run()
+
+
+def _exit_without(missing: ModuleNotFoundError, need: str, extras: str) -> NoReturn:
+    if missing.name is None or missing.name.partition(".")[0] == "divvy":
+        raise missing
+    from divvy.distribution import install_command  # noqa: PLC0415
+
+    sys.exit(f"error: {need} the package {missing.name}: {install_command(extras)}")

@@ -366,20 +366,22 @@ def test_exits_1_on_a_usage_error_not_with_the_code_of_changes(
 
 
 @pytest.mark.parametrize(
-    ("package", "command", "message"),
+    ("package", "run", "message"),
     [
-        ("typer", "plan", f"divvy's commands need the package typer: {install_command('cli')}"),
-        ("pulumi", "preview", f"this needs the package pulumi: {install_command('cli,pulumi')}"),
+        ("typer", "main", f"divvy's commands need the package typer: {install_command('cli')}"),
+        ("pulumi", "main", f"this needs the package pulumi: {install_command('cli,pulumi')}"),
+        ("pulumi", "pulumi_plugin",
+         f"Pulumi's plugin of Divvy needs the package pulumi: {install_command('pulumi')}"),
     ],
-)
+)  # fmt: skip
 def test_names_a_package_that_is_not_installed(
-    package: str, command: str, message: str, project: Path
+    package: str, run: str, message: str, project: Path
 ) -> None:
     # None in sys.modules is a package that cannot be found.
     program = f"import sys; sys.modules['{package}'] = None\n"
-    program += "from divvy.cli.command import main; main()"
+    program += f"from divvy.cli.command import {run}; {run}()"
     ended = subprocess.run(
-        [sys.executable, "-c", program, command, "-s", "a"],
+        [sys.executable, "-c", program, "preview", "-s", "a"],
         cwd=project,
         env=divvy_environment(),
         capture_output=True,
