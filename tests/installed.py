@@ -46,13 +46,8 @@ class Installed:
         return done
 
 
-def install_wheel(folder: Path) -> Installed:
-    """Build the wheel of this work tree and install it in a new environment; no network.
-
-    Other people's packages are those that the tests have: the environment's path ends with
-    their folder, whose .pth files, and with them the checkout, are not read.
-    """
-    sources = folder / "sources"
+def copy_sources(folder: Path) -> None:
+    """Copy what a clone of this work tree would have."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=REPOSITORY,
@@ -61,10 +56,20 @@ def install_wheel(folder: Path) -> Installed:
         check=True,
     )
     for name in listed.stdout.splitlines():
-        path, target = REPOSITORY / name, sources / name
+        path, target = REPOSITORY / name, folder / name
         if path.is_file() or path.is_symlink():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target, follow_symlinks=False)
+
+
+def install_wheel(folder: Path) -> Installed:
+    """Build the wheel of this work tree and install it in a new environment; no network.
+
+    Other people's packages are those that the tests have: the environment's path ends with
+    their folder, whose .pth files, and with them the checkout, are not read.
+    """
+    sources = folder / "sources"
+    copy_sources(sources)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     offline = ["--no-deps", "--no-index"]
     wheel = [*pip, "wheel", *offline, "--no-build-isolation", f"--wheel-dir={folder}"]

@@ -24,13 +24,6 @@ from tests.engine.test_own_stack import left
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
 EXAMPLES = REPOSITORY / "examples"
-_GO_MODULE = """\
-module example.com/pulumi-divvy/sdk/go/divvy
-
-go 1.26.0
-
-require github.com/pulumi/pulumi/sdk/v3 v3.274.1
-"""
 
 
 @pytest.fixture(scope="module")
@@ -63,18 +56,14 @@ def run(folder: Path, *command: str, text: str = "") -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def generate_sdk(folder: Path, language: str, within: str = "") -> None:
+def generate_sdk(folder: Path, language: str) -> None:
     """Write the package into `sdks/divvy`, as `pulumi package add` does."""
-    written = folder / "written"
     generator = str(PULUMI_SDK_GENERATOR.bin / "pulumi-sdk-generator")
-    run(folder, generator, language, str(written), text=pulumi_schema("0.2.0"))
-    (folder / "sdks").mkdir()
-    (written / within).rename(folder / "sdks/divvy")
+    run(folder, generator, language, str(folder / "sdks/divvy"), text=pulumi_schema("0.2.0"))
 
 
 def prepare_go(folder: Path) -> None:
-    generate_sdk(folder, "go", "divvy")
-    (folder / "sdks/divvy/go.mod").write_text(_GO_MODULE)
+    generate_sdk(folder, "go")
     run(folder, "go", "mod", "tidy")
     # Minutes, once; the engine's own build takes it from the compiler's cache.
     run(folder, "go", "build", "-o", "program", ".")

@@ -1,4 +1,4 @@
-// Writes the SDK of a package, as `pulumi package gen-sdk` does: LANGUAGE FOLDER < schema.json.
+// Writes the SDK of a package, as `pulumi package add` does: LANGUAGE FOLDER < schema.json.
 //
 // The command itself asks the language hosts of its own release for this, which are no module.
 package main
@@ -26,6 +26,8 @@ func generate(language string) (map[string][]byte, error) {
 	if len(diagnostics) > 0 {
 		return nil, diagnostics
 	}
+	// With a go.mod of its own, so that a program's go.mod leads to the folder.
+	bound.SupportPack = true
 	const tool = "divvy"
 	switch language {
 	case "nodejs":
