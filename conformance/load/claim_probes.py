@@ -19,7 +19,7 @@ from conformance.promise import ClaimPromise
 from divvy.model.claim_names import UUID
 from divvy.model.contract import CLAIMS_DRIVER
 from divvy.model.gpu_models import GpuModel
-from divvy.plan.live_claims import ClaimedGpu
+from divvy.plan.live_claims import ClaimedGpu, LiveDevice
 
 # As much as a CUDA context and a small computation take on any driver, and hardly any time.
 _SMALL_MIB, _SMALL_CORES = 1024, 5
@@ -54,13 +54,23 @@ def small_claim(
         not_applicable("the profile's shares are only for its tenants: CLM-08 has some")
     total = promise.node.plan.gpus[promise.index].model.memory_mib
     size = Size(rounded(min(_SMALL_MIB, total // 4), open_shares[0].step_mib), _SMALL_CORES)
-    whole = [holder.words for device, holder in gpu.holders if holder.memory_mib is None]
-    given = sum(holder.memory_mib or 0 for _, holder in gpu.holders)
-    if whole or given + size.memory_mib > open_shares[0].memory_mib:
-        room = f"no room for {size.memory_mib} MiB"
-        not_made(f"{gpu.name} has {room}: held by {', '.join(words)}")
+    if lacking := _lacking(gpu, open_shares[0], size, divides_time=implementation.divides_time):
+        not_made(f"{gpu.name} has no room for {lacking}: held by {', '.join(words)}")
     very_gpu = _selectors(gpu, implementation)
     return claim_spec({**share_request(implementation, size), **very_gpu}), size.memory_mib
+
+
+def _lacking(gpu: ClaimedGpu, share: LiveDevice, size: Size, *, divides_time: bool) -> str:
+    """Say what a GPU has no room for beside what is held of it, "" where it has all."""
+    holders = [holder for _, holder in gpu.holders]
+    memory_mib = sum(holder.memory_mib or 0 for holder in holders)
+    cores = sum(holder.cores or 0 for holder in holders)
+    is_held_whole = any(holder.memory_mib is None for holder in holders)
+    if is_held_whole or memory_mib + size.memory_mib > share.memory_mib:
+        return f"{size.memory_mib} MiB"
+    if divides_time and cores + size.cores > share.cores:
+        return f"{size.cores} % of its time"
+    return "one share more" if len(holders) >= share.most else ""
 
 
 def whole_claim(gpu: ClaimedGpu, implementation: Implementation) -> dict[str, Any]:

@@ -99,6 +99,23 @@ def test_disturbs_nobody_who_holds_the_gpu() -> None:
         small_claim(*gpu({"shares": {}, "tenants": ["a", "b"]}), DIVVY)
 
 
+@pytest.mark.parametrize(
+    ("most", "cores", "room"), [(16, "96", "5 % of its time"), (1, "1", "one share more")]
+)
+def test_finds_a_gpu_full_whose_time_or_number_of_shares_is_given_out(
+    most: int, cores: str, room: str
+) -> None:
+    claims = {"shares": {"max": most}}
+    held = claim("c", "n", "gpu-n-0-share", memory="3000Mi", cores=cores)
+    with pytest.raises(NotMade, match=f"no room for {room}: held by team/c"):
+        small_claim(*gpu(claims, held), DIVVY)
+
+
+def test_asks_no_gpu_for_time_that_another_driver_does_not_divide() -> None:
+    promise, looked = gpu({"shares": {}}, claim("c", "n", "gpu-n-0-share", "3000Mi", "100"))
+    assert small_claim(promise, looked, NVIDIA_DRA)[1] == 1024
+
+
 def test_passes_a_sound_share() -> None:
     for judge in (computes, sees_its_gpu_only, lambda outcome: has_its_size(outcome, A100)):
         expected, actual = judge(probe(LOG))
