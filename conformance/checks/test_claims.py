@@ -201,7 +201,7 @@ def test_a_burst_never_takes_more_than_there_is(
         ]
         waiting = [name for name, memory_sizes in ran.items() if not memory_sizes]
         undecided = [name for name in waiting if not pods.unschedulable(name)]
-        problems = [*overcommitted(gpus), *wrong, *(f"{name} hangs" for name in undecided)]
+        problems = [*overcommitted(gpus, node), *wrong, *(f"{name} hangs" for name in undecided)]
         evidence.add(f"{len(started) - len(waiting)} run, {len(waiting)} wait")
         if len(waiting) == len(started):
             problems.append("no pod runs")

@@ -9,9 +9,10 @@ from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import OWN_NAMESPACE
 from conformance.cluster.slices import whole_gpus
 from conformance.not_made import not_applicable, not_made
+from conformance.observe.device_memory import MAX_DEVIATION
 from conformance.promise import ClaimPromise, NodePromise
 from divvy.kube.kind import RESOURCE_CLAIM, RESOURCE_SLICE
-from divvy.plan.live_claims import ClaimedGpu, claimed_gpus
+from divvy.plan.live_claims import ClaimedGpu, LiveDevice, claimed_gpus
 
 _NAMED = 3
 # A claim is released some seconds after its pod has gone.
@@ -64,19 +65,32 @@ def _without_leaving(target: ClusterUnderTest, node: NodePromise) -> tuple[Claim
         time.sleep(1)
 
 
-def overcommitted(gpus: Sequence[ClaimedGpu]) -> list[str]:
-    """Say of which shares more is given out than there is."""
+def overcommitted(gpus: Sequence[ClaimedGpu], node: NodePromise) -> list[str]:
+    """Say of which shares more is given out than there is, whatever a slice says of its memory."""
     lines = []
     for gpu in gpus:
         for device in gpu.devices:
             shares = [holder for holder in device.holders if holder.memory_mib is not None]
             memory = sum(share.memory_mib or 0 for share in shares)
             cores = sum(share.cores or 0 for share in shares)
-            if memory > device.memory_mib or cores > device.cores or len(shares) > device.most:
+            device_mib = _shared_mib(gpu, device, node)
+            if memory > device_mib or cores > device.cores or len(shares) > device.most:
                 given = f"{memory} MiB, {cores} % in {len(shares)} shares"
-                there = f"{device.memory_mib} MiB, {device.cores} % in {device.most}"
+                there = f"{device_mib} MiB, {device.cores} % in {device.most}"
                 lines.append(f"{gpu.name}: {given}, of {there}")
     return lines
+
+
+def _shared_mib(gpu: ClaimedGpu, device: LiveDevice, node: NodePromise) -> int:
+    """Return the MiB of a device, or the planned ones where the device has far more than those."""
+    if gpu.index >= len(node.plan.gpus):
+        return device.memory_mib
+    planned = node.plan.gpus[gpu.index]
+    shares, planned_mib = planned.claims and planned.claims.shares, planned.model.memory_mib
+    if shares:
+        planned_mib = shares.memory.of_gpu(planned_mib)
+    is_as_planned = device.memory_mib <= planned_mib * (1 + MAX_DEVIATION)
+    return device.memory_mib if is_as_planned else planned_mib
 
 
 def tenants_together(gpus: Sequence[ClaimedGpu]) -> list[str]:

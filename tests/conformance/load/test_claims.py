@@ -1,6 +1,6 @@
 """What comes of pods that claim by size is judged by their output."""
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -45,10 +45,17 @@ def test_judges_nothing_by_a_pod_that_never_ran() -> None:
     assert expected != actual
 
 
+def promised(shares: dict[str, Any]) -> NodePromise:
+    profiles = {"p": {"claims": {"shares": shares}}}
+    cluster = parse_cluster({"profiles": profiles, "pools": {"p": {"profile": "p"}}})
+    return NodePromise("n", "p", "p", predict_node(cluster, "p", gpu_model("A100-SXM4-40GB"), 2))
+
+
 def test_finds_more_memory_time_or_shares_than_exist() -> None:
     def held(memory: str, cores: str, number: int) -> list[str]:
         claims = [claim(f"c{i}", "n", "gpu-n-0-share", memory, cores) for i in range(number)]
-        return overcommitted(claimed_gpus(slices("n", {"shares": {"max": 4}}), claims))
+        gpus = claimed_gpus(slices("n", {"shares": {"max": 4}}), claims)
+        return overcommitted(gpus, promised({"max": 4}))
 
     assert held("20480Mi", "50", 2) == []
     assert held("20481Mi", "50", 2) == [
@@ -56,6 +63,20 @@ def test_finds_more_memory_time_or_shares_than_exist() -> None:
     ]
     assert len(held("1Gi", "51", 2)) == 1
     assert len(held("1Gi", "1", 5)) == 1
+
+
+def test_takes_no_drivers_word_for_the_memory_of_a_gpu() -> None:
+    doubled = {"shares": {"memory": {"oversubscribe": 2.0}}}
+    claims = [claim(f"c{i}", "n", "gpu-n-0-share", "30Gi", "40") for i in range(2)]
+    gpus = claimed_gpus(slices("n", doubled), claims)
+    assert overcommitted(gpus, promised(doubled["shares"])) == []
+    assert overcommitted(gpus, promised({})) == [
+        "n GPU 0: 61440 MiB, 80 % in 2 shares, of 40960 MiB, 100 % in 16"
+    ]
+    # A driver may show a little more than is known of the model.
+    little_more = slices("n", {"shares": {"memory": {"oversubscribe": 1.05}}})
+    full = [claim("c", "n", "gpu-n-0-share", "42000Mi", "40")]
+    assert overcommitted(claimed_gpus(little_more, full), promised({})) == []
 
 
 def test_finds_two_tenants_on_one_gpu() -> None:
@@ -70,11 +91,7 @@ def test_finds_two_tenants_on_one_gpu() -> None:
 
 
 def test_bursts_beyond_what_the_node_has() -> None:
-    cluster = parse_cluster(
-        {"profiles": {"p": {"claims": {"shares": {}}}}, "pools": {"p": {"profile": "p"}}}
-    )
-    plan = predict_node(cluster, "p", gpu_model("A100-SXM4-40GB"), 2)
-    sizes = burst_sizes(NodePromise("n", "p", "p", plan), step_mib=1)
+    sizes = burst_sizes(promised({}), step_mib=1)
     assert sum(size.memory_mib for size in sizes) > 2 * 40960
     assert all(size.memory_mib <= 40960 for size in sizes)
 
