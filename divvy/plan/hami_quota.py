@@ -176,7 +176,11 @@ def _differences(quota: _ResourceQuota) -> Iterator[str]:
 
 
 def _scoped(quota: _ResourceQuota) -> bool:
-    return bool({"scopes", "scopeSelector"} & (quota.spec.model_extra or {}).keys())
+    """Return whether a quota is for some of the pods alone: empty scopes are none."""
+    more = quota.spec.model_extra or {}
+    selector = more.get("scopeSelector")
+    terms = selector.get("matchExpressions") if isinstance(selector, Mapping) else selector
+    return bool(more.get("scopes") or terms)
 
 
 def _whole(value: str | None) -> int | None:

@@ -89,6 +89,18 @@ def test_applies_a_quota_with_scopes_as_hami_does() -> None:
     assert "a quota with scopes counts no shares" in result.differences[0]
 
 
+@pytest.mark.parametrize(
+    "nothing",
+    [{"scopes": []}, {"scopes": None}, {"scopeSelector": {}}, {"scopeSelector": None},
+     {"scopeSelector": {"matchExpressions": []}}, {"scopeSelector": {"matchExpressions": None}}],
+)  # fmt: skip
+def test_counts_shares_by_a_quota_whose_scopes_are_empty(nothing: dict[str, Any]) -> None:
+    assert hard(imported(quota({WHOLE: 2}, **nothing))) == [{WHOLE: "2", SHARES: "2"}]
+    selector = {"matchExpressions": [{"scopeName": "BestEffort", "operator": "Exists"}]}
+    scoped = {**nothing, "scopes": ["NotTerminating"], "scopeSelector": selector}
+    assert hard(imported(quota({WHOLE: 2}, **scoped))) == [{WHOLE: "2"}]
+
+
 def test_keeps_to_the_smaller_of_two_quotas() -> None:
     result = imported(quota({MEMORY: 3000}), quota({MEMORY: 2000}), quota({MEMORY: 1}, "other"))
     assert result.memory == {"team": 2000, "other": 1}
