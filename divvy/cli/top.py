@@ -125,7 +125,7 @@ def _over_time(
     output: View,
 ) -> str | RenderableType:
     if not is_duration(since):
-        fail(f"--since is {since!r}: a duration such as 12h, 7d or 4w is expected")
+        fail(f"--since is {since!r}: a duration of 5m or more, such as 12h, 7d or 4w, is expected")
     if not prometheus:
         fail("--since needs --prometheus: a URL or NAMESPACE/SERVICE:PORT")
     hours, memory = (

@@ -12,7 +12,7 @@ from divvy.model.problems import printable
 
 # A sample stands for so many minutes.
 _STEP = 5
-_SINCE = re.compile(r"[1-9][0-9]*[mhdw]")
+_SINCE = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
 _MEMORY = "divvy_pod_memory_used_mib|divvy_share_memory_used_mib"
 
 
@@ -35,8 +35,9 @@ class NamespaceUse:
 
 
 def is_duration(text: str) -> bool:
-    """Tell whether a text is a duration such as 12h, 7d or 4w."""
-    return _SINCE.fullmatch(text) is not None
+    """Tell whether a text is a duration such as 12h, 7d or 4w, and a sample's at least."""
+    match = _SINCE.fullmatch(text)
+    return match is not None and (match[2] != "m" or int(match[1]) >= _STEP)
 
 
 def device_hours_query(since: str) -> str:

@@ -98,7 +98,11 @@ def test_says_on_the_page_that_nobody_held_a_device(api: Api) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--since", "week"), "--since is 'week': a duration such as 12h, 7d or 4w is expected"),
+        (("--since", "week"), "--since is 'week': a duration of 5m or more, such as 12h, 7d or"),
+        # Between two samples there is none: nothing would count, or more than there was.
+        (("--since", "4m"), "--since is '4m': a duration of 5m or more, such as 12h, 7d or 4w, is"),
+        (("--since", "9" * 5000 + "m"), "a duration of 5m or more"),
+        (("--since", "5m"), "--since needs --prometheus"),
         (("--since", "7d"), "--since needs --prometheus"),
         (("--since", "7d", "--prometheus", "there"), "a URL or NAMESPACE/SERVICE:PORT is expected"),
         (("--since", "7d", "--prometheus", SERVICE), f"{SERVICE} gives no answer: "),
