@@ -146,8 +146,9 @@ kubectl get configmap divvy-conformance -n divvy-system \\
 
 Its account may do what is listed in [security](security.md). That includes `pods/exec` in Divvy's
 namespace, whose pods are privileged, and creating pods in any: whoever may use it may act as root
-on the GPU nodes. `kubectl delete -f verify-job.yaml` takes it away after the run. To stop a run,
-delete its pod, which then cleans up, and only then the rest: without its rights it cannot
+on the GPU nodes and, by such a pod, as any ServiceAccount of the cluster and with any Secret.
+`kubectl delete -f verify-job.yaml` takes it away after the run. To stop a run, delete its pod,
+which then cleans up, and only then the rest: without its rights it cannot
 (`kubectl delete pod -n divvy-system -l app.kubernetes.io/name=divvy-verify`). Sonobuoy and
 hydrophone give their pods accounts of their own, with all rights.
 

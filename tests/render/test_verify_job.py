@@ -102,6 +102,15 @@ def test_execs_and_reads_secrets_in_divvys_namespace_only() -> None:
     }  # fmt: skip
 
 
+def test_pages_say_what_pods_of_any_namespace_can_be_used_for() -> None:
+    everywhere = [rule for rule in job()["ClusterRole"]["rules"] if "resourceNames" not in rule]
+    (pods,) = (rule for rule in everywhere if rule["resources"] == ["pods"])
+    assert "create" in pods["verbs"]
+    for page in ("security", "conformance"):
+        text = " ".join((REPOSITORY / f"docs/{page}.md").read_text().split())
+        assert "as any ServiceAccount of the cluster and with any Secret" in text
+
+
 def test_changes_no_config_map_but_its_own() -> None:
     rules = [
         (tuple(rule["verbs"]), rule.get("resourceNames"))
