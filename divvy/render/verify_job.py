@@ -111,10 +111,11 @@ def sonobuoy_plugin(
 ) -> dict[str, Any]:
     """Return the same as a plugin: Sonobuoy gives it an account, and reads its JUnit.
 
-    A plugin that ends with an error has no results for Sonobuoy: those are in its JUnit.
+    A plugin that ends with an error has no results for Sonobuoy: those are in its JUnit. The shell
+    is the pod's first process, which hears nothing without a trap.
     """
     container = _container(document, stack, image, arguments)
-    command = f'{_PROGRAM} "$@" || true'
+    command = f"""{_PROGRAM} "$@" & trap "kill $!" TERM; wait; wait; true"""
     return {
         "sonobuoy-config": {
             "driver": "Job",

@@ -150,6 +150,25 @@ def test_reports_junit_from_a_plugin_whose_pod_never_fails() -> None:
     assert done.stdout.splitlines() == ARGUMENTS
 
 
+def test_passes_the_end_of_a_plugins_pod_on_to_the_run(tmp_path: Path) -> None:
+    script = tmp_path / "divvy-verify-job"
+    script.write_text(
+        f"""#!/bin/sh
+trap 'sleep 0.5; touch {tmp_path}/cleaned; exit 130' TERM
+touch {tmp_path}/begun
+while true; do sleep 0.1; done
+"""
+    )
+    script.chmod(0o755)
+    spec = sonobuoy_plugin(DOCUMENT, "prod", IMAGE, ARGUMENTS)["spec"]
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    with subprocess.Popen([*spec["command"], *spec["args"]], env=environment) as run:
+        wait_for((tmp_path / "begun").exists)
+        run.terminate()
+        assert run.wait(timeout=20) == 0
+    assert (tmp_path / "cleaned").exists()
+
+
 @pytest.mark.parametrize("begins", [True, False])
 def test_ends_like_the_run_and_names_its_archive(tmp_path: Path, begins: bool) -> None:
     """Where no run began, what it said instead is the result."""
