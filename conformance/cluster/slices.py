@@ -64,9 +64,10 @@ def _whole_gpu(
 ) -> ClaimedGpu:
     memory = device["capacity"]["memory"]
     memory_mib = _mib(memory["value"])
-    step = ((memory.get("requestPolicy") or {}).get("validRange") or {}).get("step")
+    sizes = (memory.get("requestPolicy") or {}).get("validRange")
     shared = bool(device.get("allowMultipleAllocations"))
-    step_mib = max(1, _mib(step)) if shared and step else 0
+    # A range without a step has every size.
+    step_mib = max(1, _mib(sizes.get("step") or "1Mi")) if shared and sizes else 0
     most = int(parse_quantity(device["capacity"].get(_SHARES, {"value": "0"})["value"]))
     live_device = LiveDevice(
         device["name"],

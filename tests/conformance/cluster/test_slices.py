@@ -113,3 +113,24 @@ def test_lists_gpus_whose_memory_is_claimed_in_parts_as_shares(shares: int, most
     (share,) = listed.devices
     assert (share.kind, share.step_mib, share.most) == ("share", 1, most)
     assert [holder.words for _, holder in listed.holders] == ["claim team/c (3,000 MiB)"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind"),
+    [
+        ({"default": "0", "validRange": {"min": "0"}}, "share"),
+        ({"default": "0", "validRange": {"min": "0", "step": "256Mi"}}, "share"),
+        ({"default": "15Gi", "validValues": ["15Gi"]}, "gpu"),
+        (None, "gpu"),
+    ],
+)
+def test_knows_parts_of_memory_by_a_range_of_sizes(
+    policy: dict[str, Any] | None, kind: str
+) -> None:
+    """Any size of a range without a step can be claimed."""
+    gpu = device("gpu-0", "gpu")
+    gpu["allowMultipleAllocations"] = True
+    gpu["capacity"]["memory"] = {"value": "15Gi", **({"requestPolicy": policy} if policy else {})}
+    (listed,) = whole_gpus([slice_of("n1", gpu)], [], DRIVER, "n1")
+    assert [offered.kind for offered in listed.devices] == [kind]
+    assert listed.devices[0].step_mib == (256 if "step" in str(policy) else 1)
