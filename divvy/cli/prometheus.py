@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import httpx2
+import typer
 
 from divvy.cli.cluster_reader import ClusterReader, Silent
 from divvy.cli.errors import fail
+from divvy.model.problems import printable
 
 _T = TypeVar("_T")
 _ODD = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -37,7 +39,12 @@ def ask_prometheus(
             text = answer.raise_for_status().text
         else:
             fail(f"--prometheus is {where!r}: a URL or NAMESPACE/SERVICE:PORT is expected")
-        return read(json.loads(text)["data"])
+        document = json.loads(text)
+        result, warnings = read(document["data"]), tuple(document.get("warnings") or ())
     except (Silent, httpx2.HTTPError, httpx2.InvalidURL, *_ODD) as error:
         problem = f"{where} gives no answer: {error!r}; is it a Prometheus?"
         fail(_PASSWORD.sub("//…@", problem))
+    # Of several stores behind it some may not have answered.
+    for warning in warnings:
+        typer.echo(f"warning: {_PASSWORD.sub('//…@', where)}: {printable(warning)}", err=True)
+    return result

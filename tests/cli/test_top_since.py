@@ -8,7 +8,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from typer.testing import CliRunner
 
+from divvy.cli.main import app
 from tests.cli.test_top import Api, api, top
 
 __all__ = ["api"]
@@ -138,6 +140,18 @@ def test_refuses_an_answer_that_is_no_use(api: Api, data: str, view: str) -> Non
     error = top("--since", "7d", "--prometheus", SERVICE, "-o", view, expect=1)
     assert error.startswith(f"error: {SERVICE} gives no answer: ")
     assert "Traceback" not in error
+
+
+def test_passes_on_what_an_answer_warns_of(api: Api) -> None:
+    """Part of the stores may have answered: the figures are then too small."""
+    warned = {"data": {"result": []}, "warnings": ["no store\x1b[2J for b", 5]}
+    api.answers[PATH] = lambda: httpx2.Response(200, json=warned)
+    command = ["top", "-s", "a", "--since", "7d", "--prometheus", SERVICE, "-o", "csv"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0
+    assert done.stdout == "namespace,resource,device_hours,memory_GiB_hours\n"
+    lines = [f"warning: {SERVICE}: no store\ufffd[2J for b", f"warning: {SERVICE}: 5"]
+    assert done.stderr.splitlines() == lines * 2
 
 
 def test_shows_names_as_text_alone(api: Api) -> None:
