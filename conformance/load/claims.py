@@ -55,6 +55,12 @@ def shares_of(node: NodePromise) -> Shares | None:
     return next((shares for shares in every if shares is not None), None)
 
 
+def open_shares(node: NodePromise) -> tuple[Shares, ...]:
+    """Return how each GPU is shared of which pods of any namespace can have a share."""
+    every = (gpu.claims for gpu in node.plan.gpus if gpu.claims and not gpu.claims.tenants)
+    return tuple(claims.shares for claims in every if claims.shares is not None)
+
+
 @contextlib.contextmanager
 def requested_share(
     pods: PodNamespace, implementation: Implementation, names: Names, size: Size

@@ -11,6 +11,7 @@ from conformance.load.claims import (
     Size,
     burst_sizes,
     judge_size,
+    open_shares,
     refused_for_gpus,
     requested_share,
     rounded,
@@ -46,8 +47,11 @@ def test_judges_nothing_by_a_pod_that_never_ran() -> None:
 
 
 def promised(shares: dict[str, Any]) -> NodePromise:
-    profiles = {"p": {"claims": {"shares": shares}}}
-    cluster = parse_cluster({"profiles": profiles, "pools": {"p": {"profile": "p"}}})
+    return following({"claims": {"shares": shares}})
+
+
+def following(profile: object) -> NodePromise:
+    cluster = parse_cluster({"profiles": {"p": profile}, "pools": {"p": {"profile": "p"}}})
     return NodePromise("n", "p", "p", predict_node(cluster, "p", gpu_model("A100-SXM4-40GB"), 2))
 
 
@@ -88,6 +92,23 @@ def test_finds_two_tenants_on_one_gpu() -> None:
     assert tenants_together(claimed_gpus(both, apart)) == []
     together = [*apart, claim("c", "n", "gpu-n-0-share-dev", "1Gi", "1")]
     assert tenants_together(claimed_gpus(both, together)) == ["n GPU 0: dev and prod"]
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "steps"),
+    [
+        ({"shares": {"memory": {"step": "2Mi"}}}, {"shares": {}}, [2, 1]),
+        ({"shares": {"memory": {"step": "2Mi"}}}, {}, [2]),
+        ({"shares": {"memory": {"step": "2Mi"}}, "tenants": ["a", "b"]}, {"shares": {}}, [1]),
+        ({"shares": {}, "tenants": ["a", "b"]}, {}, []),
+        ({"mig": ["1g.5gb"]}, {}, []),
+    ],
+)
+def test_finds_the_gpus_of_which_pods_without_a_tenant_can_have_shares(
+    first: dict[str, Any], others: dict[str, Any], steps: list[int]
+) -> None:
+    node = following([{"devices": [0], "claims": first}, {"claims": others}])
+    assert [shares.memory.step_mib for shares in open_shares(node)] == steps
 
 
 def test_bursts_beyond_what_the_node_has() -> None:
