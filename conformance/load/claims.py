@@ -61,6 +61,12 @@ def open_shares(node: NodePromise) -> tuple[Shares, ...]:
     return tuple(claims.shares for claims in every if claims.shares is not None)
 
 
+def gpus_of_tenants(node: NodePromise, tenants: Sequence[str]) -> int:
+    """Return of how many GPUs some of these tenants can have shares."""
+    every = (gpu.claims for gpu in node.plan.gpus if gpu.claims and gpu.claims.shares)
+    return sum(not set(tenants).isdisjoint(claims.tenants) for claims in every)
+
+
 @contextlib.contextmanager
 def requested_share(
     pods: PodNamespace, implementation: Implementation, names: Names, size: Size

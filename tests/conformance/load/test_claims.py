@@ -10,6 +10,7 @@ from conformance.implementation import DIVVY, NVIDIA_DRA
 from conformance.load.claims import (
     Size,
     burst_sizes,
+    gpus_of_tenants,
     judge_size,
     open_shares,
     refused_for_gpus,
@@ -109,6 +110,19 @@ def test_finds_the_gpus_of_which_pods_without_a_tenant_can_have_shares(
 ) -> None:
     node = following([{"devices": [0], "claims": first}, {"claims": others}])
     assert [shares.memory.step_mib for shares in open_shares(node)] == steps
+
+
+def test_counts_the_gpus_of_which_tenants_can_have_shares() -> None:
+    two = {"shares": {}, "tenants": ["a", "b"]}
+    assert gpus_of_tenants(following({"claims": two}), ["a", "b"]) == 2
+    first_alone = [{"devices": [0], "claims": two}, {"claims": {}}]
+    assert gpus_of_tenants(following(first_alone), ["a", "b"]) == 1
+    apart = [
+        {"devices": [0], "claims": {"shares": {}, "tenants": ["a"]}},
+        {"claims": {"shares": {}, "tenants": ["b", "c"]}},
+    ]
+    assert gpus_of_tenants(following(apart), ["a", "b"]) == 2
+    assert gpus_of_tenants(following(apart), ["b", "c"]) == 1
 
 
 def test_bursts_beyond_what_the_node_has() -> None:
