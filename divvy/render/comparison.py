@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from divvy.reports.comparison import CaseChange, Comparison, SpeedChange, Versio
 # A comment holds so many cases and stays readable; the report has them all.
 _CASES_OF_CHECK = 10
 _NODES_NAMED = 4
+# Of Markdown, and of its tables: a `]` or `!` is nothing without the `[`.
+_MARKUP = re.compile(r"[\\`*_|\[]")
 _COLOUR = {"newly fails": "red", "newly passes": "green", "newly not checked": "yellow"}
 
 
@@ -138,4 +141,4 @@ def _named(names: Sequence[str]) -> str:
 def _cell(text: str) -> str:
     """Return text for a cell of a table: what a pod or an earlier report says is no markup."""
     plain = printable(" ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;")
-    return plain.replace("|", "\\|")
+    return _MARKUP.sub(r"\\\g<0>", plain)

@@ -52,6 +52,13 @@ def test_writes_the_terminals_content_into_a_comment_without_pods_markup() -> No
     assert "### Speed" not in comment
 
 
+def test_writes_pods_words_without_markup_of_markdown() -> None:
+    printed = "![a](https://x.example/y) `c` **b** _i_ \\`"
+    new = document(record("failed", reason=printed))
+    text = comparison_markdown(compare_reports(document(record("passed")), new), new)
+    assert "!\\[a](https://x.example/y) \\`c\\` \\*\\*b\\*\\* \\_i\\_ \\\\\\`" in text
+
+
 def test_writes_an_earlier_reports_words_without_markup() -> None:
     """Whoever handed it on may have changed it."""
     odd = "x\n\n| <b>a</b>\x1b[2J"
