@@ -41,8 +41,8 @@ def validate(
     labelled = component_of({"metadata": metadata}) == Component.CONFIGURATION
     if not labelled and (metadata.get("name") != CONFIG_MAP or CONFIG_KEY not in data):
         return
-    if CONFIG_KEY not in data:
-        report(f"the agents' configuration has no {CONFIG_KEY}")
+    if not isinstance(data.get(CONFIG_KEY), str):
+        report(f"the agents' configuration has no {CONFIG_KEY} that is text")
         return
     try:
         cluster = parse_canonical(data[CONFIG_KEY])

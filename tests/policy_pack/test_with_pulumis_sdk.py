@@ -174,6 +174,9 @@ def test_refuses_a_configuration_that_it_cannot_read(tmp_path: Path) -> None:
         assert "has no schemaVersion" in diagnostic.message
         (diagnostic,) = ask(pack, {**config, "data": {}})
         assert "has no cluster.json" in diagnostic.message
+        for odd in (None, 5, ["{}"]):
+            (diagnostic,) = ask(pack, {**config, "data": {"cluster.json": odd}})
+            assert "has no cluster.json" in diagnostic.message
         assert ask(pack, {**config, "metadata": {"name": "divvy"}, "data": {}}) == []
 
 
