@@ -226,6 +226,19 @@ while true; do sleep 0.1; done"""
     assert grace >= 120
 
 
+def test_begins_no_run_in_a_pod_that_is_deleted_before(tmp_path: Path) -> None:
+    command, environment = program(tmp_path, "exec sleep 60", {"DIVVY_STACK": "prod"})
+    slow = tmp_path / "bin/mkfifo"
+    slow.write_text(f'#!/bin/sh\ntouch {tmp_path}/laid-out\nsleep 1\nexec /usr/bin/mkfifo "$@"\n')
+    slow.chmod(0o755)
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as run:
+        wait_for((tmp_path / "laid-out").exists)
+        run.terminate()
+        run.communicate(timeout=20)
+    assert run.returncode == 143
+    assert not (tmp_path / "called").exists()
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 20
     while not condition() and time.monotonic() < deadline:
