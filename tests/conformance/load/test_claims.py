@@ -17,8 +17,8 @@ from conformance.load.claims import (
     requested_share,
     rounded,
 )
-from conformance.not_made import NotMade
-from conformance.observe.claims import overcommitted, tenants_together
+from conformance.not_made import NotApplicable, NotMade
+from conformance.observe.claims import divisible_by, overcommitted, tenants_together
 from conformance.promise import NodePromise
 from divvy.model import gpu_model, parse_cluster
 from divvy.model.stack import Names
@@ -82,6 +82,15 @@ def test_takes_no_drivers_word_for_the_memory_of_a_gpu() -> None:
     little_more = slices("n", {"shares": {"memory": {"oversubscribe": 1.05}}})
     full = [claim("c", "n", "gpu-n-0-share", "42000Mi", "40")]
     assert overcommitted(claimed_gpus(little_more, full), promised({})) == []
+
+
+def test_takes_no_missing_gpus_for_some_without_sizes() -> None:
+    """A driver that has withdrawn its slices offers nothing: that is no property of its claims."""
+    with pytest.raises(AssertionError, match="offers no GPU to claims"):
+        divisible_by(())
+    with pytest.raises(NotApplicable, match="no sizes"):
+        divisible_by(claimed_gpus(slices("n", {}), ()))
+    assert divisible_by(claimed_gpus(slices("n", {"shares": {"memory": {"step": "2Mi"}}}), ())) == 2
 
 
 def test_finds_two_tenants_on_one_gpu() -> None:
