@@ -60,7 +60,7 @@ def wrapped(text: str, indent: str, style: str = "") -> Iterator[Text]:
     hanging = indent + "  "
     # What a pod has printed may have colours in it, and worse.
     plain_text = "".join(
-        char if char.isprintable() or char.isspace() else "\ufffd" for char in text
+        char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text
     )
     lines = textwrap.wrap(
         plain_text,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from divvy.render.comparison import comparison_lines, comparison_markdown
 from divvy.reports.comparison import compare_reports
 from tests.reports.documents import MUST, document, record
@@ -57,6 +59,15 @@ def test_writes_pods_words_without_markup_of_markdown() -> None:
     new = document(record("failed", reason=printed))
     text = comparison_markdown(compare_reports(document(record("passed")), new), new)
     assert "!\\[a](https://x.example/y) \\`c\\` \\*\\*b\\*\\* \\_i\\_ \\\\\\`" in text
+
+
+@pytest.mark.parametrize("line_break", ["\x85", "\u2028", "\x1c", "\x0b"])
+def test_lets_no_pod_begin_a_line(line_break: str) -> None:
+    """A terminal, and whoever reads lines, takes these for the end of one, too."""
+    new = document(record("failed", reason=f"a{line_break}b"))
+    shown = lines(document(record("passed")), new)
+    assert [line for line in shown if line_break in line] == []
+    assert any("a b" in line for line in shown)
 
 
 def test_writes_an_earlier_reports_words_without_markup() -> None:
