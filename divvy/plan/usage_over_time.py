@@ -13,6 +13,9 @@ from divvy.model.problems import printable
 # A sample stands for so many minutes.
 _STEP = 5
 _SINCE = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
+# A Prometheus without `honor_labels` keeps the pod's namespace under the second name, and has the
+# agent's under the first.
+_NAMESPACE = "namespace, exported_namespace"
 _MEMORY = "divvy_pod_memory_used_mib|divvy_share_memory_used_mib"
 
 
@@ -46,13 +49,13 @@ def device_hours_query(since: str) -> str:
     The resource of what was allocated by claims is ``claims``.
     """
     over = f"sum_over_time(divvy_allocated_devices[{since}:{_STEP}m])"
-    return f"sum by (namespace, resource) ({over}) * {_STEP} / 60"
+    return f"sum by ({_NAMESPACE}, resource) ({over}) * {_STEP} / 60"
 
 
 def memory_query(since: str) -> str:
     """Return the PromQL query for memory in use times hours, by namespace, in GiB hours."""
     over = f'sum_over_time({{__name__=~"{_MEMORY}"}}[{since}:{_STEP}m])'
-    return f"sum by (namespace) ({over}) * {_STEP} / 60 / 1024"
+    return f"sum by ({_NAMESPACE}) ({over}) * {_STEP} / 60 / 1024"
 
 
 def samples(answer: Any) -> tuple[Sample, ...]:
@@ -64,16 +67,19 @@ def _sample(series: Mapping[str, Any]) -> Sample:
     labels, value = series["metric"], float(series["value"][1])
     if not math.isfinite(value):
         raise ValueError(f"{value} is no sum")
-    namespace, resource = (printable(labels.get(key, "")) for key in ("namespace", "resource"))
-    return Sample(namespace, resource, value)
+    namespace = labels.get("exported_namespace") or labels.get("namespace", "")
+    return Sample(printable(namespace), printable(labels.get("resource", "")), value)
 
 
 def use_by_namespace(hours: Sequence[Sample], memory: Sequence[Sample]) -> tuple[NamespaceUse, ...]:
     """Return what both answers say: the namespace with the most device hours comes first."""
     held: dict[str, dict[str, float]] = {}
     for sample in hours:
-        held.setdefault(sample.namespace, {})[sample.resource] = sample.value
-    used = {sample.namespace: sample.value for sample in memory}
+        by_resource = held.setdefault(sample.namespace, {})
+        by_resource[sample.resource] = by_resource.get(sample.resource, 0.0) + sample.value
+    used: dict[str, float] = {}
+    for sample in memory:
+        used[sample.namespace] = used.get(sample.namespace, 0.0) + sample.value
     uses = [
         NamespaceUse(namespace, dict(sorted(held.get(namespace, {}).items())), used.get(namespace))
         for namespace in {*held, *used}

@@ -142,6 +142,25 @@ def test_refuses_an_answer_that_is_no_use(api: Api, data: str, view: str) -> Non
     assert "Traceback" not in error
 
 
+def test_knows_the_pods_namespace_beside_the_agents(api: Api) -> None:
+    """A Prometheus without `honor_labels` has put the agents' own in its place."""
+    agents = {"namespace": "divvy-system"}
+    team, other = ({**agents, "exported_namespace": name} for name in ("team", "other"))
+    answers = [
+        [
+            sample("2", **team, resource="r"),
+            sample("3", namespace="team", resource="r"),
+            sample("1", **other, resource="r"),
+        ],
+        [sample("7", **team), sample("1", namespace="team")],
+    ]
+    api.answers[PATH] = lambda: httpx2.Response(200, json={"data": {"result": answers.pop(0)}})
+    csv = top("--since", "7d", "--prometheus", SERVICE, "-o", "csv")
+    assert csv.splitlines()[1:] == ["team,r,5.0,8.0", "other,r,1.0,"]
+    queries = [httpx2.URL(url).params["query"] for url in api.asked]
+    assert all("by (namespace, exported_namespace" in query for query in queries)
+
+
 def test_passes_on_what_an_answer_warns_of(api: Api) -> None:
     """Part of the stores may have answered: the figures are then too small."""
     warned = {"data": {"result": []}, "warnings": ["no store\x1b[2J for b", 5]}
