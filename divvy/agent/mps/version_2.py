@@ -46,16 +46,16 @@ class Version2:
 
         Raises NoAnswer, Refused where it does not take a limit or its server does not start.
         """
-        if ceiling.memory_mib is None:
-            return
         memory, threads = f"{ceiling.memory_mib}M", ceiling.threads
-        await self._set(f"set_default_device_pinned_mem_limit 0 {memory}")
-        await self._set(f"set_default_active_thread_percentage {threads}")
+        keeps_limits = ceiling.memory_mib is None
+        if not keeps_limits:
+            await self._set(f"set_default_device_pinned_mem_limit 0 {memory}")
+            await self._set(f"set_default_active_thread_percentage {threads}")
         # After that: a server that starts meanwhile has the new default.
         running = await self.servers()
         if not running:
             await self._start()
-        for server in running:
+        for server in () if keeps_limits else running:
             try:
                 await self._set(f"set_device_pinned_mem_limit {server} 0 {memory}")
                 await self._set(f"set_active_thread_percentage {server} {threads}")
