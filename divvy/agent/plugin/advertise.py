@@ -42,6 +42,7 @@ from divvy.agent.plugin.inventory import (
     AdvertisedGpu,
     Resource,
     inventory,
+    limited_gpus,
     no_gpus,
     undescribed,
     without_driver_limits,
@@ -153,10 +154,11 @@ class Advertiser:
                 problems["driver limits"] = f"enforcement: driver: {limits}"
                 resources = tuple(without_driver_limits(resources, limits))
         open_memory = {gpu.uuid: gpu.memory_problem for gpu in snapshot.gpus if gpu.memory_problem}
+        limited = limited_gpus(resources)
+        reasons = [reason for uuid, reason in open_memory.items() if uuid in limited]
         problems.pop("memory limits", None)
-        if open_memory and any(resource.sharing.is_prevented for resource in resources):
-            reason = next(iter(open_memory.values()))
-            problems["memory limits"] = f"no limit of a GPU's memory holds: {reason}"
+        if reasons:
+            problems["memory limits"] = f"no limit of a GPU's memory holds: {reasons[0]}"
             resources = tuple(
                 without_open_memory(resources, lambda uuid: open_memory.get(uuid, ""))
             )

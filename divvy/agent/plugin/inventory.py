@@ -105,6 +105,16 @@ def without_driver_limits(resources: Iterable[Resource], reason: str) -> Iterato
     return _unhealthy(resources, lambda _: reason, lambda sharing: sharing.by_driver)
 
 
+def limited_gpus(resources: Iterable[Resource]) -> frozenset[str]:
+    """Return the GPUs, by UUID, of which shares are listed whose memory is limited."""
+    return frozenset(
+        device.gpu
+        for resource in resources
+        if resource.sharing.is_prevented
+        for device in resource.devices
+    )
+
+
 def without_open_memory(
     resources: Iterable[Resource], problem: Callable[[str], str]
 ) -> Iterator[Resource]:

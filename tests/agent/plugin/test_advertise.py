@@ -1,18 +1,25 @@
-"""When what is installed on the host is news to the rest of the agent."""
+"""What is advertised of a node and why not, and when an installation is news to the agent."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from divvy.agent.gpu.desired import DesiredState
+from divvy.agent.gpu.health import Health
 from divvy.agent.plugin import advertise
 from divvy.agent.plugin.advertise import Advertiser
+from divvy.agent.plugin.inventory import AdvertisedGpu, Resource
 from divvy.agent.settings import settings_from
+from divvy.model import DesiredGpu, Offer
+from divvy.model.sharing import Sharing
+from tests.agent.devices import gpu, snapshot
 
 
 def test_wakes_the_agent_only_for_a_new_installation_outcome(
@@ -50,3 +57,65 @@ def test_wakes_the_agent_only_for_a_new_installation_outcome(
 
     asyncio.run(scene())
     assert woken == [3, 0]
+
+
+WHOLE = Offer("nvidia.com/gpu", "gpu", None, Sharing())
+LIMITED = Offer(
+    "nvidia.com/gpu.shared", "gpu", None, Sharing(4, memory_mib=10240, weight=25, action="prevent")
+)
+
+
+def advertised(tmp_path: Path, *offers: Offer) -> tuple[dict[str, str], list[Resource]]:
+    """Return problems and lists of a node whose second GPU alone has open memory."""
+    gpus = (gpu(0), replace(gpu(1), memory_problem="it is NUMA node 9 of the system"))
+    lists: list[Resource] = []
+    problems: dict[str, str] = {}
+
+    async def scene() -> None:
+        settings = settings_from(
+            {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_DRIVER_ROOT": str(tmp_path)}
+        )
+        health = cast("Any", SimpleNamespace(health=Health()))
+        mps = cast("Any", SimpleNamespace(problem=lambda _: ""))
+        nothing = cast("Any", None)
+        advertiser = Advertiser(settings, nothing, health, nothing, mps, lambda: None)
+        advertiser.injection = cast(
+            "Any",
+            SimpleNamespace(
+                renew=lambda *_: None,
+                described={one_gpu.uuid for one_gpu in gpus},
+                limiter_problem="",
+                share_folder=SimpleNamespace(mount=lambda: ""),
+            ),
+        )
+
+        async def keep(resources: tuple[Resource, ...]) -> None:
+            lists.extend(resources)
+
+        advertiser.plugins = cast("Any", SimpleNamespace(advertise=keep, advertised=lambda: ()))
+        layouts = (
+            AdvertisedGpu(DesiredGpu(listed.uuid, listed.index, 0, None, (offer,)))
+            for listed, offer in zip(gpus, offers, strict=True)
+        )
+        await advertiser.advertise(DesiredState(), layouts, snapshot(*gpus), "", problems)
+
+    asyncio.run(scene())
+    return problems, lists
+
+
+def test_offers_no_limited_share_of_open_memory_and_says_why(tmp_path: Path) -> None:
+    problems, (shares,) = advertised(tmp_path, LIMITED, LIMITED)
+    assert problems == {
+        "memory limits": "no limit of a GPU's memory holds: it is NUMA node 9 of the system"
+    }
+    assert {(device.gpu, device.unhealthy is None) for device in shares.devices} == {
+        ("GPU-0", True),
+        ("GPU-1", False),
+    }
+
+
+def test_complains_of_open_memory_only_where_its_own_shares_are_limited(tmp_path: Path) -> None:
+    """A whole GPU of such memory is as it should be, whatever another GPU of the node offers."""
+    problems, (whole, shares) = advertised(tmp_path, LIMITED, WHOLE)
+    assert problems == {}
+    assert all(device.unhealthy is None for device in (*whole.devices, *shares.devices))
