@@ -11,16 +11,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from divvy.agent.driver_libraries import library_folder
 from divvy.agent.mps import own_memory
 from divvy.agent.mps.answers import NoAnswer, refusal
 from divvy.agent.mps.processes import FOREGROUND, PIPES_VARIABLE, Process, arguments, start_time
+from divvy.agent.mps.record import Limits
 from divvy.agent.mps.shared_memory import mount_memory, unmount_memory
 from divvy.agent.mps.supervision import Ceiling, Share
 from divvy.agent.mps.version_2 import Version2
-from divvy.agent.mps.version_3 import PROTOCOL, SERVER, Version3
+from divvy.agent.mps.version_3 import DEFAULT, PROTOCOL, SERVER, Version3
 
 PROGRAM = "usr/bin/nvidia-cuda-mps-control"
 _WITH_MEMORY = (sys.executable, "-I", "-S", own_memory.__file__)
@@ -95,6 +97,16 @@ class MpsDaemon:
             self._child.poll()
         return self._process.runs
 
+    @property
+    def limits(self) -> Limits:
+        """Return the limits that its clients were started with."""
+        shares = sorted(self._given.items())
+        return tuple((name, share.memory_mib, share.threads) for name, share in shares)
+
+    def remember(self, limits: Limits) -> None:
+        """Take over the limits that clients were started with by an agent before this one."""
+        self._given.update({name: Share(name, *of_share) for name, *of_share in limits})
+
     def adopt(self, process: Process) -> None:
         """Take over the daemon of an agent before this one, if it still runs."""
         self._process = process
@@ -159,7 +171,8 @@ class MpsDaemon:
     async def limit(self, ceiling: Ceiling) -> None:
         """Tell it what clients may use at most; raises NoAnswer, Refused."""
         async with self._changing:
-            await self._dialect.limit(ceiling)
+            await self._dialect.limit(self._as_before(ceiling))
+            self._note(ceiling)
 
     async def terminate(self, client: int) -> None:
         """End what a client has on the GPU, before its process is ended; raises NoAnswer.
@@ -180,12 +193,24 @@ class MpsDaemon:
             await self.ask()
             if self._dialect.may_end_servers(alone=alone):
                 await self._end_idle_servers()
-            await self._dialect.prepare(share, ceiling)
+            await self._dialect.prepare(share, self._as_before(ceiling))
+            self._note(ceiling)
 
     async def tidy(self, ceiling: Ceiling) -> None:
         """Remove what containers that are gone have left; raises NoAnswer."""
         async with self._changing:
             await self._dialect.tidy(ceiling)
+
+    def _as_before(self, ceiling: Ceiling) -> Ceiling:
+        """Return a ceiling with the limits that the daemon had, where a profile has gone."""
+        before = self._given.get(DEFAULT)
+        if ceiling.memory_mib is not None or before is None:
+            return ceiling
+        return replace(ceiling, memory_mib=before.memory_mib, threads=before.threads)
+
+    def _note(self, ceiling: Ceiling) -> None:
+        if ceiling.memory_mib is not None and ceiling.threads is not None:
+            self._given[DEFAULT] = Share(DEFAULT, ceiling.memory_mib, ceiling.threads)
 
     async def _end_idle_servers(self) -> None:
         """A young one may be starting for a client that it does not list yet: waits for that."""

@@ -1,14 +1,15 @@
 """What must be undone on this node, kept on its disk: which GPUs a daemon was started for.
 
 It is written before a compute mode is changed, and cleared after that is restored and the daemon's
-folders are gone, so that an agent that starts later knows what the one before it left.
+folders are gone, so that an agent that starts later knows what the one before it left, and with
+which limits clients were started that run on.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ _log = logging.getLogger(__name__)
 _FILE = "mps.json"
 _MODE = 0o600
 _DEFAULT_COMPUTE_MODE = 0
+Limits = tuple[tuple[str, int, int], ...]
+"""Of each share by its name: memory in MiB, threads in per cent."""
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -28,13 +31,15 @@ _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 class Recorded:
     """A GPU's compute mode before, and the daemon's process: PID and start time, 0 without one.
 
-    ``driver`` is the version of the driver that it was started with, "" if that is not known.
+    ``driver`` is the version of the driver that it was started with, "" if that is not known;
+    ``limits`` are those that its clients were started with.
     """
 
     mode: int
     pid: int = 0
     started: int = 0
     driver: str = ""
+    limits: Limits = ()
 
     @property
     def process(self) -> Process:
@@ -73,7 +78,8 @@ class MpsRecord:
             recorded = added.setdefault(uuid, Recorded(_DEFAULT_COMPUTE_MODE))
             if uuid in daemons and not recorded.process.runs:
                 process = daemons[uuid]
-                added[uuid] = Recorded(recorded.mode, process.pid, process.started)
+                pid, started = process.pid, process.started
+                added[uuid] = replace(recorded, pid=pid, started=started, driver="")
         try:
             self._write(added)
         except OSError as error:  # the next agent finds them too
@@ -84,6 +90,10 @@ class MpsRecord:
         """Write which process is a GPU's daemon, None for none; raises OSError."""
         pid, started = (0, 0) if process is None else (process.pid, process.started)
         self.note(uuid, replace(self.gpus[uuid], pid=pid, started=started, driver=driver))
+
+    def set_limits(self, uuid: str, limits: Limits) -> None:
+        """Write with which limits a GPU's clients were started; raises OSError."""
+        self.note(uuid, replace(self.gpus[uuid], limits=limits))
 
     def clear(self, uuid: str) -> None:
         """Write that nothing is left to undo for a GPU; raises OSError."""
@@ -99,8 +109,16 @@ class MpsRecord:
 
 
 def _recorded(raw: Mapping[str, Any]) -> Recorded:
-    recorded = from_plain(Recorded, raw)
+    limits = tuple(map(_limit, raw.get("limits", ())))
+    recorded = from_plain(Recorded, raw, limits=limits)
     numbers = (recorded.mode, recorded.pid, recorded.started)
     if not all(isinstance(n, int) for n in numbers) or not isinstance(recorded.driver, str):
         raise TypeError(f"{raw!r} is not a record of a GPU")
     return recorded
+
+
+def _limit(raw: Sequence[Any]) -> tuple[str, int, int]:
+    name, memory_mib, threads = raw
+    if not (isinstance(name, str) and isinstance(memory_mib, int) and isinstance(threads, int)):
+        raise TypeError(f"{raw!r} are not a share's limits")
+    return name, memory_mib, threads

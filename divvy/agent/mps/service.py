@@ -139,6 +139,7 @@ class Mps:
         if ceiling is None:
             raise NoAnswer(self.problem(uuid))
         await supervised.daemon.prepare(share, ceiling, alone=alone)
+        self._keep_limits(supervised)
 
     async def terminate(self, uuid: str, client: int) -> None:
         """End what a client of a GPU's daemon has on it, before its process is ended."""
@@ -215,6 +216,8 @@ class Mps:
             daemon = self._daemon(uuid, woken.set)
             self._gpus[uuid] = _SupervisedGpu(uuid, daemon, woken)
             recorded = self._record.gpus.get(uuid)
+            if recorded is not None:
+                daemon.remember(recorded.limits)
             if recorded is not None and recorded.pid:
                 daemon.adopt(recorded.process)
         return self._gpus[uuid]
@@ -357,6 +360,17 @@ class Mps:
         if now - supervised.tidied_at >= _TIDY_SECONDS:
             supervised.tidied_at = now
             await supervised.daemon.tidy(wanted)
+            self._keep_limits(supervised)
+
+    def _keep_limits(self, supervised: _SupervisedGpu) -> None:
+        """Write with which limits clients were started: they get the same where all has ended."""
+        recorded, limits = self._record.gpus.get(supervised.uuid), supervised.daemon.limits
+        if recorded is None or recorded.limits == limits:
+            return
+        try:
+            self._record.set_limits(supervised.uuid, limits)
+        except OSError as error:  # as long as this agent runs, it knows them
+            _log.warning("GPU %s: its limits are not recorded: %s", supervised.uuid, error)
 
     async def _talk(self, supervised: _SupervisedGpu, step: Step) -> None:
         wanted = self._wanted_of(supervised)
@@ -366,6 +380,7 @@ class Mps:
                 await supervised.daemon.quit()
             elif step is Step.LIMIT and wanted is not None:
                 await supervised.daemon.limit(wanted)
+                self._keep_limits(supervised)
                 supervised.life = supervised.life.limited(wanted)
             else:
                 await self._ask(supervised)

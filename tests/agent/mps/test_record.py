@@ -16,8 +16,10 @@ def test_keeps_a_record_beyond_its_process(tmp_path: Path) -> None:
     record.note("GPU-0", Recorded(0))
     record.set_process("GPU-0", Process(4_194_304, 77), "580.95.05")
     record.note("GPU-1", Recorded(3))
+    limits = (("default", 40960, 100), ("share_0", 10240, 25))
+    record.set_limits("GPU-0", limits)
     assert MpsRecord(tmp_path).gpus == {
-        "GPU-0": Recorded(0, 4_194_304, 77, "580.95.05"),
+        "GPU-0": Recorded(0, 4_194_304, 77, "580.95.05", limits),
         "GPU-1": Recorded(3),
     }
     record.clear("GPU-0")
@@ -30,6 +32,9 @@ def test_keeps_a_record_beyond_its_process(tmp_path: Path) -> None:
         *("", "[", "{}", "[" * 9999),
         '{"gpus": {"GPU-0": {"mode": "x"}}}',
         '{"gpus": {"GPU-0": {"mode": 0, "driver": 550}}}',
+        '{"gpus": {"GPU-0": {"mode": 0, "limits": [["share_0", "10G", 25]]}}}',
+        '{"gpus": {"GPU-0": {"mode": 0, "limits": [["share_0"]]}}}',
+        '{"gpus": {"GPU-0": {"mode": 0, "limits": 7}}}',
     ],
 )
 def test_treats_a_damaged_record_as_none(tmp_path: Path, text: str) -> None:
@@ -55,12 +60,13 @@ def test_completes_the_record_from_the_node(tmp_path: Path) -> None:
     here = Process(os.getpid(), start_time(os.getpid()))
     record = MpsRecord(tmp_path)
     record.note("GPU-0", Recorded(2, here.pid, here.started))
-    record.note("GPU-1", Recorded(2, here.pid, 1))
+    limits = (("share_0", 10240, 25),)
+    record.note("GPU-1", Recorded(2, here.pid, 1, "580.95.05", limits))
     other = Process(7, 7)
     record.add_leftovers({"GPU-0": other, "GPU-1": other, "GPU-2": other}, ["GPU-2", "GPU-3"])
     assert record.gpus == {
         "GPU-0": Recorded(2, here.pid, here.started),
-        "GPU-1": Recorded(2, 7, 7),
+        "GPU-1": Recorded(2, 7, 7, "", limits),
         "GPU-2": Recorded(0, 7, 7),
         "GPU-3": Recorded(0),
     }

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
-from divvy.agent.mps.answers import NoAnswer, Refused, refusal
+from divvy.agent.mps.answers import NoAnswer, Refused
 from divvy.agent.mps.supervision import Ceiling, Share
 from divvy.agent.mps.version_3 import (
     Version3,
@@ -14,69 +12,17 @@ from divvy.agent.mps.version_3 import (
     parse_namespaces,
     parse_servers,
 )
+from tests.agent.mps.version_3_daemon import CLIENTS, SERVER, Daemon
 from tests.fakes.scene import play
 
 FIRST, SECOND = Share("share_0", 10240, 25), Share("share_3", 20480, 50)
 WHOLE = Ceiling(40960, 100)
 ENDLESS = "9" * 5000  # more digits than Python takes for a number
-SERVER = "uid_0,0,48201,Ready,/p/uid_0,GPU-0,-"
 # As NVIDIA's gpu-fractioning saw them on driver 615, of the same two clients.
 TABLE = """\
 PID     SERVER        DEVICE                                         MAWS NS          CMD
 316...  srv           GPU-cc97390c-c189-71f5-1bb7-5b0af481fa0d       srv/default (0)  VLLM::Engine
 """
-CLIENTS = """\
-3167082,srv,GPU-cc97390c-c189-71f5-1bb7-5b0af481fa0d,srv/default (0),VLLM::EngineCore
-3165259,srv,GPU-cc97390c-c189-71f5-1bb7-5b0af481fa0d,srv/default (0),python train.py, twice
-"""
-
-
-class Daemon:
-    """A daemon as its commands see it: servers, namespaces with their limits, busy ones."""
-
-    def __init__(self, *, starts: bool = True) -> None:
-        self.starts = starts
-        self.server = False
-        self.namespaces: dict[str, list[str]] = {}
-        self.busy: set[str] = set()
-        self.changes: list[str] = []
-
-    async def run(self, arguments: Sequence[str], text: str) -> str:
-        assert (arguments[:2], text) == (("-p", "3"), "")
-        words = [word for word in arguments[2:] if not word.startswith(("--server", "--format"))]
-        answer = self._answer(words)
-        if words[1] not in ("list", "get"):
-            self.changes.append(" ".join(words))
-        return answer
-
-    def _answer(self, words: list[str]) -> str:
-        match words:
-            case ["server", "list"]:
-                return SERVER if self.server else ""
-            case ["server", "create", "uid_0", "--uid=0"]:
-                self.server = self.starts
-                self.namespaces = {"default": ["unlimited", "100.00"]}
-            case ["namespace", "list"]:
-                return "\n".join(
-                    f"{name},uid_0,Ready,{memory},{threads},0,/p/uid_0/{name}"
-                    for name, (memory, threads) in self.namespaces.items()
-                )
-            case ["namespace", "create", name]:
-                self.namespaces[name] = ["unlimited", "100.00"]
-            case ["namespace", "set", name, memory, threads]:
-                if name in self.busy:
-                    raise refusal("namespace set", "The namespace has active clients")
-                values = [word.partition("=")[2] for word in (memory, threads)]
-                self.namespaces[name] = [values[0], f"{values[1]}.00"]
-            case ["namespace", "delete", name]:
-                if name in self.busy:
-                    raise refusal("namespace delete", "it has active clients")
-                del self.namespaces[name]
-            case ["client", "list"]:
-                return CLIENTS
-            case _:
-                raise AssertionError(words)
-        return ""
 
 
 def test_reads_what_lists_say() -> None:

@@ -1,0 +1,73 @@
+"""What is kept of a GPU's clients over the ends of agents and daemons."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from divvy.agent.mps import daemon as daemon_module
+from divvy.agent.mps.daemon import MpsDaemon
+from divvy.agent.mps.record import MpsRecord, Recorded
+from divvy.agent.mps.service import Mps
+from divvy.agent.mps.supervision import Ceiling, Share
+from tests.agent.mps.version_3_daemon import Daemon
+from tests.fakes.scene import play
+
+GPU = "GPU-0"
+QUARTER = Share("share_0", 10240, 25)
+# As they are where its profile has gone.
+WITHOUT_PROFILE = Ceiling(None, None, (Share(QUARTER.name, 40960, 100),))
+
+
+@pytest.fixture
+def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
+    """Take the place of every control daemon's process."""
+    fake = Daemon()
+    monkeypatch.setattr(MpsDaemon, "alive", True)
+    monkeypatch.setattr(MpsDaemon, "_watch", lambda _: None)
+    monkeypatch.setattr(MpsDaemon, "_run", lambda _, *words: fake.run(*words))
+    monkeypatch.setattr(daemon_module, "arguments", lambda _: ["-p", "3"])
+    return fake
+
+
+@contextlib.asynccontextmanager
+async def agent(folder: Path, ceiling: Ceiling) -> AsyncIterator[Mps]:
+    """Run an agent's supervision until it has given the daemon this ceiling."""
+    driver = cast("Any", SimpleNamespace(snapshot=None, problem="it is not asked"))
+    mps = Mps(folder, folder / "state", folder / "memory", driver, lambda: None)
+    mps.want({GPU: ceiling})
+    work = asyncio.create_task(mps.run())
+    try:
+        async with asyncio.timeout(10):
+            while mps.problem(GPU):
+                await asyncio.sleep(0.01)
+        yield mps
+    finally:
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+
+
+def test_keeps_limits_where_agent_and_daemon_end_and_the_profile_goes(
+    tmp_path: Path, daemon: Daemon
+) -> None:
+    """An update of the agent ends its pod, and the daemon with it; containers run on."""
+
+    async def scene() -> None:
+        (tmp_path / "state").mkdir()
+        MpsRecord(tmp_path / "state").note(GPU, Recorded(0, 1, 1))
+        async with agent(tmp_path, Ceiling(20480, 50)) as mps:
+            await mps.prepare(GPU, QUARTER, alone=True)
+        limits = {"default": ["20480M", "50.00"], QUARTER.name: ["10240M", "25.00"]}
+        assert daemon.namespaces == limits
+        daemon.server = False
+        async with agent(tmp_path, WITHOUT_PROFILE):
+            assert daemon.namespaces == limits
+
+    play(scene)
