@@ -27,7 +27,6 @@ from divvy.agent.loops import Loops
 from divvy.agent.memory.shares import ShareAccounts
 from divvy.agent.memory.watch import MemoryWatch
 from divvy.agent.mps.service import Mps
-from divvy.agent.mps.wanted import wanted_daemons
 from divvy.agent.nvml.driver import Driver, boot_id
 from divvy.agent.nvml.health_watch import HealthWatch
 from divvy.agent.observe import Observer
@@ -313,8 +312,7 @@ class Agent:
         if self._desired.config is None:
             return  # nothing is known of what should be: clients keep their daemons
         held = None if isinstance(observed.kubelet, str) else observed.kubelet.held
-        decisions = self._record.decisions
-        self.mps.want(wanted_daemons(decisions, observed.snapshot, held, self.mps.started))
+        self.mps.consider(self._record.decisions, observed.snapshot, held)
 
     def _forget_replaced(self) -> None:
         """Forget GPUs once it is saved which others have their indices."""

@@ -11,6 +11,9 @@ from itertools import chain
 from pathlib import Path
 from time import monotonic
 
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.holders import Held
+from divvy.agent.gpu.transition import Decision
 from divvy.agent.mps.answers import NoAnswer, Refused
 from divvy.agent.mps.daemon import MpsDaemon
 from divvy.agent.mps.processes import daemons
@@ -29,6 +32,7 @@ from divvy.agent.mps.supervision import (
     next_step,
     problem_of,
 )
+from divvy.agent.mps.wanted import wanted_daemons
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
 from divvy.model.enforcement import MPS_V3_SINCE
@@ -89,6 +93,7 @@ class Mps:
         self._record.add_leftovers(daemons(self._folder), chain(*map(_gpus_below, folders)))
         self._wanted: Mapping[str, Ceiling] = {}
         self._knows_wanted = False  # before that, what an agent before left stays
+        self._holders_known = False
         self._gpus: dict[str, _SupervisedGpu] = {}
         self._woken = asyncio.Event()
 
@@ -166,11 +171,23 @@ class Mps:
             return wanted
         return replace(wanted, shares=())
 
-    def want(self, wanted: Mapping[str, Ceiling]) -> None:
-        """Have daemons for these GPUs from now on, and for no other."""
-        if wanted == self._wanted and self._knows_wanted:
+    def consider(
+        self, decisions: Mapping[str, Decision], snapshot: Snapshot, held: Held | None
+    ) -> None:
+        """Have the daemons that decisions and holders ask for; ``held`` None: not known."""
+        wanted = wanted_daemons(decisions, snapshot, held, self.started)
+        self.want(wanted, holders_known=held is not None)
+
+    def want(self, wanted: Mapping[str, Ceiling], *, holders_known: bool = True) -> None:
+        """Have daemons for these GPUs from now on, and for no other.
+
+        While it is not known who holds what, the folders of others stay: containers have them.
+        """
+        before = self._wanted, self._holders_known
+        if (wanted, holders_known) == before and self._knows_wanted:
             return
         self._wanted, self._knows_wanted = dict(wanted), True
+        self._holders_known = holders_known
         self._woken.set()
         for supervised in self._gpus.values():
             supervised.woken.set()
@@ -250,7 +267,13 @@ class Mps:
 
     def _seen(self, supervised: _SupervisedGpu) -> Seen:
         recorded = self._record.gpus.get(supervised.uuid)
-        return Seen(recorded, supervised.mode, supervised.daemon.alive, self._driver_version)
+        return Seen(
+            recorded,
+            supervised.mode,
+            supervised.daemon.alive,
+            self._driver_version,
+            self._holders_known,
+        )
 
     @property
     def _driver_version(self) -> str:

@@ -65,13 +65,15 @@ class Step(Enum):
 class Seen:
     """What is known of a GPU now: its record, its compute mode (None if unknown), the process.
 
-    ``driver`` is the version of the driver that is loaded, "" if that is not known.
+    ``driver`` is the version of the driver that is loaded, "" if that is not known. Without
+    ``holders_known`` containers that run may have mounted the daemon's folders.
     """
 
     recorded: Recorded | None
     mode: int | None
     alive: bool
     driver: str = ""
+    holders_known: bool = True
 
     @property
     def outdated(self) -> bool:
@@ -192,7 +194,9 @@ def _towards_none(seen: Seen, life: Life, now: float) -> Step:
         return Step.KILL if now - life.quit_at >= _QUIT_SECONDS else Step.WAIT
     if seen.mode is None or now < life.retry_at:
         return Step.WAIT
-    return Step.FORGET if seen.mode == seen.recorded.mode else Step.RESTORE
+    if seen.mode != seen.recorded.mode:
+        return Step.RESTORE
+    return Step.FORGET if seen.holders_known else Step.WAIT
 
 
 def problem_of(wanted: Ceiling | None, seen: Seen, life: Life) -> str:

@@ -16,10 +16,12 @@ from divvy.agent.mps.daemon import MpsDaemon
 from divvy.agent.mps.record import MpsRecord, Recorded
 from divvy.agent.mps.service import Mps
 from divvy.agent.mps.supervision import Ceiling, Share
+from tests.agent.devices import gpu, snapshot
 from tests.agent.mps.version_3_daemon import Daemon
 from tests.fakes.scene import play
 
 GPU = "GPU-0"
+DEFAULT_MODE = 0
 QUARTER = Share("share_0", 10240, 25)
 # As they are where its profile has gone.
 WITHOUT_PROFILE = Ceiling(None, None, (Share(QUARTER.name, 40960, 100),))
@@ -61,7 +63,7 @@ def test_keeps_limits_where_agent_and_daemon_end_and_the_profile_goes(
 
     async def scene() -> None:
         (tmp_path / "state").mkdir()
-        MpsRecord(tmp_path / "state").note(GPU, Recorded(0, 1, 1))
+        MpsRecord(tmp_path / "state").note(GPU, Recorded(DEFAULT_MODE, 1, 1))
         async with agent(tmp_path, Ceiling(20480, 50)) as mps:
             await mps.prepare(GPU, QUARTER, alone=True)
         limits = {"default": ["20480M", "50.00"], QUARTER.name: ["10240M", "25.00"]}
@@ -69,5 +71,41 @@ def test_keeps_limits_where_agent_and_daemon_end_and_the_profile_goes(
         daemon.server = False
         async with agent(tmp_path, WITHOUT_PROFILE):
             assert daemon.namespaces == limits
+
+    play(scene)
+
+
+def test_keeps_folders_while_a_new_agent_does_not_know_who_has_them(tmp_path: Path) -> None:
+    """Containers that run on have mounted them, and would find neither sockets nor daemon."""
+
+    async def scene() -> None:
+        state = tmp_path / "state"
+        pipes = state / "mps" / GPU / "pipe"
+        pipes.mkdir(parents=True)
+        MpsRecord(state).note(GPU, Recorded(DEFAULT_MODE))  # as an agent leaves it that ends
+        seen = snapshot(gpu(0))
+        is_read = asyncio.Event()
+
+        async def compute_mode(_: object) -> int:
+            is_read.set()
+            return DEFAULT_MODE
+
+        driver = SimpleNamespace(snapshot=seen, problem="", compute_mode=compute_mode)
+        mps = Mps(tmp_path, state, tmp_path / "memory", cast("Any", driver), lambda: None)
+        mps.consider({}, seen, None)
+        work = asyncio.create_task(mps.run())
+        async with asyncio.timeout(10):
+            await is_read.wait()
+        await asyncio.sleep(0.2)
+        assert pipes.is_dir()
+        assert GPU in MpsRecord(state).gpus
+        mps.consider({}, seen, {})
+        async with asyncio.timeout(10):
+            while mps.gpus:
+                await asyncio.sleep(0.01)
+        assert not pipes.exists()
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
 
     play(scene)
