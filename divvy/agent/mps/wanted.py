@@ -29,13 +29,13 @@ def wanted_daemons(
     """Return GPU UUID → what its daemon's clients may use at most.
 
     ``held`` is None where it is not known. A GPU that somebody holds otherwise gets none: its
-    holder would be shut out. A daemon stays as long as a container is its client, and all that are
-    ``started`` stay while the holders are unknown.
+    holder would be shut out. A daemon stays as long as a container is its client, also where the
+    GPU does not answer for a while; all that are ``started`` stay while the holders are unknown.
     """
     wanted = {}
     for uuid in {*decisions, *started}:
         gpu = snapshot.gpu(uuid)
-        if gpu is None or not gpu.present:
+        if gpu is None or gpu.lost or (gpu.fault and uuid not in started):
             continue
         decision = decisions.get(uuid)
         sharing = None if decision is None else sharing_by_mps(decision.advertise.layout)
@@ -46,7 +46,8 @@ def wanted_daemons(
             continue
         holders = held.get(uuid, ())
         clients = {is_client(holder.device_id) for holder in holders}
-        if True in clients or (sharing is not None and not clients and not gpu.mig_mode):
+        is_free = sharing is not None and not clients and not gpu.mig_mode and gpu.present
+        if True in clients or is_free:
             wanted[uuid] = replace(ceiling, shares=_shares(holders, sharing, gpu))
     return wanted
 

@@ -75,6 +75,16 @@ def test_wants_no_daemon_on_a_lost_gpu_or_in_mig_mode() -> None:
         assert wanted_daemons(decided(BY_MPS), snapshot(other), {}, []) == {}
 
 
+@pytest.mark.parametrize("holders", [held(CLIENT), None])
+def test_keeps_the_daemon_of_clients_whose_gpu_does_not_answer(holders: Held | None) -> None:
+    """On a node without a free processor one slow call of the driver is enough for that."""
+    hanging = replace(GPU, fault="the GPU does not answer describe")
+    answering = wanted_daemons(decided(BY_MPS), snapshot(GPU), holders, [GPU.uuid])
+    assert wanted_daemons(decided(BY_MPS), snapshot(hanging), holders, [GPU.uuid]) == answering
+    assert answering
+    assert wanted_daemons(decided(BY_MPS), snapshot(hanging), {}, [GPU.uuid]) == {}
+
+
 def test_names_a_share_by_the_first_replica_of_its_container() -> None:
     def of(pod: str, container: str, *numbers: int) -> list[Holder]:
         return [
