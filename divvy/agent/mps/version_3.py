@@ -40,6 +40,7 @@ class Version3:
         self.lacks_server = True
         self._used = True  # of a server that an agent before started nothing is known
         self._unclaimed: frozenset[str] = frozenset()
+        self._bare: set[str] = set()  # namespaces that were made, and have no limits yet
 
     async def servers(self) -> frozenset[int]:
         """Return the PIDs of its servers; raises NoAnswer."""
@@ -77,6 +78,8 @@ class Version3:
         for share in ceiling.shares or ():
             if share.name not in listed:
                 await self._create(self._given.get(share.name, share))
+            elif share.name in self._bare:
+                await self._limit_bare(self._given.get(share.name, share))
             elif _is_unlimited(listed[share.name]):  # an agent was killed before it could set them
                 with contextlib.suppress(Refused):
                     await self._set(self._given.get(share.name, share))
@@ -138,7 +141,21 @@ class Version3:
 
     async def _create(self, share: Share) -> None:
         await self._command("namespace", "create", share.name, _IN_SERVER)
-        await self._set(share)
+        self._bare.add(share.name)
+        await self._limit_bare(share)
+
+    async def _limit_bare(self, share: Share) -> None:
+        """Limit a namespace that was just made; raises NoAnswer, Refused.
+
+        A client that came in between would have no limits for as long as it lives: it is ended.
+        """
+        try:
+            await self._set(share)
+        except Refused:
+            listed = await self._command("client", "list", _CSV)
+            for client in sorted(clients_in(share.name, listed)):
+                await self.terminate((), client)
+            await self._set(share)
 
     async def _set(self, share: Share) -> None:
         await self._command(
@@ -146,6 +163,7 @@ class Version3:
             f"--pinned-memory-limit={share.memory_mib}M",
             f"--active-thread-percentage={share.threads}",
         )
+        self._bare.discard(share.name)
 
     async def _command(self, *words: str) -> str:
         return await self._run((*PROTOCOL, *words), "")
@@ -163,6 +181,19 @@ def parse_servers(answer: str) -> dict[str, int]:
 def parse_clients(answer: str) -> frozenset[int]:
     """Return the PIDs of `client list`, which are first in each line; raises NoAnswer."""
     return frozenset(pid(fields[0], answer) for fields in _rows(answer, 2))
+
+
+def clients_in(namespace: str, answer: str) -> frozenset[int]:
+    """Return the PIDs of `client list` in one namespace of the server; raises NoAnswer.
+
+    The fourth column names server and namespace: uid_0/share_0 (0).
+    """
+    of_namespace = f"{SERVER}/{namespace}"
+    return frozenset(
+        pid(fields[0], answer)
+        for fields in _rows(answer, 4)
+        if fields[3].split()[:1] == [of_namespace]
+    )
 
 
 def parse_namespaces(answer: str) -> dict[str, Share]:

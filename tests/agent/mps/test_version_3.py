@@ -127,6 +127,35 @@ def test_limits_a_namespace_that_was_left_without_limits() -> None:
     play(scene)
 
 
+def test_leaves_no_client_without_limits_that_comes_before_they_are_set() -> None:
+    """After a server's end a program that tries all the time is faster than the next command."""
+
+    async def scene() -> None:
+        daemon = Daemon()
+        daemon.waiting = {FIRST.name: 4711}
+        daemon.clients = {12: "default"}
+        await Version3(daemon.run, {}).limit(Ceiling(None, None, (FIRST, SECOND)))
+        assert daemon.namespaces[FIRST.name] == ["10240M", "25.00"]
+        assert daemon.clients == {12: "default"}
+
+    play(scene)
+
+
+def test_is_not_ready_while_a_client_stays_without_limits() -> None:
+    async def scene() -> None:
+        daemon = Daemon()
+        version = Version3(daemon.run, {})
+        daemon.busy = {FIRST.name}
+        for _ in range(2):
+            with pytest.raises(Refused, match="active clients"):
+                await version.limit(Ceiling(None, None, (FIRST,)))
+        daemon.busy.clear()
+        await version.limit(Ceiling(None, None, (FIRST,)))
+        assert daemon.namespaces[FIRST.name] == ["10240M", "25.00"]
+
+    play(scene)
+
+
 def test_keeps_the_limits_that_a_container_was_started_with() -> None:
     """Also where its profile goes, or changes, while it runs: nothing has limits for it then."""
 

@@ -15,13 +15,18 @@ CLIENTS = """\
 
 
 class Daemon:
-    """A daemon as its commands see it: servers, namespaces with their limits, busy ones."""
+    """A daemon as its commands see it: servers, namespaces with their limits, busy ones.
+
+    A client is ``waiting`` for a namespace, and in it as soon as that is made.
+    """
 
     def __init__(self, *, starts: bool = True) -> None:
         self.starts = starts
         self.server = False
         self.namespaces: dict[str, list[str]] = {}
         self.busy: set[str] = set()
+        self.waiting: dict[str, int] = {}
+        self.clients: dict[int, str] = {}
         self.changes: list[str] = []
 
     async def run(self, arguments: Sequence[str], text: str) -> str:
@@ -46,8 +51,10 @@ class Daemon:
                 )
             case ["namespace", "create", name]:
                 self.namespaces[name] = ["unlimited", "100.00"]
+                if name in self.waiting:
+                    self.clients[self.waiting[name]] = name
             case ["namespace", "set", name, memory, threads]:
-                if name in self.busy:
+                if name in self.busy or name in self.clients.values():
                     raise refusal("namespace set", "The namespace has active clients")
                 values = [word.partition("=")[2] for word in (memory, threads)]
                 self.namespaces[name] = [values[0], f"{values[1]}.00"]
@@ -56,7 +63,12 @@ class Daemon:
                     raise refusal("namespace delete", "it has active clients")
                 del self.namespaces[name]
             case ["client", "list"]:
-                return CLIENTS
+                rows = (
+                    f"{pid},uid_0,GPU-0,uid_0/{name} (0),a" for pid, name in self.clients.items()
+                )
+                return "\n".join((*rows, CLIENTS))
+            case ["client", "terminate", pid]:
+                del self.clients[int(pid)]
             case _:
                 raise AssertionError(words)
         return ""
