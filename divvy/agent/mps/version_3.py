@@ -23,6 +23,7 @@ _IN_SERVER = f"--server={SERVER}"
 _UNITS = {"K": -10, "M": 0, "G": 10}
 _UNLIMITED = 0
 _MAX_DIGITS = 18
+_CLIENT_COLUMNS = 2
 
 
 class Version3:
@@ -180,7 +181,7 @@ def parse_servers(answer: str) -> dict[str, int]:
 
 def parse_clients(answer: str) -> frozenset[int]:
     """Return the PIDs of `client list`, which are first in each line; raises NoAnswer."""
-    return frozenset(pid(fields[0], answer) for fields in _rows(answer, 2))
+    return frozenset(client for client, _ in _client_rows(answer))
 
 
 def clients_in(namespace: str, answer: str) -> frozenset[int]:
@@ -190,10 +191,25 @@ def clients_in(namespace: str, answer: str) -> frozenset[int]:
     """
     of_namespace = f"{SERVER}/{namespace}"
     return frozenset(
-        pid(fields[0], answer)
-        for fields in _rows(answer, 4)
-        if fields[3].split()[:1] == [of_namespace]
+        client
+        for client, fields in _client_rows(answer)
+        if "".join(fields[3:4]).split()[:1] == [of_namespace]
     )
+
+
+def _client_rows(answer: str) -> Iterable[tuple[int, list[str]]]:
+    """Yield PID and columns of each client; the last is its command, which may have many lines."""
+    is_first = True
+    for line in filter(None, map(str.strip, answer.splitlines())):
+        fields = line.split(",")
+        try:
+            client = pid(fields[0] if len(fields) >= _CLIENT_COLUMNS else "", line)
+        except NoAnswer:
+            if is_first:
+                raise
+        else:
+            yield client, fields
+        is_first = False
 
 
 def parse_namespaces(answer: str) -> dict[str, Share]:

@@ -8,6 +8,7 @@ from divvy.agent.mps.answers import NoAnswer, Refused
 from divvy.agent.mps.supervision import Ceiling, Share
 from divvy.agent.mps.version_3 import (
     Version3,
+    clients_in,
     parse_clients,
     parse_namespaces,
     parse_servers,
@@ -41,6 +42,15 @@ def test_reads_what_lists_say() -> None:
         "large": Share("large", 5120, 25),
         "tiny": Share("tiny", 1024, 25),
     }
+
+
+def test_reads_clients_whose_command_has_several_lines() -> None:
+    """As of `python -c`: the daemon could not be asked to end its clients before it ends."""
+    row = "4711,uid_0,GPU-0,uid_0/share_0 (0),python -c import torch"
+    rest = "for step in range(9):\n\n  print(step, 'a', 'b', 'c')\n  ...\n99999999,9"
+    answer = f"{row}\n{rest}\n{CLIENTS}"
+    assert parse_clients(answer) == {4711, 3165259, 3167082}
+    assert clients_in("share_0", answer) == {4711}
 
 
 @pytest.mark.parametrize("answer", [TABLE, "316...,srv", "none", "-1,srv", f"{ENDLESS},srv"])
