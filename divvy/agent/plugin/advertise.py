@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from divvy.agent.gpu.desired import DesiredState
-from divvy.agent.gpu.device_id import physical
+from divvy.agent.gpu.device_id import is_client, physical
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.gpu.health import unhealthy_devices
 from divvy.agent.gpu.holders import Holder
@@ -287,9 +287,15 @@ class Advertiser:
         self._on_change()
 
     async def start_container(self, resource: Resource, device_ids: Sequence[str]) -> None:
-        """Refuse a container that has a limiter or MPS beside another GPU, and one unknown."""
+        """Refuse a container that has a limiter or MPS beside another GPU, and one unknown.
+
+        One that got its replicas before its profile changed starts again as it was: their IDs tell
+        whether it is a client of MPS.
+        """
         sharing = resource.sharing
-        if not sharing.needs_container:
+        by_mps = any(map(is_client, device_ids))
+        is_as_before = by_mps != sharing.by_mps
+        if not sharing.needs_container or is_as_before:
             return
         try:
             holders = await self._holders.containers()
@@ -298,14 +304,13 @@ class Advertiser:
                 f"{resource.name}: cannot tell what else the container holds: {unknown}; the "
                 "start will be retried"
             ) from unknown
-        bare = () if sharing.by_mps else self._holders.without_limiter()
-        if sharing.by_mps:
-            why = OF_MPS
-        else:
-            why = OF_THE_DRIVERS_LIMIT if sharing.by_driver else OF_THE_LIMITER
-        require_no_other_gpu(resource.name, device_ids, holders, bare, why)
-        if sharing.by_mps:
+        if by_mps:
+            require_no_other_gpu(resource.name, device_ids, holders, (), OF_MPS)
             await self._require_daemon(resource, device_ids, holders)
+        else:
+            bare = self._holders.without_limiter()
+            why = OF_THE_DRIVERS_LIMIT if sharing.by_driver else OF_THE_LIMITER
+            require_no_other_gpu(resource.name, device_ids, holders, bare, why)
         if sharing.is_prevented:
             self._lay_again(resource, device_ids)
 

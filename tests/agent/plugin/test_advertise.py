@@ -13,6 +13,8 @@ import pytest
 
 from divvy.agent.gpu.desired import DesiredState
 from divvy.agent.gpu.health import Health
+from divvy.agent.gpu.holders import Holder
+from divvy.agent.mps.supervision import Share
 from divvy.agent.plugin import advertise
 from divvy.agent.plugin.advertise import Advertiser
 from divvy.agent.plugin.inventory import AdvertisedGpu, Resource
@@ -119,3 +121,47 @@ def test_complains_of_open_memory_only_where_its_own_shares_are_limited(tmp_path
     problems, (whole, shares) = advertised(tmp_path, LIMITED, WHOLE)
     assert problems == {}
     assert all(device.unhealthy is None for device in (*whole.devices, *shares.devices))
+
+
+SHARED = "nvidia.com/gpu.shared"
+TURNS, TURN = Sharing(4, memory_mib=10240, weight=25, action="prevent"), "GPU-0::0"
+BY_MPS, CLIENT = Sharing(4, memory_mib=10240, weight=25, threads=25), "GPU-0::mps-0"
+
+
+def started(tmp_path: Path, sharing: Sharing, device_id: str, problem: str = "") -> list[Share]:
+    """Start a container again whose resource is shared otherwise now; return what MPS prepares."""
+    prepared: list[Share] = []
+
+    async def scene() -> None:
+        settings = settings_from({"NODE_NAME": "n1", "NAMESPACE": "divvy-system"})
+        held = Holder("default/p", "main", SHARED, device_id, "uid")
+
+        async def containers() -> tuple[Holder, ...]:
+            return (held,)
+
+        async def prepare(_: str, share: Share, *, alone: bool) -> None:
+            assert alone
+            prepared.append(share)
+
+        holders = SimpleNamespace(
+            containers=containers,
+            without_limiter=lambda: {("uid", "main", SHARED)},
+            mounted=lambda _: {},
+            suspects=frozenset(),
+        )
+        mps = SimpleNamespace(problem=lambda _: problem, memory=lambda _: tmp_path, prepare=prepare)
+        driver = SimpleNamespace(snapshot=snapshot(gpu(0)))
+        others = cast("tuple[Any, Any, Any, Any]", (driver, None, holders, mps))
+        advertiser = Advertiser(settings, *others, lambda: None)
+        has_no_files = SimpleNamespace(has=lambda _: False)
+        advertiser.injection = cast("Any", SimpleNamespace(share_folder=has_no_files))
+        # Of a change that waits for its holder nothing is listed.
+        await advertiser.start_container(Resource(SHARED, (), "gpu", sharing), [device_id])
+
+    asyncio.run(scene())
+    return prepared
+
+
+def test_starts_a_container_of_turns_again_where_the_profile_has_mps_now(tmp_path: Path) -> None:
+    """Its GPU has no daemon before its last holder has ended."""
+    assert started(tmp_path, BY_MPS, TURN, "it is not to have an MPS daemon now") == []
