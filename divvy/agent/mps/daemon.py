@@ -103,6 +103,10 @@ class MpsDaemon:
         shares = sorted(self._given.items())
         return tuple((name, share.memory_mib, share.threads) for name, share in shares)
 
+    def given(self, share: Share) -> Share:
+        """Return a share with the limits that a container was started with, else as it is."""
+        return self._given.get(share.name, share)
+
     def remember(self, limits: Limits) -> None:
         """Take over the limits that clients were started with by an agent before this one."""
         self._given.update({name: Share(name, *of_share) for name, *of_share in limits})

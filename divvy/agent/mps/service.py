@@ -134,6 +134,10 @@ class Mps:
         supervised = self._gpus.get(uuid)
         return frozenset() if supervised is None else supervised.daemon.servers
 
+    def given(self, uuid: str, share: Share) -> Share:
+        """Return a share as its last container was started with it, else as it is."""
+        return self._supervised_gpu(uuid).daemon.given(share)
+
     async def prepare(self, uuid: str, share: Share, *, alone: bool) -> None:
         """Make a GPU's daemon ready for a container that starts with a share; raises NoAnswer.
 

@@ -45,6 +45,7 @@ from divvy.agent.plugin.inventory import (
     limited_gpus,
     no_gpus,
     undescribed,
+    with_clients,
     without_driver_limits,
     without_limiter,
     without_mps,
@@ -163,6 +164,7 @@ class Advertiser:
                 without_open_memory(resources, lambda uuid: open_memory.get(uuid, ""))
             )
         resources = tuple(without_mps(resources, self._mps.problem))
+        resources = tuple(with_clients(resources, self._holders.last))
         if ask_kubelet and not resources and not self.plugins.advertised():
             resources = (no_gpus(),)
         await self.plugins.advertise((*resources, *files))
@@ -247,6 +249,8 @@ class Advertiser:
         held = {device_id for device_id in known if physical(device_id) == uuid}
         try:
             share = self._share(resource, uuid, device_ids)
+            if not resource.sharing.by_mps:
+                share = self._mps.given(uuid, share)
             await self._mps.prepare(uuid, share, alone=set(device_ids) >= held)
         except NoAnswer as no_answer:
             words = f"its MPS daemon is not ready: {no_answer}; the start will be retried"
@@ -294,8 +298,7 @@ class Advertiser:
         """
         sharing = resource.sharing
         by_mps = any(map(is_client, device_ids))
-        is_as_before = by_mps != sharing.by_mps
-        if not sharing.needs_container or is_as_before:
+        if not by_mps and (sharing.by_mps or not sharing.needs_container):
             return
         try:
             holders = await self._holders.containers()
@@ -311,7 +314,7 @@ class Advertiser:
             bare = self._holders.without_limiter()
             why = OF_THE_DRIVERS_LIMIT if sharing.by_driver else OF_THE_LIMITER
             require_no_other_gpu(resource.name, device_ids, holders, bare, why)
-        if sharing.is_prevented:
+        if sharing.is_prevented and by_mps == sharing.by_mps:
             self._lay_again(resource, device_ids)
 
     def _lay_again(self, resource: Resource, device_ids: Sequence[str]) -> None:

@@ -129,10 +129,14 @@ class ResourceServer(stubs.DevicePluginServicer):
 
     @property
     def options(self) -> Any:
-        """Return the options told to the kubelet: it asks before each start of a limited share."""
+        """Return the options told to the kubelet: it asks before each start of a limited share.
+
+        Also of a client of MPS whose resource is shared otherwise by now.
+        """
+        resource = self._resource
         return api.DevicePluginOptions(
             get_preferred_allocation_available=True,
-            pre_start_required=self._resource.sharing.needs_container,
+            pre_start_required=resource.sharing.needs_container or resource.has_clients,
         )
 
     async def ListAndWatch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802, ARG002

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from divvy.agent.gpu.device_id import device_ids
+from divvy.agent.gpu.device_id import device_ids, is_client
 from divvy.agent.gpu.hardware import Gpu, Snapshot
+from divvy.agent.gpu.holders import Holder
 from divvy.agent.gpu.mig_plan import profile_name
 from divvy.model import DesiredGpu, Offer, gpu_resource
 from divvy.model.sharing import Sharing
@@ -33,7 +34,8 @@ class Device:
 class Resource:
     """One extended resource with its devices, in the order in which they are listed.
 
-    ``kind`` is "gpu", "mig" or "file"; ``files`` are the device files of the last.
+    ``kind`` is "gpu", "mig" or "file"; ``files`` are the device files of the last. With
+    ``has_clients`` containers hold replicas of it by MPS, be it of an earlier profile.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Resource:
     kind: str
     sharing: Sharing = Sharing()
     files: tuple[str, ...] = ()
+    has_clients: bool = False
 
     @cached_property
     def by_id(self) -> Mapping[str, Device]:
@@ -123,6 +126,13 @@ def without_open_memory(
     ``problem`` says of a GPU, by its UUID, why no limit of its memory holds, "" where one does.
     """
     return _unhealthy(resources, problem, lambda sharing: sharing.is_prevented)
+
+
+def with_clients(resources: Iterable[Resource], holders: Iterable[Holder]) -> Iterator[Resource]:
+    """Yield the resources of a node with what is known of containers that are clients of MPS."""
+    names = {holder.resource for holder in holders if is_client(holder.device_id)}
+    for resource in resources:
+        yield replace(resource, has_clients=resource.name in names)
 
 
 def without_mps(resources: Iterable[Resource], problem: Callable[[str], str]) -> Iterator[Resource]:

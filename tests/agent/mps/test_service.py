@@ -69,8 +69,10 @@ def test_keeps_limits_where_agent_and_daemon_end_and_the_profile_goes(
         limits = {"default": ["20480M", "50.00"], QUARTER.name: ["10240M", "25.00"]}
         assert daemon.namespaces == limits
         daemon.server = False
-        async with agent(tmp_path, WITHOUT_PROFILE):
+        async with agent(tmp_path, WITHOUT_PROFILE) as mps:
             assert daemon.namespaces == limits
+            assert mps.given(GPU, Share(QUARTER.name, 40960, 100)) == QUARTER
+            assert mps.given(GPU, Share("share_1", 40960, 100)) == Share("share_1", 40960, 100)
 
     play(scene)
 

@@ -17,7 +17,9 @@ from divvy.agent.gpu.holders import Holder
 from divvy.agent.mps.supervision import Share
 from divvy.agent.plugin import advertise
 from divvy.agent.plugin.advertise import Advertiser
-from divvy.agent.plugin.inventory import AdvertisedGpu, Resource
+from divvy.agent.plugin.allocation import Refused
+from divvy.agent.plugin.device_plugin import ResourceServer
+from divvy.agent.plugin.inventory import AdvertisedGpu, Resource, with_clients
 from divvy.agent.settings import settings_from
 from divvy.model import DesiredGpu, Offer
 from divvy.model.sharing import Sharing
@@ -78,9 +80,10 @@ def advertised(tmp_path: Path, *offers: Offer) -> tuple[dict[str, str], list[Res
             {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_DRIVER_ROOT": str(tmp_path)}
         )
         health = cast("Any", SimpleNamespace(health=Health()))
+        holders = cast("Any", SimpleNamespace(last=()))
         mps = cast("Any", SimpleNamespace(problem=lambda _: ""))
         nothing = cast("Any", None)
-        advertiser = Advertiser(settings, nothing, health, nothing, mps, lambda: None)
+        advertiser = Advertiser(settings, nothing, health, holders, mps, lambda: None)
         advertiser.injection = cast(
             "Any",
             SimpleNamespace(
@@ -126,6 +129,7 @@ def test_complains_of_open_memory_only_where_its_own_shares_are_limited(tmp_path
 SHARED = "nvidia.com/gpu.shared"
 TURNS, TURN = Sharing(4, memory_mib=10240, weight=25, action="prevent"), "GPU-0::0"
 BY_MPS, CLIENT = Sharing(4, memory_mib=10240, weight=25, threads=25), "GPU-0::mps-0"
+LIMITS = Share("share_0", 10240, 25)
 
 
 def started(tmp_path: Path, sharing: Sharing, device_id: str, problem: str = "") -> list[Share]:
@@ -149,7 +153,12 @@ def started(tmp_path: Path, sharing: Sharing, device_id: str, problem: str = "")
             mounted=lambda _: {},
             suspects=frozenset(),
         )
-        mps = SimpleNamespace(problem=lambda _: problem, memory=lambda _: tmp_path, prepare=prepare)
+        mps = SimpleNamespace(
+            problem=lambda _: problem,
+            memory=lambda _: tmp_path,
+            given=lambda _, share: replace(share, memory_mib=10240, threads=25),
+            prepare=prepare,
+        )
         driver = SimpleNamespace(snapshot=snapshot(gpu(0)))
         others = cast("tuple[Any, Any, Any, Any]", (driver, None, holders, mps))
         advertiser = Advertiser(settings, *others, lambda: None)
@@ -165,3 +174,23 @@ def started(tmp_path: Path, sharing: Sharing, device_id: str, problem: str = "")
 def test_starts_a_container_of_turns_again_where_the_profile_has_mps_now(tmp_path: Path) -> None:
     """Its GPU has no daemon before its last holder has ended."""
     assert started(tmp_path, BY_MPS, TURN, "it is not to have an MPS daemon now") == []
+
+
+@pytest.mark.parametrize("sharing", [TURNS, Sharing(4)])
+def test_starts_a_client_again_behind_its_daemon_where_the_profile_has_none_now(
+    tmp_path: Path, sharing: Sharing
+) -> None:
+    """Without one it would have the whole GPU. The daemon knows what the container had."""
+    assert started(tmp_path, sharing, CLIENT) == [LIMITS]
+    with pytest.raises(Refused, match="its MPS daemon is starting; the start will be retried"):
+        started(tmp_path, sharing, CLIENT, "its MPS daemon is starting")
+
+
+def test_asks_before_starts_while_clients_of_an_earlier_profile_are_left(tmp_path: Path) -> None:
+    async def scene(holders: tuple[Holder, ...]) -> bool:
+        (resource,) = with_clients([Resource(SHARED, (), "gpu", Sharing(4))], holders)
+        server = ResourceServer(resource, tmp_path, cast("Any", None), lambda _: None)
+        return bool(server.options.pre_start_required)
+
+    assert asyncio.run(scene((Holder("default/p", "main", SHARED, CLIENT, "uid"),)))
+    assert not asyncio.run(scene((Holder("default/p", "main", SHARED, TURN, "uid"),)))
