@@ -118,7 +118,7 @@ class Life:
     def heard(self, now: float) -> Life:
         """Note an answer."""
         started = now if self.started is None else self.started
-        calm = now - started >= _CALM_SECONDS
+        calm = now - started >= _CALM_SECONDS and not self.refused
         return replace(
             self,
             started=started,

@@ -107,6 +107,17 @@ def test_withdraws_shares_until_a_refused_limit_is_accepted() -> None:
     assert problem_of(OTHER, RUNNING, again.heard(4.0).limited(OTHER)) == ""
 
 
+def test_backs_off_from_a_limit_that_is_refused_long_after_the_start() -> None:
+    life, now, pauses = Life(started=0.0).heard(0.0).limited(CEILING), 100.0, []
+    for _ in range(7):
+        life = life.heard(now).refusing("set_x: Invalid device", now)
+        pauses.append(life.retry_at - now)
+        now = life.retry_at
+    assert pauses == [1, 2, 5, 15, 60, 60, 60]
+    life = life.limited(OTHER).heard(now)
+    assert life.refusing("set_x: Invalid device", now).retry_at - now == 1
+
+
 def test_starts_no_daemon_on_a_gpu_that_does_not_report_its_mode() -> None:
     unknown = Seen(None, None, alive=False)
     assert next_step(CEILING, unknown, Life(), 0.0) is Step.WAIT
