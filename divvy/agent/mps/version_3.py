@@ -136,7 +136,7 @@ class Version3:
     async def _namespaces(self) -> Mapping[str, Share]:
         listed = parse_namespaces(await self._command("namespace", "list", _IN_SERVER, _CSV))
         for name, share in listed.items():
-            if not _is_unlimited(share):  # an agent before has set its limits
+            if share.memory_mib != _UNLIMITED:  # an agent before has set its limits
                 self._given.setdefault(name, share)
         return listed
 

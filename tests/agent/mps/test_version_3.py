@@ -189,6 +189,23 @@ def test_keeps_the_limits_that_a_container_was_started_with() -> None:
     play(scene)
 
 
+def test_makes_no_namespace_with_a_limit_that_it_could_not_read() -> None:
+    """As of one whose limit of memory root in a container has lifted."""
+
+    async def scene() -> None:
+        daemon = Daemon()
+        daemon.server = True
+        daemon.namespaces = {"default": ["40G", "100.00"], FIRST.name: ["unlimited", "50.00"]}
+        version = Version3(daemon.run, {})
+        held = Ceiling(40960, 100, (FIRST,))
+        await version.limit(held)
+        daemon.server = False
+        await version.limit(held)
+        assert daemon.namespaces[FIRST.name] == ["10240M", "25.00"]
+
+    play(scene)
+
+
 def test_ends_its_server_neither_beside_another_container_nor_before_its_first() -> None:
     async def scene() -> None:
         version = Version3(Daemon().run, {})
