@@ -16,7 +16,7 @@ def find_process(pid: int) -> tuple[Process, Member] | None:
     """Return a process and where it belongs; None for one outside pods, or ended meanwhile."""
     try:
         started = start_time(pid)
-        where = member((_PROC / str(pid) / "cgroup").read_text())
+        where = member((_PROC / str(pid) / "cgroup").read_text(errors="replace"))
     except (OSError, ValueError):
         return None
     return None if where is None else (Process(pid, started), where)
@@ -44,6 +44,9 @@ def send(process: Process, number: signal.Signals) -> bool:
 
 
 def start_time(pid: int) -> int:
-    """Return a process's start time in clock ticks since the system's start."""
-    stat = (_PROC / str(pid) / "stat").read_text()
-    return int(stat.rpartition(")")[2].split()[_START_TIME])
+    """Return a process's start time in clock ticks since the system's start.
+
+    A process may call itself what it likes, also what is no text.
+    """
+    stat = (_PROC / str(pid) / "stat").read_bytes()
+    return int(stat.rpartition(b")")[2].split()[_START_TIME])

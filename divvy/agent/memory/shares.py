@@ -262,10 +262,10 @@ class ShareAccounts:
 def in_namespace(pid: int) -> InNamespace | None:
     """Return a process of the host as its own namespace knows it; None where it has ended."""
     try:
-        status = (_PROC / str(pid) / "status").read_text()
+        status = (_PROC / str(pid) / "status").read_bytes()
         namespace = (_PROC / str(pid) / "ns/pid").readlink().name
-        # A line of its own: a process may call itself "NSpid:".
-        numbers = re.findall(r"^NSpid:\s(.*)$", status, re.MULTILINE)[0].split()
+        # A line of its own: a process may call itself "NSpid:", and what would be a line in a text.
+        numbers = re.findall(rb"^NSpid:\s(.*)$", status, re.MULTILINE)[0].split()
         return InNamespace(int(namespace.removeprefix("pid:[").removesuffix("]")), int(numbers[-1]))
     except (OSError, ValueError, IndexError):
         return None

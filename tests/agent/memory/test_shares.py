@@ -28,15 +28,16 @@ from tests.agent.inject.test_account import lock
 
 _NAMED = """
 import sys, time
-open("/proc/self/comm", "w").write("NSpid:\\t4711")
+open("/proc/self/comm", "wb").write(sys.argv[1].encode("latin-1"))
 print("ready", flush=True)
 time.sleep(60)
 """
 
 
-def test_reads_the_pid_of_a_process_that_calls_itself_a_number() -> None:
+@pytest.mark.parametrize("name", ["NSpid:\t4711", "\rNSpid:\t4711", "\xff"])
+def test_reads_the_pid_of_a_process_that_calls_itself_a_number(name: str) -> None:
     """Else what it uses would be charged to another, or to nobody."""
-    command = [sys.executable, "-c", _NAMED]
+    command = [sys.executable, "-X", "utf8", "-c", _NAMED, name]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
