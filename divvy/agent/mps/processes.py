@@ -38,10 +38,11 @@ class Process:
 def start_time(pid: int) -> int:
     """Return when a process started, in the kernel's ticks since the boot; 0 if it does not run."""
     try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        # Bytes: its name, which it chooses, may be no text.
+        fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return 0
-    return 0 if pid == 0 or fields[0] in "ZX" else int(fields[19])
+    return 0 if pid == 0 or fields[0] in b"ZX" else int(fields[19])
 
 
 def arguments(pid: int) -> list[str]:

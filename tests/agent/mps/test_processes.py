@@ -77,3 +77,15 @@ def test_treats_a_zombie_as_ended() -> None:
     assert not known.runs
     process.communicate()
     assert not Process(0, 0).runs
+
+
+def test_looks_at_a_process_whose_name_is_no_text() -> None:
+    """It may have the number of a daemon that has ended; an agent would not start beside it."""
+    named = f"open('/proc/self/comm', 'wb').write(bytes([255])); {SLEEP}"
+    with subprocess.Popen([sys.executable, "-S", "-c", named], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            assert start_time(process.pid)
+        finally:
+            process.kill()
