@@ -1,4 +1,4 @@
-"""The memory of the node, which a GPU without its own uses."""
+"""The memory of the node, which a GPU without its own uses, and its NUMA nodes."""
 
 import re
 from pathlib import Path
@@ -12,3 +12,15 @@ def system_memory_mib(root: Path) -> int:
     if total is None:
         raise ValueError(f"{root / 'proc/meminfo'} names no MemTotal")
     return int(total[1]) >> 10
+
+
+def has_processors(root: Path, numa_node: int) -> bool:
+    """Return whether a NUMA node has processors, by sysfs below a folder; False if not known.
+
+    A GPU's memory is a node without: one with processors is at most the nearest to the GPU.
+    """
+    try:
+        text = (root / f"sys/devices/system/node/node{numa_node}/cpulist").read_text()
+    except OSError:
+        return False
+    return bool(text.strip())

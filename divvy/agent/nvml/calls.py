@@ -14,7 +14,7 @@ from typing import Any
 import pynvml as nvml
 
 from divvy.agent.gpu.pci import pcie_root
-from divvy.agent.gpu.system_memory import system_memory_mib
+from divvy.agent.gpu.system_memory import has_processors, system_memory_mib
 from divvy.agent.nvml.mig_calls import HiddenDevice, handle, instances, mig_handles, mig_mode
 
 # Scores of the common ancestor of two GPUs, as NVIDIA's allocator weighs them
@@ -129,15 +129,18 @@ def _memory(handle: Any, root: Path) -> dict[str, Any]:
     GB10 has none of its own, and its driver tells none: it uses the node's. On GH200, GB200 and
     GB300 it is a NUMA node, unless the driver is loaded with NVreg_CoherentGPUMemoryMode=driver.
     """
+    # The machine of a simulated GPU has another size.
+    node_root = root if simulated() else Path("/")
     try:
         total_mib = nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20
     except nvml.NVMLError_NotSupported:
-        # The machine of a simulated GPU has another size.
-        total_mib = system_memory_mib(root if simulated() else Path("/"))
+        total_mib = system_memory_mib(node_root)
         return {"memory_mib": total_mib, "memory_problem": "it has none of its own, but the node's"}
     try:
         node = nvml.nvmlDeviceGetNumaNodeId(handle)
     except nvml.NVMLError:
+        return {"memory_mib": total_mib}
+    if node < 0 or has_processors(node_root, node):
         return {"memory_mib": total_mib}
     return {
         "memory_mib": total_mib,

@@ -68,6 +68,22 @@ def test_tells_memory_that_is_a_numa_node_of_the_system(
     assert "NVreg_CoherentGPUMemoryMode=driver" in memory["memory_problem"]
 
 
+@pytest.mark.parametrize("node", [0, -1])
+def test_takes_a_node_with_processors_for_the_nearest_one_and_not_for_the_gpus_memory(
+    answers: dict[str, Any], tmp_path: Path, node: int
+) -> None:
+    """Programs of others meet answers of both kinds: else no node would offer a limited share."""
+    processors = tmp_path / "sys/devices/system/node/node0/cpulist"
+    processors.parent.mkdir(parents=True)
+    processors.write_text("0-71\n")
+    answers["nvmlDeviceGetMemoryInfo"] = SimpleNamespace(total=81920 << 20)
+    answers["nvmlDeviceGetNumaNodeId"] = node
+    assert calls._memory(None, tmp_path) == {"memory_mib": 81920}
+    processors.write_text("\n")
+    answers["nvmlDeviceGetNumaNodeId"] = 0
+    assert "NUMA node 0" in calls._memory(None, tmp_path)["memory_problem"]
+
+
 def test_passes_on_other_errors_of_the_memory(answers: dict[str, Any], tmp_path: Path) -> None:
     answers["nvmlDeviceGetMemoryInfo"] = calls.nvml.NVMLError(calls.nvml.NVML_ERROR_GPU_IS_LOST)
     with pytest.raises(calls.nvml.NVMLError):
