@@ -218,17 +218,19 @@ class MpsDaemon:
 
     async def _end_idle_servers(self) -> None:
         """A young one may be starting for a client that it does not list yet: waits for that."""
+        ended = set()
         for server in self._servers:
             while await self._is_idle(server):
                 if server.age >= _SERVER_START_SECONDS:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(server.pid, signal.SIGKILL)
+                    ended.add(server)
                     break
                 await asyncio.sleep(_LOOK_SECONDS)
         # No other can be started before the daemon has seen the end of this one.
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                while any(not server.runs for server in self._servers):
+                while any(server in ended or not server.runs for server in self._servers):
                     await self.ask()
         except TimeoutError:
             raise NoAnswer("it still lists a server that has ended") from None

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import subprocess
 import uuid
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 
 import pytest
 
+from divvy.agent.mps import daemon as daemon_module
 from divvy.agent.mps.answers import NoAnswer, refusal
 from divvy.agent.mps.daemon import PROGRAM, MpsDaemon
+from divvy.agent.mps.supervision import Ceiling, Share
 from divvy.model.contract import STATE_FOLDER
 from divvy.model.profile import MAX_MPS_CLIENTS
 from tests.fakes.scene import play
@@ -116,3 +122,49 @@ def test_quotes_what_a_daemon_said_last_and_not_its_greeting(tmp_path: Path) -> 
     assert asked.last_words() == "it says nothing"
     (logs / "control.log").write_text("Server 7 died\n")
     assert asked.last_words() == "Server 7 died"
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Take the place of a daemon of version 2 whose servers have no clients, and end slowly."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    async def run(_: object, arguments: Sequence[str], text: str) -> str:
+        assert arguments == ()
+        await asyncio.sleep(0.01)
+        if text.startswith("start_server"):
+            started.append(subprocess.Popen(["sleep", "60"]))
+        running = [str(server.pid) for server in started if server.poll() is None]
+        return "\n".join(running) if text.startswith("get_server_list") else ""
+
+    def end_soon(pid: int, number: int) -> None:
+        asyncio.get_running_loop().call_later(0.3, kill, pid, number)
+
+    kill = os.kill
+    monkeypatch.setattr(MpsDaemon, "_run", run)
+    monkeypatch.setattr(os, "kill", end_soon)
+    monkeypatch.setattr(daemon_module, "_SERVER_START_SECONDS", 0.5)
+    yield started
+    monkeypatch.undo()
+    for server in started:
+        server.kill()
+        server.wait()
+
+
+CEILING = Ceiling(40960, 100)
+SHARES = [Share(f"share_{number}", 10240, 25) for number in range(4)]
+
+
+def test_waits_for_the_end_of_a_server_that_it_ends(
+    tmp_path: Path, servers: list[subprocess.Popen[bytes]]
+) -> None:
+    """With work on the GPU it takes its time; a container that starts would be its client."""
+
+    async def scene() -> None:
+        asked = MpsDaemon(tmp_path, tmp_path, tmp_path, "GPU-0", lambda: None)
+        await asked.prepare(SHARES[0], CEILING, alone=True)
+        await asyncio.sleep(0.6)
+        await asked.prepare(SHARES[1], CEILING, alone=False)
+        assert [server.poll() is None for server in servers] == [False, True]
+
+    play(scene)
