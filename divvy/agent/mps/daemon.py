@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 from divvy.agent.driver_libraries import library_folder
 from divvy.agent.mps import own_memory
@@ -193,10 +194,11 @@ class MpsDaemon:
         A server in which a client was killed with work in flight lets new ones hang in their
         initialisation (drivers before 625), and says that it is active: one without clients ends.
         """
+        began = monotonic()
         async with self._changing:
             await self.ask()
             if self._dialect.may_end_servers(alone=alone):
-                await self._end_idle_servers()
+                await self._end_idle_servers(since=began)
             await self._dialect.prepare(share, self._as_before(ceiling))
             self._note(ceiling)
 
@@ -216,10 +218,16 @@ class MpsDaemon:
         if ceiling.memory_mib is not None and ceiling.threads is not None:
             self._given[DEFAULT] = Share(DEFAULT, ceiling.memory_mib, ceiling.threads)
 
-    async def _end_idle_servers(self) -> None:
-        """A young one may be starting for a client that it does not list yet: waits for that."""
+    async def _end_idle_servers(self, since: float) -> None:
+        """A young one may be starting for a client that it does not list yet: waits for that.
+
+        One that was started ``since`` then, for a container that starts together with this one,
+        stays: that one's program is about to come.
+        """
         ended = set()
         for server in self._servers:
+            if server.age < monotonic() - since:
+                continue
             while await self._is_idle(server):
                 if server.age >= _SERVER_START_SECONDS:
                     with contextlib.suppress(ProcessLookupError):

@@ -168,3 +168,20 @@ def test_waits_for_the_end_of_a_server_that_it_ends(
         assert [server.poll() is None for server in servers] == [False, True]
 
     play(scene)
+
+
+def test_ends_an_idle_server_once_for_containers_that_start_together(
+    tmp_path: Path, servers: list[subprocess.Popen[bytes]]
+) -> None:
+    """Each would wait for its own to be old enough, and end it below the one before."""
+
+    async def scene() -> None:
+        asked = MpsDaemon(tmp_path, tmp_path, tmp_path, "GPU-0", lambda: None)
+        await asked.limit(CEILING)
+        await asyncio.gather(*(asked.prepare(share, CEILING, alone=False) for share in SHARES))
+        assert len(servers) == 2
+        # One that starts later cannot know what has become of them.
+        await asked.prepare(SHARES[0], CEILING, alone=False)
+        assert len(servers) == 3
+
+    play(scene)
