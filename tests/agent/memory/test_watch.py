@@ -102,7 +102,10 @@ def test_terminates_without_waiting_for_a_silent_api_server(
         async with asyncio.timeout(5):
             while len(sent) < 6:
                 await asyncio.sleep(0.01)
-        assert sent == [(process, number) for number in (SIGTERM, SIGKILL) for process in PROCESSES]
+        # A busy machine lets the watch look once more before this is read.
+        assert sent[:6] == [
+            (process, number) for number in (SIGTERM, SIGKILL) for process in PROCESSES
+        ]
         # Each is reported once, and with the watch its reports end.
         assert api.waiting == 3
         running.cancel()
