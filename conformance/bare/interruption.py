@@ -61,10 +61,10 @@ class Interruption:
         finally:
             self._checking = before
 
-    def _stop(self, number: int, _frame: FrameType | None) -> None:
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
         if self.stopped:
             return
-        self.stopped = f"the run was stopped ({signal.Signals(number).name})"
+        self.stopped = "the run was stopped"
         if self._checking:
             raise NotMade(self.stopped)
 
