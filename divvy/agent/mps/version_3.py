@@ -141,8 +141,9 @@ class Version3:
         return listed
 
     async def _create(self, share: Share) -> None:
-        await self._command("namespace", "create", share.name, _IN_SERVER)
+        # Before: it may be made, and the answer come too late.
         self._bare.add(share.name)
+        await self._command("namespace", "create", share.name, _IN_SERVER)
         await self._limit_bare(share)
 
     async def _limit_bare(self, share: Share) -> None:

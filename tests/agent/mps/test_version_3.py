@@ -151,6 +151,24 @@ def test_leaves_no_client_without_limits_that_comes_before_they_are_set() -> Non
     play(scene)
 
 
+def test_limits_a_namespace_whose_making_was_answered_too_late() -> None:
+    """On a busy node the daemon makes it after its answer is no longer waited for."""
+
+    async def scene() -> None:
+        daemon = Daemon()
+        version = Version3(daemon.run, {})
+        daemon.late = "namespace create"
+        daemon.waiting = {FIRST.name: 4711}
+        held = Ceiling(None, None, (FIRST,))
+        with pytest.raises(NoAnswer):
+            await version.limit(held)
+        await version.limit(held)
+        assert daemon.namespaces[FIRST.name] == ["10240M", "25.00"]
+        assert daemon.clients == {}
+
+    play(scene)
+
+
 def test_is_not_ready_while_a_client_stays_without_limits() -> None:
     async def scene() -> None:
         daemon = Daemon()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from divvy.agent.mps.answers import refusal
+from divvy.agent.mps.answers import NoAnswer, refusal
 
 SERVER = "uid_0,0,48201,Ready,/p/uid_0,GPU-0,-"
 # As NVIDIA's gpu-fractioning saw them on driver 615.
@@ -17,7 +17,8 @@ CLIENTS = """\
 class Daemon:
     """A daemon as its commands see it: servers, namespaces with their limits, busy ones.
 
-    A client is ``waiting`` for a namespace, and in it as soon as that is made.
+    A client is ``waiting`` for a namespace, and in it as soon as that is made. The next command
+    that begins as ``late`` is obeyed, and answered too late.
     """
 
     def __init__(self, *, starts: bool = True) -> None:
@@ -28,6 +29,7 @@ class Daemon:
         self.waiting: dict[str, int] = {}
         self.clients: dict[int, str] = {}
         self.changes: list[str] = []
+        self.late = "-"
 
     async def run(self, arguments: Sequence[str], text: str) -> str:
         assert (arguments[:2], text) == (("-p", "3"), "")
@@ -35,6 +37,9 @@ class Daemon:
         answer = self._answer(words)
         if words[1] not in ("list", "get"):
             self.changes.append(" ".join(words))
+        if " ".join(words).startswith(self.late):
+            self.late = "-"
+            raise NoAnswer("nothing within 5 s")
         return answer
 
     def _answer(self, words: list[str]) -> str:
