@@ -77,13 +77,16 @@ class Version3:
                 with contextlib.nullcontext() if is_new else contextlib.suppress(Refused):
                     await self._set(default)
         for share in ceiling.shares or ():
+            as_given = self._given.get(share.name, share)
             if share.name not in listed:
-                await self._create(self._given.get(share.name, share))
+                await self._create(as_given)
+            elif listed[share.name] == as_given:  # also where the answer to that came too late
+                self._bare.discard(share.name)
             elif share.name in self._bare:
-                await self._limit_bare(self._given.get(share.name, share))
+                await self._limit_bare(as_given)
             elif _is_unlimited(listed[share.name]):  # an agent was killed before it could set them
                 with contextlib.suppress(Refused):
-                    await self._set(self._given.get(share.name, share))
+                    await self._set(as_given)
 
     def may_end_servers(self, *, alone: bool) -> bool:
         """Return whether the server can be ended if it has no clients.

@@ -169,6 +169,21 @@ def test_limits_a_namespace_whose_making_was_answered_too_late() -> None:
     play(scene)
 
 
+def test_ends_no_client_of_a_namespace_whose_limits_were_answered_too_late() -> None:
+    async def scene() -> None:
+        daemon = Daemon()
+        version = Version3(daemon.run, {})
+        daemon.late = f"namespace set {FIRST.name}"
+        held = Ceiling(None, None, (FIRST,))
+        with pytest.raises(NoAnswer):
+            await version.limit(held)
+        daemon.clients = {4711: FIRST.name}
+        await version.limit(held)
+        assert daemon.clients == {4711: FIRST.name}
+
+    play(scene)
+
+
 def test_is_not_ready_while_a_client_stays_without_limits() -> None:
     async def scene() -> None:
         daemon = Daemon()
