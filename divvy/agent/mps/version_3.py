@@ -111,14 +111,19 @@ class Version3:
         self._unclaimed -= {share.name}
 
     async def tidy(self, ceiling: Ceiling) -> None:
-        """Delete namespaces that nobody has claimed, now and the last time; raises NoAnswer."""
+        """Delete namespaces that nobody has claimed, now and the last time; raises NoAnswer.
+
+        Their limits are forgotten, also of one that has ended with its server.
+        """
         if self.lacks_server or ceiling.shares is None:
             return
         claimed = {DEFAULT, *(share.name for share in ceiling.shares)}
-        unclaimed = frozenset(await self._namespaces()) - claimed
+        listed = await self._namespaces()
+        unclaimed = frozenset(listed).union(self._given) - claimed
         for name in sorted(unclaimed & self._unclaimed):
             with contextlib.suppress(Refused):  # it has a client still
-                await self._command("namespace", "delete", name, _IN_SERVER)
+                if name in listed:
+                    await self._command("namespace", "delete", name, _IN_SERVER)
                 self._given.pop(name, None)
         self._unclaimed = unclaimed
 

@@ -274,6 +274,32 @@ def test_deletes_namespaces_that_nobody_has_claimed_twice() -> None:
     play(scene)
 
 
+def test_forgets_limits_of_namespaces_that_ended_with_a_server() -> None:
+    """They are kept on the disk; and root in a container can make, and delete, any of any name."""
+
+    async def scene() -> None:
+        daemon = Daemon()
+        given: dict[str, Share] = {}
+        version = Version3(daemon.run, given)
+        held = Ceiling(40960, 100, (SECOND,))
+        for share in (FIRST, SECOND):
+            await version.prepare(share, WHOLE)
+        daemon.namespaces["of_a_tenant"] = ["1G", "1.00"]
+        await version.tidy(held)
+        daemon.server = False
+        await version.limit(held)
+        await version.prepare(FIRST, held)  # of another container, which is not listed yet
+        await version.tidy(held)
+        assert set(given) == {"default", "share_0", "share_3"}
+        daemon.server = False
+        for _ in range(2):
+            await version.limit(held)
+            await version.tidy(held)
+        assert set(given) == {"default", "share_3"}
+
+    play(scene)
+
+
 def test_deletes_no_namespace_while_nobody_knows_who_holds_shares() -> None:
     async def scene() -> None:
         daemon = Daemon()
