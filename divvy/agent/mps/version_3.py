@@ -8,6 +8,7 @@ of a namespace cannot be set while it has clients.
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from divvy.agent.mps.answers import NoAnswer, Refused, Run, pid
@@ -196,14 +197,14 @@ def parse_clients(answer: str) -> frozenset[int]:
 def clients_in(namespace: str, answer: str) -> frozenset[int]:
     """Return the PIDs of `client list` in one namespace of the server; raises NoAnswer.
 
-    The fourth column names server and namespace: uid_0/share_0 (0).
+    The fourth column names server and namespace: uid_0/share_0 (0). A command may have a line like
+    another client's: who seems to be in several namespaces is in none.
     """
-    of_namespace = f"{SERVER}/{namespace}"
-    return frozenset(
-        client
-        for client, fields in _client_rows(answer)
-        if "".join(fields[3:4]).split()[:1] == [of_namespace]
-    )
+    namespaces: dict[int, set[str]] = defaultdict(set)
+    for client, fields in _client_rows(answer):
+        namespaces[client].add("".join("".join(fields[3:4]).split()[:1]))
+    only = {f"{SERVER}/{namespace}"}
+    return frozenset(client for client, of_client in namespaces.items() if of_client == only)
 
 
 def _client_rows(answer: str) -> Iterable[tuple[int, list[str]]]:

@@ -53,6 +53,14 @@ def test_reads_clients_whose_command_has_several_lines() -> None:
     assert clients_in("share_0", answer) == {4711}
 
 
+def test_ends_no_neighbour_whom_a_clients_command_puts_into_its_namespace() -> None:
+    """A program writes what it likes into its command, also a line like another client's."""
+    writer = "4711,uid_0,GPU-0,uid_0/share_0 (0),python -c\n12,uid_0,GPU-0,uid_0/share_0 (0),a"
+    neighbour = "12,uid_0,GPU-0,uid_0/share_3 (0),a"
+    for answer in (f"{writer}\n{neighbour}", f"{neighbour}\n{writer}"):
+        assert clients_in("share_0", answer) == {4711}
+
+
 @pytest.mark.parametrize("answer", [TABLE, "316...,srv", "none", "-1,srv", f"{ENDLESS},srv"])
 def test_takes_no_cut_pid_for_an_answer(answer: str) -> None:
     with pytest.raises(NoAnswer):
