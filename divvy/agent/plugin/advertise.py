@@ -12,7 +12,7 @@ from divvy.agent.gpu.device_id import is_client, physical
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.gpu.health import unhealthy_devices
 from divvy.agent.gpu.holders import Holder
-from divvy.agent.inject.container_edits import ContainerEdits, file_edits, together
+from divvy.agent.inject.container_edits import LIMITS, ContainerEdits, file_edits, together
 from divvy.agent.inject.device_files import device_files, file_resources
 from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.problem import InjectionProblem
@@ -298,7 +298,7 @@ class Advertiser:
         """
         sharing = resource.sharing
         by_mps = any(map(is_client, device_ids))
-        if not by_mps and (sharing.by_mps or not sharing.needs_container):
+        if not by_mps and not sharing.needs_container:
             return
         try:
             holders = await self._holders.containers()
@@ -307,15 +307,35 @@ class Advertiser:
                 f"{resource.name}: cannot tell what else the container holds: {unknown}; the "
                 "start will be retried"
             ) from unknown
+        can_lay = sharing.is_prevented and by_mps == sharing.by_mps
+        if not can_lay:
+            self._require_files(resource, device_ids, holders)
         if by_mps:
             require_no_other_gpu(resource.name, device_ids, holders, (), OF_MPS)
             await self._require_daemon(resource, device_ids, holders)
-        else:
+        elif not sharing.by_mps:
             bare = self._holders.without_limiter()
             why = OF_THE_DRIVERS_LIMIT if sharing.by_driver else OF_THE_LIMITER
             require_no_other_gpu(resource.name, device_ids, holders, bare, why)
-        if sharing.is_prevented and by_mps == sharing.by_mps:
+        if can_lay:
             self._lay_again(resource, device_ids)
+
+    def _require_files(
+        self, resource: Resource, device_ids: Sequence[str], holders: Iterable[Holder]
+    ) -> None:
+        """Raise Refused where the files of a container's share are gone, and its profile is, too.
+
+        A runtime would make folders in their place.
+        """
+        if self.injection.share_folder.has(device_ids):
+            return
+        mounted = self._holders.mounted(LIMITS)
+        for container in containers_with(resource.name, device_ids, holders):
+            if (container.pod_uid, container.container, resource.name) in mounted:
+                raise Refused(
+                    f"{resource.name}: {device_ids[0]} is shared otherwise now, and the share's "
+                    "files are gone since the node was booted: delete the pod"
+                )
 
     def _lay_again(self, resource: Resource, device_ids: Sequence[str]) -> None:
         """Lay the files of a share whose container starts after a boot, which they do not last."""

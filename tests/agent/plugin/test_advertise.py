@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import pytest
 from divvy.agent.gpu.desired import DesiredState
 from divvy.agent.gpu.health import Health
 from divvy.agent.gpu.holders import Holder
+from divvy.agent.inject.container_edits import LIMITS as LIMITS_FILE
 from divvy.agent.mps.supervision import Share
 from divvy.agent.plugin import advertise
 from divvy.agent.plugin.advertise import Advertiser
@@ -132,8 +134,17 @@ BY_MPS, CLIENT = Sharing(4, memory_mib=10240, weight=25, threads=25), "GPU-0::mp
 LIMITS = Share("share_0", 10240, 25)
 
 
-def started(tmp_path: Path, sharing: Sharing, device_id: str, problem: str = "") -> list[Share]:
-    """Start a container again whose resource is shared otherwise now; return what MPS prepares."""
+def started(
+    tmp_path: Path,
+    sharing: Sharing,
+    device_id: str,
+    problem: str = "",
+    mounted: Sequence[str] = (),
+) -> list[Share]:
+    """Start a container again whose resource is shared otherwise now; return what MPS prepares.
+
+    Where files of a share are ``mounted``, they are gone since a boot.
+    """
     prepared: list[Share] = []
 
     async def scene() -> None:
@@ -150,7 +161,7 @@ def started(tmp_path: Path, sharing: Sharing, device_id: str, problem: str = "")
         holders = SimpleNamespace(
             containers=containers,
             without_limiter=lambda: {("uid", "main", SHARED)},
-            mounted=lambda _: {},
+            mounted=lambda path: {("uid", "main", SHARED): "/"} if path in mounted else {},
             suspects=frozenset(),
         )
         mps = SimpleNamespace(
@@ -184,6 +195,17 @@ def test_starts_a_client_again_behind_its_daemon_where_the_profile_has_none_now(
     assert started(tmp_path, sharing, CLIENT) == [LIMITS]
     with pytest.raises(Refused, match="its MPS daemon is starting; the start will be retried"):
         started(tmp_path, sharing, CLIENT, "its MPS daemon is starting")
+
+
+@pytest.mark.parametrize(
+    ("sharing", "device_id"), [(BY_MPS, TURN), (TURNS, CLIENT), (Sharing(4), CLIENT)]
+)
+def test_starts_no_container_whose_limits_a_boot_took_where_its_profile_has_gone(
+    tmp_path: Path, sharing: Sharing, device_id: str
+) -> None:
+    """A runtime makes folders in their place, and the next container could not have its files."""
+    with pytest.raises(Refused, match="files are gone since the node was booted: delete the pod"):
+        started(tmp_path, sharing, device_id, mounted=[LIMITS_FILE])
 
 
 def test_asks_before_starts_while_clients_of_an_earlier_profile_are_left(tmp_path: Path) -> None:
