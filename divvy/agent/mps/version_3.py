@@ -77,17 +77,26 @@ class Version3:
             if listed.get(DEFAULT) != default:
                 with contextlib.nullcontext() if is_new else contextlib.suppress(Refused):
                     await self._set(default)
+        refusals = []
         for share in ceiling.shares or ():
-            as_given = self._given.get(share.name, share)
-            if share.name not in listed:
-                await self._create(as_given)
-            elif listed[share.name] == as_given:  # also where the answer to that came too late
-                self._bare.discard(share.name)
-            elif share.name in self._bare:
-                await self._limit_bare(as_given)
-            elif _is_unlimited(listed[share.name]):  # an agent was killed before it could set them
-                with contextlib.suppress(Refused):
-                    await self._set(as_given)
+            try:
+                await self._limit_share(self._given.get(share.name, share), listed.get(share.name))
+            except Refused as refusal:  # not at the expense of others
+                refusals.append(refusal)
+        if refusals:
+            raise refusals[0]
+
+    async def _limit_share(self, share: Share, listed: Share | None) -> None:
+        """See to one share's namespace, which is listed like that; raises NoAnswer, Refused."""
+        if listed is None:
+            await self._create(share)
+        elif listed == share:  # also where the answer to that came too late
+            self._bare.discard(share.name)
+        elif share.name in self._bare:
+            await self._limit_bare(share)
+        elif _is_unlimited(listed):  # an agent was killed before it could set them
+            with contextlib.suppress(Refused):
+                await self._set(share)
 
     def may_end_servers(self, *, alone: bool) -> bool:
         """Return whether the server can be ended if it has no clients.

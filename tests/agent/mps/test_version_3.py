@@ -207,6 +207,20 @@ def test_is_not_ready_while_a_client_stays_without_limits() -> None:
     play(scene)
 
 
+def test_makes_all_namespaces_again_although_a_client_stays_in_one_without_limits() -> None:
+    """A program that comes back faster than it is ended keeps no neighbour from its own."""
+
+    async def scene() -> None:
+        daemon = Daemon()
+        version = Version3(daemon.run, {})
+        daemon.busy = {FIRST.name}
+        with pytest.raises(Refused, match="active clients"):
+            await version.limit(Ceiling(None, None, (FIRST, SECOND)))
+        assert daemon.namespaces[SECOND.name] == ["20480M", "50.00"]
+
+    play(scene)
+
+
 def test_keeps_the_limits_that_a_container_was_started_with() -> None:
     """Also where its profile goes, or changes, while it runs: nothing has limits for it then."""
 
