@@ -164,8 +164,9 @@ class Advertiser:
                 without_open_memory(resources, lambda uuid: open_memory.get(uuid, ""))
             )
         resources = tuple(without_mps(resources, self._mps.problem))
-        resources = tuple(with_clients(resources, self._holders.last))
-        if ask_kubelet and not resources and not self.plugins.advertised():
+        served = self.plugins.advertised()
+        resources = tuple(with_clients(resources, self._holders.last, served))
+        if ask_kubelet and not resources and not served:
             resources = (no_gpus(),)
         await self.plugins.advertise((*resources, *files))
 

@@ -128,11 +128,20 @@ def without_open_memory(
     return _unhealthy(resources, problem, lambda sharing: sharing.is_prevented)
 
 
-def with_clients(resources: Iterable[Resource], holders: Iterable[Holder]) -> Iterator[Resource]:
-    """Yield the resources of a node with what is known of containers that are clients of MPS."""
+def with_clients(
+    resources: Iterable[Resource], holders: Iterable[Holder], served: Iterable[Resource] = ()
+) -> Iterator[Resource]:
+    """Yield the resources of a node with what is known of containers that are clients of MPS.
+
+    Also one that no profile has any more, unless it is ``served`` still: a kubelet asks before its
+    containers start again only where it is.
+    """
     names = {holder.resource for holder in holders if is_client(holder.device_id)}
     for resource in resources:
         yield replace(resource, has_clients=resource.name in names)
+        names.discard(resource.name)
+    names -= {resource.name for resource in served}
+    yield from (Resource(name, (), "gpu", has_clients=True) for name in sorted(names))
 
 
 def without_mps(resources: Iterable[Resource], problem: Callable[[str], str]) -> Iterator[Resource]:

@@ -71,7 +71,9 @@ LIMITED = Offer(
 )
 
 
-def advertised(tmp_path: Path, *offers: Offer) -> tuple[dict[str, str], list[Resource]]:
+def advertised(
+    tmp_path: Path, *offers: Offer, held: tuple[Holder, ...] = ()
+) -> tuple[dict[str, str], list[Resource]]:
     """Return problems and lists of a node whose second GPU alone has open memory."""
     gpus = (gpu(0), replace(gpu(1), memory_problem="it is NUMA node 9 of the system"))
     lists: list[Resource] = []
@@ -82,7 +84,7 @@ def advertised(tmp_path: Path, *offers: Offer) -> tuple[dict[str, str], list[Res
             {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_DRIVER_ROOT": str(tmp_path)}
         )
         health = cast("Any", SimpleNamespace(health=Health()))
-        holders = cast("Any", SimpleNamespace(last=()))
+        holders = cast("Any", SimpleNamespace(last=held))
         mps = cast("Any", SimpleNamespace(problem=lambda _: ""))
         nothing = cast("Any", None)
         advertiser = Advertiser(settings, nothing, health, holders, mps, lambda: None)
@@ -216,3 +218,15 @@ def test_asks_before_starts_while_clients_of_an_earlier_profile_are_left(tmp_pat
 
     assert asyncio.run(scene((Holder("default/p", "main", SHARED, CLIENT, "uid"),)))
     assert not asyncio.run(scene((Holder("default/p", "main", SHARED, TURN, "uid"),)))
+
+
+def test_serves_clients_whose_resource_no_profile_has_any_more(tmp_path: Path) -> None:
+    """The next agent, too: a kubelet asks nobody, or refuses for ever, where nobody serves it."""
+    held = Holder("default/p", "main", SHARED, CLIENT, "uid")
+    turns = Holder("default/q", "main", "nvidia.com/gpu.turns", TURN, "uid-q")
+    _, (whole, shares) = advertised(tmp_path, WHOLE, WHOLE, held=(held, turns))
+    assert not whole.has_clients
+    assert shares == Resource(SHARED, (), "gpu", has_clients=True)
+    # One that is served still keeps its limits, by which its holders are watched.
+    served = Resource(SHARED, (), "gpu", BY_MPS, has_clients=True)
+    assert list(with_clients([whole], [held], [served])) == [whole]
