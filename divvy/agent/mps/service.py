@@ -418,7 +418,10 @@ class Mps:
                     await self._tidy(supervised, wanted)
         except NoAnswer as no_answer:
             if step is Step.LIMIT and isinstance(no_answer, Refused):
-                supervised.life = supervised.life.refusing(str(no_answer), monotonic())
+                has_server = not supervised.daemon.lacks_server
+                supervised.life = supervised.life.refusing(
+                    str(no_answer), monotonic(), has_server=has_server
+                )
             elif step is not Step.QUIT and supervised.daemon.alive:
                 supervised.life = supervised.life.unheard(monotonic())
                 _log.debug("GPU %s: its MPS daemon: %s", supervised.uuid, no_answer)

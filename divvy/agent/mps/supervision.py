@@ -89,8 +89,8 @@ class Life:
 
     ``answered`` is when it answered last, since this process started, adopted or asked it;
     ``silent`` since when it has not. ``ceiling`` is the one that it took last, ``refused`` why it
-    takes none. ``starts`` counts them, ``failures`` those in a row, and ``problem`` is why the last
-    step failed or the daemon ended.
+    takes none, and ``refusing_server`` whether it had a server then. ``starts`` counts them,
+    ``failures`` those in a row, and ``problem`` is why the last step failed or the daemon ended.
     """
 
     started: float | None = None
@@ -102,6 +102,7 @@ class Life:
     starts: int = 0
     ceiling: Ceiling | None = None
     refused: str = ""
+    refusing_server: bool = False
     problem: str = ""
 
     @property
@@ -134,13 +135,17 @@ class Life:
 
     def limited(self, ceiling: Ceiling) -> Life:
         """Note that the daemon has its ceiling: it is ready."""
-        return replace(self, ceiling=ceiling, refused="", problem="")
+        return replace(self, ceiling=ceiling, refused="", refusing_server=False, problem="")
 
     def unlimited(self) -> Life:
-        """Note that the daemon has lost its ceiling with its server: it is not ready."""
-        return replace(self, ceiling=None)
+        """Note that the daemon has lost its ceiling with its server: it is not ready.
 
-    def refusing(self, refused: str, now: float) -> Life:
+        What that server refused is no reason to put off the next one's start.
+        """
+        retry_at = 0.0 if self.refusing_server else self.retry_at
+        return replace(self, ceiling=None, refusing_server=False, retry_at=retry_at)
+
+    def refusing(self, refused: str, now: float, *, has_server: bool = True) -> Life:
         """Note that the daemon refuses its ceiling: it is not ready, and is told again later."""
         pause = _BACKOFF_SECONDS[min(self.failures, len(_BACKOFF_SECONDS) - 1)]
         return replace(
@@ -149,6 +154,7 @@ class Life:
             retry_at=now + pause,
             ceiling=None,
             refused=refused,
+            refusing_server=has_server,
         )
 
     def failed(self, problem: str, now: float) -> Life:

@@ -118,6 +118,20 @@ def test_backs_off_from_a_limit_that_is_refused_long_after_the_start() -> None:
     assert life.refusing("set_x: Invalid device", now).retry_at - now == 1
 
 
+def test_starts_a_server_again_at_once_that_ends_while_a_limit_is_refused() -> None:
+    """Its clients have none until then, and a program beside them could take the GPU."""
+    life = Life(started=0.0).heard(0.0).limited(CEILING)
+    for _ in range(5):
+        life = life.refusing("namespace set: it has active clients", 100.0)
+    assert next_step(CEILING, RUNNING, life.heard(101.0), 101.0) is Step.ASK
+    life = life.heard(101.0).unlimited()
+    assert next_step(CEILING, RUNNING, life, 101.0) is Step.LIMIT
+    # One that cannot start is given time.
+    life = life.refusing("server create: it has not started", 101.0, has_server=False)
+    life = life.heard(102.0).unlimited()
+    assert next_step(CEILING, RUNNING, life, 102.0) is Step.ASK
+
+
 def test_starts_no_daemon_on_a_gpu_that_does_not_report_its_mode() -> None:
     unknown = Seen(None, None, alive=False)
     assert next_step(CEILING, unknown, Life(), 0.0) is Step.WAIT
