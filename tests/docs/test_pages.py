@@ -31,7 +31,7 @@ HAMI_QUOTA = {
     "apiVersion": "v1",
     "kind": "ResourceQuota",
     "metadata": {"name": "gpu-quota", "namespace": "gpu-operator"},
-    "spec": {"hard": {"limits.nvidia.com/gpumem": "2000"}},
+    "spec": {"hard": {"limits.nvidia.com/gpumem": "2k"}},
 }
 FILES = {
     "time-slicing.yaml": ("gpu-operator", "time-slicing-config"),

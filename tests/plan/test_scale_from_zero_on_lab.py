@@ -8,6 +8,7 @@ it knows nothing: it reads the templates, and the pods, claims and device classe
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import shutil
@@ -90,6 +91,11 @@ class Autoscaler:
         assert answer.status == 201, answer.body
         path = f"/api/v1/namespaces/default/pods/{name}"
         self.scheduling.until(lambda: _has_verdict(self.scheduling.send("GET", path).body))
+        # A scheduler that has not seen all slices and claims yet tries the pod once more.
+        with contextlib.suppress(AssertionError):
+            self.scheduling.until(
+                lambda: "nodeName" in self.scheduling.send("GET", path).body["spec"], 10
+            )
         node: str | None = self.scheduling.send("GET", path).body["spec"].get("nodeName")
         return node
 
