@@ -23,6 +23,7 @@ _CSV = "--format=csv,noheader"
 _IN_SERVER = f"--server={SERVER}"
 _UNITS = {"K": -10, "M": 0, "G": 10}
 _UNLIMITED = 0
+_UNREADABLE = -1
 _MAX_DIGITS = 18
 _CLIENT_COLUMNS = 2
 
@@ -42,7 +43,6 @@ class Version3:
         self.lacks_server = True
         self._used = True  # of a server that an agent before started nothing is known
         self._unclaimed: frozenset[str] = frozenset()
-        self._bare: set[str] = set()  # namespaces that were made, and have no limits yet
 
     async def servers(self) -> frozenset[int]:
         """Return the PIDs of its servers; raises NoAnswer."""
@@ -86,17 +86,16 @@ class Version3:
         if refusals:
             raise refusals[0]
 
-    async def _limit_share(self, share: Share, listed: Share | None) -> None:
-        """See to one share's namespace, which is listed like that; raises NoAnswer, Refused."""
-        if listed is None:
+    async def _limit_share(self, share: Share, current: Share | None) -> None:
+        """See to one share's namespace, whose limits are the current ones, None where it is absent.
+
+        One without a limit of memory was made by an agent that was killed, or stopped waiting for
+        an answer, before it could set one. Raises NoAnswer, Refused.
+        """
+        if current is None:
             await self._create(share)
-        elif listed == share:  # also where the answer to that came too late
-            self._bare.discard(share.name)
-        elif share.name in self._bare:
+        elif current != share and current.memory_mib == _UNLIMITED:
             await self._limit_bare(share)
-        elif _is_unlimited(listed):  # an agent was killed before it could set them
-            with contextlib.suppress(Refused):
-                await self._set(share)
 
     def may_end_servers(self, *, alone: bool) -> bool:
         """Return whether the server can be ended if it has no clients.
@@ -154,13 +153,11 @@ class Version3:
     async def _namespaces(self) -> Mapping[str, Share]:
         listed = parse_namespaces(await self._command("namespace", "list", _IN_SERVER, _CSV))
         for name, share in listed.items():
-            if share.memory_mib != _UNLIMITED:  # an agent before has set its limits
+            if share.memory_mib > _UNLIMITED:  # an earlier agent has set its limits
                 self._given.setdefault(name, share)
         return listed
 
     async def _create(self, share: Share) -> None:
-        # Before: it may be made, and the answer come too late.
-        self._bare.add(share.name)
         await self._command("namespace", "create", share.name, _IN_SERVER)
         await self._limit_bare(share)
 
@@ -183,14 +180,9 @@ class Version3:
             f"--pinned-memory-limit={share.memory_mib}M",
             f"--active-thread-percentage={share.threads}",
         )
-        self._bare.discard(share.name)
 
     async def _command(self, *words: str) -> str:
         return await self._run((*PROTOCOL, *words), "")
-
-
-def _is_unlimited(share: Share) -> bool:
-    return (share.memory_mib, share.threads) == (_UNLIMITED, ALL_COMPUTE)
 
 
 def parse_servers(answer: str) -> dict[str, int]:
@@ -251,9 +243,11 @@ def _rows(answer: str, columns: int) -> Iterable[list[str]]:
 
 
 def _mib(field: str) -> int:
+    if field == "unlimited":
+        return _UNLIMITED
     number, unit = field[:-1], _UNITS.get(field[-1:])
     if unit is None or not number.isdecimal() or len(number) > _MAX_DIGITS:
-        return _UNLIMITED
+        return _UNREADABLE
     return int(number) << unit if unit >= 0 else int(number) >> -unit
 
 

@@ -77,9 +77,11 @@ def test_takes_nothing_else_for_a_list_of_servers(answer: str) -> None:
 
 @pytest.mark.parametrize("limit", [f"{ENDLESS}G", "-", ""])
 @pytest.mark.parametrize("threads", ["inf", "-inf", "nan", "1e999", ENDLESS, "-", ""])
-def test_takes_a_limit_that_it_cannot_read_for_none(limit: str, threads: str) -> None:
+def test_takes_a_limit_that_it_cannot_read_neither_for_none_nor_for_a_size(
+    limit: str, threads: str
+) -> None:
     answer = f"share_0,s,Ready,{limit},{threads}"
-    assert parse_namespaces(answer) == {"share_0": Share("share_0", 0, 100)}
+    assert parse_namespaces(answer) == {"share_0": Share("share_0", -1, 100)}
 
 
 def test_starts_its_server_with_namespaces_of_shares_that_are_held() -> None:
@@ -155,6 +157,35 @@ def test_leaves_no_client_without_limits_that_comes_before_they_are_set() -> Non
         await Version3(daemon.run, {}).limit(Ceiling(None, None, (FIRST, SECOND)))
         assert daemon.namespaces[FIRST.name] == ["10240M", "25.00"]
         assert daemon.clients == {12: "default"}
+
+    play(scene)
+
+
+def test_leaves_no_client_without_limits_where_the_agent_is_killed_before_they_are_set() -> None:
+    """The agent after it finds the namespace, with a client."""
+
+    async def scene() -> None:
+        daemon = Daemon()
+        daemon.server = True
+        daemon.namespaces = {"default": ["40G", "100.00"], FIRST.name: ["unlimited", "100.00"]}
+        daemon.clients = {12: "default", 4711: FIRST.name}
+        await Version3(daemon.run, {}).limit(Ceiling(40960, 100, (FIRST,)))
+        assert daemon.namespaces[FIRST.name] == ["10240M", "25.00"]
+        assert daemon.clients == {12: "default"}
+
+    play(scene)
+
+
+def test_ends_no_client_whose_limit_of_memory_is_written_in_an_unknown_way() -> None:
+    async def scene() -> None:
+        daemon = Daemon()
+        daemon.server = True
+        daemon.namespaces = {"default": ["40G", "100.00"], FIRST.name: ["10.5T", "25.00"]}
+        daemon.clients = {4711: FIRST.name}
+        given: dict[str, Share] = {}
+        await Version3(daemon.run, given).limit(Ceiling(40960, 100, (FIRST,)))
+        assert daemon.clients == {4711: FIRST.name}
+        assert FIRST.name not in given
 
     play(scene)
 
