@@ -61,12 +61,12 @@ def small_claim(
 
 
 def _lacking(gpu: ClaimedGpu, share: LiveDevice, size: Size, *, divides_time: bool) -> str:
-    """Say what a GPU has no room for beside what is held of it, "" where it has all."""
+    """Return what a small share needs and the GPU has not left, "" where it has room."""
     holders = [holder for _, holder in gpu.holders]
     memory_mib = sum(holder.memory_mib or 0 for holder in holders)
     cores = sum(holder.cores or 0 for holder in holders)
-    is_held_whole = any(holder.memory_mib is None for holder in holders)
-    if is_held_whole or memory_mib + size.memory_mib > share.memory_mib:
+    has_whole_claim = any(holder.memory_mib is None for holder in holders)
+    if has_whole_claim or memory_mib + size.memory_mib > share.memory_mib:
         return f"{size.memory_mib} MiB"
     if divides_time and cores + size.cores > share.cores:
         return f"{size.cores} % of its time"

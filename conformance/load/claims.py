@@ -56,15 +56,15 @@ def shares_of(node: NodePromise) -> Shares | None:
 
 
 def open_shares(node: NodePromise) -> tuple[Shares, ...]:
-    """Return how each GPU is shared of which pods of any namespace can have a share."""
-    every = (gpu.claims for gpu in node.plan.gpus if gpu.claims and not gpu.claims.tenants)
-    return tuple(claims.shares for claims in every if claims.shares is not None)
+    """Return the shares of each GPU that are not for tenants alone."""
+    offers = (gpu.claims for gpu in node.plan.gpus if gpu.claims and not gpu.claims.tenants)
+    return tuple(offer.shares for offer in offers if offer.shares is not None)
 
 
 def gpus_of_tenants(node: NodePromise, tenants: Sequence[str]) -> int:
-    """Return of how many GPUs some of these tenants can have shares."""
-    every = (gpu.claims for gpu in node.plan.gpus if gpu.claims and gpu.claims.shares)
-    return sum(not set(tenants).isdisjoint(claims.tenants) for claims in every)
+    """Return the number of GPUs with shares for at least one of these tenants."""
+    offers = (gpu.claims for gpu in node.plan.gpus if gpu.claims and gpu.claims.shares)
+    return sum(not set(tenants).isdisjoint(offer.tenants) for offer in offers)
 
 
 @contextlib.contextmanager

@@ -83,7 +83,7 @@ def overcommitted(gpus: Sequence[ClaimedGpu], node: NodePromise) -> list[str]:
 
 
 def _shared_mib(gpu: ClaimedGpu, device: LiveDevice, node: NodePromise) -> int:
-    """Return the MiB of a device, or the planned ones where the device has far more than those."""
+    """Return a device's memory, but not far more than the plan has for its GPU."""
     if gpu.index >= len(node.plan.gpus):
         return device.memory_mib
     planned = node.plan.gpus[gpu.index]

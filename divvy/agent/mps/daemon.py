@@ -104,7 +104,7 @@ class MpsDaemon:
         shares = sorted(self._given.items())
         return tuple((name, share.memory_mib, share.threads) for name, share in shares)
 
-    def given(self, share: Share) -> Share:
+    def as_started(self, share: Share) -> Share:
         """Return a share with the limits that a container was started with, else as it is."""
         return self._given.get(share.name, share)
 
@@ -176,8 +176,8 @@ class MpsDaemon:
     async def limit(self, ceiling: Ceiling) -> None:
         """Tell it what clients may use at most; raises NoAnswer, Refused."""
         async with self._changing:
-            await self._dialect.limit(self._as_before(ceiling))
-            self._note(ceiling)
+            await self._dialect.limit(self._with_last_limits(ceiling))
+            self._keep_last_limits(ceiling)
 
     async def terminate(self, client: int) -> None:
         """End what a client has on the GPU, before its process is ended; raises NoAnswer.
@@ -199,30 +199,30 @@ class MpsDaemon:
             await self.ask()
             if self._dialect.may_end_servers(alone=alone):
                 await self._end_idle_servers(since=began)
-            await self._dialect.prepare(share, self._as_before(ceiling))
-            self._note(ceiling)
+            await self._dialect.prepare(share, self._with_last_limits(ceiling))
+            self._keep_last_limits(ceiling)
 
     async def tidy(self, ceiling: Ceiling) -> None:
         """Remove what containers that are gone have left; raises NoAnswer."""
         async with self._changing:
             await self._dialect.tidy(ceiling)
 
-    def _as_before(self, ceiling: Ceiling) -> Ceiling:
-        """Return a ceiling with the limits that the daemon had, where a profile has gone."""
-        before = self._given.get(DEFAULT)
-        if ceiling.memory_mib is not None or before is None:
+    def _with_last_limits(self, ceiling: Ceiling) -> Ceiling:
+        """Return a ceiling with the daemon's last limits where its profile is gone."""
+        last = self._given.get(DEFAULT)
+        if ceiling.memory_mib is not None or last is None:
             return ceiling
-        return replace(ceiling, memory_mib=before.memory_mib, threads=before.threads)
+        return replace(ceiling, memory_mib=last.memory_mib, threads=last.threads)
 
-    def _note(self, ceiling: Ceiling) -> None:
+    def _keep_last_limits(self, ceiling: Ceiling) -> None:
         if ceiling.memory_mib is not None and ceiling.threads is not None:
             self._given[DEFAULT] = Share(DEFAULT, ceiling.memory_mib, ceiling.threads)
 
     async def _end_idle_servers(self, since: float) -> None:
         """A young one may be starting for a client that it does not list yet: waits for that.
 
-        One that was started ``since`` then, for a container that starts together with this one,
-        stays: that one's program is about to come.
+        A server that was started ``since`` then stays: it is for a container that starts at the
+        same time, whose program is about to connect.
         """
         ended = set()
         for server in self._servers:

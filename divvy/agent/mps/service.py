@@ -134,9 +134,9 @@ class Mps:
         supervised = self._gpus.get(uuid)
         return frozenset() if supervised is None else supervised.daemon.servers
 
-    def given(self, uuid: str, share: Share) -> Share:
-        """Return a share as its last container was started with it, else as it is."""
-        return self._supervised_gpu(uuid).daemon.given(share)
+    def as_started(self, uuid: str, share: Share) -> Share:
+        """Return a share with the limits that its last container was started with."""
+        return self._supervised_gpu(uuid).daemon.as_started(share)
 
     async def prepare(self, uuid: str, share: Share, *, alone: bool) -> None:
         """Make a GPU's daemon ready for a container that starts with a share; raises NoAnswer.
@@ -187,8 +187,8 @@ class Mps:
 
         While it is not known who holds what, the folders of others stay: containers have them.
         """
-        before = self._wanted, self._holders_known
-        if (wanted, holders_known) == before and self._knows_wanted:
+        last = self._wanted, self._holders_known
+        if (wanted, holders_known) == last and self._knows_wanted:
             return
         self._wanted, self._knows_wanted = dict(wanted), True
         self._holders_known = holders_known

@@ -140,7 +140,7 @@ class Life:
     def unlimited(self) -> Life:
         """Note that the daemon has lost its ceiling with its server: it is not ready.
 
-        What that server refused is no reason to put off the next one's start.
+        A refusal by the server that ended does not delay the start of the next one.
         """
         retry_at = 0.0 if self.refusing_server else self.retry_at
         return replace(self, ceiling=None, refusing_server=False, retry_at=retry_at)

@@ -46,22 +46,24 @@ class Version2:
 
         Raises NoAnswer, Refused where it does not take a limit or its server does not start.
         """
-        memory, threads = f"{ceiling.memory_mib}M", ceiling.threads
-        keeps_limits = ceiling.memory_mib is None
-        if not keeps_limits:
-            await self._set(f"set_default_device_pinned_mem_limit 0 {memory}")
-            await self._set(f"set_default_active_thread_percentage {threads}")
+        if ceiling.memory_mib is not None:
+            await self._set(f"set_default_device_pinned_mem_limit 0 {ceiling.memory_mib}M")
+            await self._set(f"set_default_active_thread_percentage {ceiling.threads}")
         # After that: a server that starts meanwhile has the new default.
         running = await self.servers()
         if not running:
             await self._start()
-        for server in () if keeps_limits else running:
-            try:
-                await self._set(f"set_device_pinned_mem_limit {server} 0 {memory}")
-                await self._set(f"set_active_thread_percentage {server} {threads}")
-            except Refused:
-                if server in await self.servers():  # else it has ended meanwhile
-                    raise
+        if ceiling.memory_mib is not None:
+            for server in running:
+                await self._limit_server(server, ceiling)
+
+    async def _limit_server(self, server: int, ceiling: Ceiling) -> None:
+        try:
+            await self._set(f"set_device_pinned_mem_limit {server} 0 {ceiling.memory_mib}M")
+            await self._set(f"set_active_thread_percentage {server} {ceiling.threads}")
+        except Refused:
+            if server in await self.servers():  # else it has ended meanwhile
+                raise
 
     async def _start(self) -> None:
         await self._set("start_server -uid 0")

@@ -251,7 +251,7 @@ class Advertiser:
         try:
             share = self._share(resource, uuid, device_ids)
             if not resource.sharing.by_mps:
-                share = self._mps.given(uuid, share)
+                share = self._mps.as_started(uuid, share)
             await self._mps.prepare(uuid, share, alone=set(device_ids) >= held)
         except NoAnswer as no_answer:
             words = f"its MPS daemon is not ready: {no_answer}; the start will be retried"

@@ -71,8 +71,8 @@ def test_keeps_limits_where_agent_and_daemon_end_and_the_profile_goes(
         daemon.server = False
         async with agent(tmp_path, WITHOUT_PROFILE) as mps:
             assert daemon.namespaces == limits
-            assert mps.given(GPU, Share(QUARTER.name, 40960, 100)) == QUARTER
-            assert mps.given(GPU, Share("share_1", 40960, 100)) == Share("share_1", 40960, 100)
+            assert mps.as_started(GPU, Share(QUARTER.name, 40960, 100)) == QUARTER
+            assert mps.as_started(GPU, Share("share_1", 40960, 100)) == Share("share_1", 40960, 100)
 
     play(scene)
 

@@ -169,7 +169,7 @@ def started(
         mps = SimpleNamespace(
             problem=lambda _: problem,
             memory=lambda _: tmp_path,
-            given=lambda _, share: replace(share, memory_mib=10240, threads=25),
+            as_started=lambda _, share: replace(share, memory_mib=10240, threads=25),
             prepare=prepare,
         )
         driver = SimpleNamespace(snapshot=snapshot(gpu(0)))
