@@ -138,6 +138,22 @@ class Team:
         """Return why Kueue does not admit a Job or pod, "" while it does not say."""
         return refusal(self.kueue.api, self.namespace, name)
 
+    def runs(self, name: str) -> None:
+        """Wait until this Job alone has a running pod; fail with what keeps it from that."""
+        deadline = time.monotonic() + 90
+        while self.running() != {name}:
+            assert time.monotonic() < deadline, self._waiting(name)
+            time.sleep(0.2)
+
+    def _waiting(self, name: str) -> str:
+        """Return what Kueue, the scheduler and the kubelet say of a Job."""
+        lab, place = self.claims.lab, f"-n={self.namespace}"
+        events = [
+            f"{event['reason']}: {event['message']}" for event in lab.get("events", place)["items"]
+        ]
+        statuses = [pod["status"] for pod in self.pods()]
+        return json.dumps({"kueue": self.reason(name), "events": events, "pods": statuses})
+
     def waits(self, name: str, words: str) -> None:
         """Wait until Kueue says such a reason; fail with what it says instead."""
         deadline = time.monotonic() + 60
@@ -284,10 +300,10 @@ def test_keeps_a_team_at_its_limit_while_another_runs(
     quotas = {resource: quota}
     with team(kueue, quotas) as full, team(kueue, quotas) as other:
         full.start("first", first)
-        claims.until(lambda: full.running() == {"first"}, 90)
+        full.runs("first")
         full.start("second", second)
         other.start("second", second)
-        claims.until(lambda: other.running() == {"second"}, 90)
+        other.runs("second")
         expected = f"insufficient unused quota for {resource} in flavor {POOLS[resource]}"
         full.waits("second", expected)
         assert full.running() == {"first"}
@@ -296,7 +312,7 @@ def test_keeps_a_team_at_its_limit_while_another_runs(
             assert queue.shown() == mib
             assert queue.charged()[resource] == (mib * MIB or 1)
         full.end("first")
-        claims.until(lambda: full.running() == {"second"}, 90)
+        full.runs("second")
 
 
 def test_runs_the_pages_example(claims: Deployment, kueue: Kueue) -> None:
@@ -319,7 +335,7 @@ def test_runs_the_pages_example(claims: Deployment, kueue: Kueue) -> None:
             lab.apply({**job, "metadata": {**job["metadata"], "name": name}})
             claims.until(lambda: shown.charged() == shown.used() == {SHARES: 6000 * MIB}, 90)
         shown.waits("second", quoted)
-        claims.until(lambda: shown.running() == {"train"}, 60)
+        shown.runs("train")
         assert shown.shown() == 6000
     finally:
         lab.kubectl("delete", "job", "--all", "-n=team")
