@@ -72,10 +72,9 @@ def main() -> None:
     seconds: dict[str, list[tuple[float, float]]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         deployment = Deployment(lab, Path(folder))
-        deployment.add_claims()
-        deployment.up()
         try:
-            with lab.namespace() as namespace:
+            with deployment.claims(), lab.namespace() as namespace:
+                deployment.up()
                 for _ in range(rounds):
                     for kind, (node, limits) in KINDS.items():
                         seconds[kind].append(_started(lab, namespace, _pod(lab, node, limits)))

@@ -1,10 +1,11 @@
 """Divvy deployed on the running lab, as a user deploys it: the program, the real command."""
 
+import contextlib
 import copy
 import json
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,8 @@ class Deployment:
         self.cluster["plugin"]["image"] = image
         # Tests put faults into plain shares; for limited ones they ask (tests/limited_shares.py).
         self.set_profile("notebooks", "slice-4")
-        # The same for claims: every suite would run on their nodes, too (`add_claims`).
-        self.with_claims = self.cluster
+        # The same for claims: every suite would run on their nodes, too (`claims`).
+        self._all_pools = self.cluster
         self.cluster = without_claims(self.cluster)
 
     @property
@@ -66,23 +67,28 @@ class Deployment:
         """Deploy; where a test has made nodes differ, `up` says so by its exit code."""
         return self.divvy("up", "--stack=lab", "--yes", expect=(0, 2))
 
-    def add_claims(self) -> None:
-        """Add the pools and profiles with claims of the lab's stack."""
-        for part in ("profiles", "pools"):
-            for name, value in self.with_claims[part].items():
-                self.cluster[part].setdefault(name, copy.deepcopy(value))
+    @contextlib.contextmanager
+    def claims(self) -> Iterator[None]:
+        """Add the pools and profiles with claims of the lab's stack, which `up` then deploys.
 
-    def end_claims(self) -> None:
-        """Go back to what the device plugin alone serves, and deploy it."""
-        # Nobody is left to give a device back once the last profile with claims is gone.
-        self.until(self.is_unclaimed, 90)
-        self.cluster |= {part: without_claims(self.cluster)[part] for part in ("pools", "profiles")}
-        self.up()
-        # The kubelet removes the slices of a driver that has been away for half a minute.
-        self.until(lambda: not self.lab.get("resourceslices")["items"], 90)
-        # What agents leave behind: later tests would take these for GPU nodes that no pool has.
-        nodes = [f"node/{name}" for name in NODES_OF_CLAIMS]
-        self.lab.kubectl("annotate", *nodes, f"{STATUS_ANNOTATION}-")
+        In the end the stack is as it was, whatever was changed meanwhile, and is deployed.
+        """
+        before = copy.deepcopy(self.cluster)
+        for part in ("profiles", "pools"):
+            for name, value in self._all_pools[part].items():
+                self.cluster[part].setdefault(name, copy.deepcopy(value))
+        try:
+            yield
+        finally:
+            self.cluster = before
+            # Once the last profile with claims is gone, no agent gives a device back.
+            self.until(self.is_unclaimed, 90)
+            self.up()
+            # The kubelet removes the slices of a driver that has been away for half a minute.
+            self.until(lambda: not self.lab.get("resourceslices")["items"], 90)
+            # Agents leave their status: later tests would see GPU nodes that no pool selects.
+            nodes = [f"node/{name}" for name in NODES_OF_CLAIMS]
+            self.lab.kubectl("annotate", *nodes, f"{STATUS_ANNOTATION}-")
 
     def set_profile(self, pool: str, profile: str) -> None:
         """Change one line of the stack file."""

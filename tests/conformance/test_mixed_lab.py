@@ -37,20 +37,18 @@ def mixed(cluster: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def mixed_lab(scene: Scene) -> Iterator[None]:
-    lab, before = scene.deployed.lab, scene.deployed.cluster
+    lab = scene.deployed.lab
     lab.kubectl("cordon", T4)
     lab.kubectl("taint", "node", A100, f"{TAINT}=yes:NoSchedule")
-    scene.deployed.cluster = mixed(before)
-    # The default pool would take their nodes.
-    scene.deployed.add_claims()
     try:
-        scene.deployed.up()
-        yield
+        # Without pools of their own the default pool would take the nodes of claims.
+        with scene.deployed.claims():
+            scene.deployed.cluster = mixed(scene.deployed.cluster)
+            scene.deployed.up()
+            yield
     finally:
         lab.kubectl("uncordon", T4)
         lab.kubectl("taint", "node", A100, f"{TAINT}-")
-        scene.deployed.cluster = before
-        scene.deployed.end_claims()
 
 
 def product(scene: Scene, node: str) -> str | None:

@@ -35,12 +35,10 @@ MIB = 1 << 20
 @pytest.fixture(scope="module")
 def claims(deployed: Deployment) -> Iterator[Deployment]:
     """Deploy the lab's pools with claims, and whole GPUs from the device plugin."""
-    deployed.add_claims()
-    deployed.set_profile("research", "whole")
-    deployed.up()
-    yield deployed
-    deployed.set_profile("research", "split")
-    deployed.end_claims()
+    with deployed.claims():
+        deployed.set_profile("research", "whole")
+        deployed.up()
+        yield deployed
 
 
 @dataclass(frozen=True)

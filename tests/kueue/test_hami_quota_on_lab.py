@@ -93,10 +93,9 @@ class Imported:
 @pytest.fixture(scope="module")
 def claims(deployed: Deployment) -> Iterator[Deployment]:
     """Deploy the lab's pools with claims."""
-    deployed.add_claims()
-    deployed.up()
-    yield deployed
-    deployed.end_claims()
+    with deployed.claims():
+        deployed.up()
+        yield deployed
 
 
 def _namespaces() -> list[dict[str, Any]]:

@@ -132,10 +132,9 @@ def _is_unschedulable(pod: dict[str, Any]) -> bool:
 
 @pytest.fixture
 def claims(deployed: Deployment) -> Iterator[Deployment]:
-    deployed.add_claims()
-    deployed.up()
-    yield deployed
-    deployed.end_claims()
+    with deployed.claims():
+        deployed.up()
+        yield deployed
 
 
 @pytest.fixture

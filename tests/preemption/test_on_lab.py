@@ -18,17 +18,16 @@ PRIORITIES = {"batch": 0, "urgent": 1000}
 
 @pytest.fixture
 def preempting(deployed: Deployment) -> Iterator[Deployment]:
-    deployed.add_claims()
-    deployed.cluster["preemption"] = True
-    deployed.up()
-    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    deployed.lab.apply(
-        *({**kind, "metadata": {"name": name}, "value": PRIORITIES[name]} for name in PRIORITIES)
-    )
-    yield deployed
-    deployed.lab.kubectl("delete", "priorityclass", *PRIORITIES)
-    del deployed.cluster["preemption"]
-    deployed.end_claims()
+    with deployed.claims():
+        deployed.cluster["preemption"] = True
+        deployed.up()
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        classes = [
+            {**kind, "metadata": {"name": name}, "value": PRIORITIES[name]} for name in PRIORITIES
+        ]
+        deployed.lab.apply(*classes)
+        yield deployed
+        deployed.lab.kubectl("delete", "priorityclass", *PRIORITIES)
 
 
 def test_serves_a_high_priority_pod_on_a_full_node(preempting: Deployment) -> None:

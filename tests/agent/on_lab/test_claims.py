@@ -30,10 +30,9 @@ L40S_MIB = 46_068
 @pytest.fixture(scope="module")
 def claims(deployed: Deployment) -> Iterator[Deployment]:
     """Deploy the lab's pools with claims, too."""
-    deployed.add_claims()
-    deployed.up()
-    yield deployed
-    deployed.end_claims()
+    with deployed.claims():
+        deployed.up()
+        yield deployed
 
 
 @pytest.fixture(scope="module")

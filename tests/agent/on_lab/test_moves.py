@@ -38,14 +38,12 @@ class Hold(NamedTuple):
 @pytest.fixture
 def moving(deployed: Deployment) -> Iterator[Deployment]:
     """Give two pools that the device plugin serves, and whose pods are waited for."""
-    deployed.add_claims()
-    deployed.cluster["change"] = {"policy": "wait", "deadline": "20s"}
-    for pool in NODES:
-        deployed.set_profile(pool, PLUGIN)
-    deployed.up()
-    yield deployed
-    del deployed.cluster["change"]
-    deployed.end_claims()
+    with deployed.claims():
+        deployed.cluster["change"] = {"policy": "wait", "deadline": "20s"}
+        for pool in NODES:
+            deployed.set_profile(pool, PLUGIN)
+        deployed.up()
+        yield deployed
 
 
 def _job(name: str, seconds: int) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def test_keeps_its_registration_when_the_kubelet_replaces_a_stream(
         async with serving(sockets, whole(2)) as (kubelet, plugin):
             await kubelet.until(lambda: plugin.current)
             first = kubelet.endpoints.pop(GPU)
-            await plugin._register(GPU)
+            plugin._stream_ended(GPU)
             await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
             assert first.watch is not None
             first.watch.cancel()
