@@ -72,9 +72,10 @@ def main() -> None:
     seconds: dict[str, list[tuple[float, float]]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         deployment = Deployment(lab, Path(folder))
+        deployment.add_claims()
+        deployment.up()
         try:
-            with deployment.claims(), lab.namespace() as namespace:
-                deployment.up()
+            with lab.namespace() as namespace:
                 for _ in range(rounds):
                     for kind, (node, limits) in KINDS.items():
                         seconds[kind].append(_started(lab, namespace, _pod(lab, node, limits)))

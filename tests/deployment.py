@@ -67,16 +67,20 @@ class Deployment:
         """Deploy; where a test has made nodes differ, `up` says so by its exit code."""
         return self.divvy("up", "--stack=lab", "--yes", expect=(0, 2))
 
+    def add_claims(self) -> None:
+        """Add the pools and profiles with claims of the lab's stack."""
+        for part in ("profiles", "pools"):
+            for name, value in self._all_pools[part].items():
+                self.cluster[part].setdefault(name, copy.deepcopy(value))
+
     @contextlib.contextmanager
     def claims(self) -> Iterator[None]:
-        """Add the pools and profiles with claims of the lab's stack, which `up` then deploys.
+        """Add the pools and profiles with claims, which `up` then deploys.
 
         In the end the stack is as it was, whatever was changed meanwhile, and is deployed.
         """
         before = copy.deepcopy(self.cluster)
-        for part in ("profiles", "pools"):
-            for name, value in self._all_pools[part].items():
-                self.cluster[part].setdefault(name, copy.deepcopy(value))
+        self.add_claims()
         try:
             yield
         finally:

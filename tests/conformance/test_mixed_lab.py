@@ -38,17 +38,17 @@ def mixed(cluster: dict[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def mixed_lab(scene: Scene) -> Iterator[None]:
     lab = scene.deployed.lab
-    lab.kubectl("cordon", T4)
-    lab.kubectl("taint", "node", A100, f"{TAINT}=yes:NoSchedule")
-    try:
-        # Without pools of their own the default pool would take the nodes of claims.
-        with scene.deployed.claims():
-            scene.deployed.cluster = mixed(scene.deployed.cluster)
+    # Without pools of their own the default pool would take the nodes of claims.
+    with scene.deployed.claims():
+        lab.kubectl("cordon", T4)
+        lab.kubectl("taint", "node", A100, f"{TAINT}=yes:NoSchedule")
+        scene.deployed.cluster = mixed(scene.deployed.cluster)
+        try:
             scene.deployed.up()
             yield
-    finally:
-        lab.kubectl("uncordon", T4)
-        lab.kubectl("taint", "node", A100, f"{TAINT}-")
+        finally:
+            lab.kubectl("uncordon", T4)
+            lab.kubectl("taint", "node", A100, f"{TAINT}-")
 
 
 def product(scene: Scene, node: str) -> str | None:
