@@ -128,6 +128,14 @@ def deployed(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Itera
         deployment.divvy("destroy", "--stack=lab", "--yes")
 
 
+@pytest.fixture(scope="module")
+def claims(deployed: Deployment) -> Iterator[Deployment]:
+    """Deploy the lab's pools with claims, too; remove them after a file's last test."""
+    with deployed.claims():
+        deployed.up()
+        yield deployed
+
+
 def _is_last(descriptor: int) -> bool:
     """Say whether no other test session uses the lab."""
     try:

@@ -1,7 +1,5 @@
 """The scene of a lab test: Divvy deployed, and the image with the workloads."""
 
-import copy
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +15,12 @@ def workloads(deployed: Deployment) -> str:
     return build_and_push(image["registry"], image["base"], insecure=True)
 
 
-@pytest.fixture(scope="package")
-def quick_recovery(deployed: Deployment) -> Iterator[Deployment]:
+@pytest.fixture(scope="session")
+def quick_recovery(deployed: Deployment) -> Deployment:
     """Offer a GPU again soon after an error: longer than a kubelet's status period, no more."""
-    before = copy.deepcopy(deployed.cluster)
     deployed.cluster["health"] = {"recoverAfter": "12s"}
     deployed.up()
-    yield deployed
-    deployed.cluster = before
-    deployed.up()
+    return deployed
 
 
 @pytest.fixture

@@ -90,14 +90,6 @@ class Imported:
         return int(total.removesuffix("Mi")) if total.endswith("Mi") else int(total) // MIB
 
 
-@pytest.fixture(scope="module")
-def claims(deployed: Deployment) -> Iterator[Deployment]:
-    """Deploy the lab's pools with claims."""
-    with deployed.claims():
-        deployed.up()
-        yield deployed
-
-
 def _namespaces() -> list[dict[str, Any]]:
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": MANAGED}}

@@ -131,13 +131,6 @@ def _is_unschedulable(pod: dict[str, Any]) -> bool:
 
 
 @pytest.fixture
-def claims(deployed: Deployment) -> Iterator[Deployment]:
-    with deployed.claims():
-        deployed.up()
-        yield deployed
-
-
-@pytest.fixture
 def without_nodes(claims: Deployment) -> Iterator[Deployment]:
     """Take the nodes of three pools away, disks and all, and give back whichever are missing."""
     lab = claims.lab

@@ -7,7 +7,6 @@ import random
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -25,14 +24,6 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 NODE, POOL = "gpu-by-size", "sizes"
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 L40S_MIB = 46_068
-
-
-@pytest.fixture(scope="module")
-def claims(deployed: Deployment) -> Iterator[Deployment]:
-    """Deploy the lab's pools with claims, too."""
-    with deployed.claims():
-        deployed.up()
-        yield deployed
 
 
 @pytest.fixture(scope="module")
