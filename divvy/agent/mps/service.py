@@ -147,7 +147,13 @@ class Mps:
         ceiling = self._wanted_of(supervised)
         if ceiling is None:
             raise NoAnswer(self.problem(uuid))
-        await supervised.daemon.prepare(share, ceiling, alone=alone)
+        try:
+            await supervised.daemon.prepare(share, ceiling, alone=alone)
+        except NoAnswer:
+            # It may have started a server, and not yet made the namespaces of other containers.
+            supervised.life = supervised.life.unlimited()
+            supervised.woken.set()
+            raise
         self._keep_limits(supervised)
 
     async def terminate(self, uuid: str, client: int) -> None:

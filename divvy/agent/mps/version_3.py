@@ -8,7 +8,6 @@ of a namespace cannot be set while it has clients.
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from divvy.agent.mps.answers import NoAnswer, Refused, Run, pid
@@ -64,23 +63,20 @@ class Version3:
         profile may have changed, or an init container's replicas are a later container's. Raises
         NoAnswer, Refused where the server does not start or takes no limit.
         """
-        is_new = SERVER not in await self._servers()
-        if is_new:
+        if SERVER not in await self._servers():
             await self._command("server", "create", SERVER, "--uid=0")
             if SERVER not in await self._servers():
                 # NVIDIA has seen that one which cannot start is accepted (Dynamo's guide).
                 raise Refused("server create: the server has not started")
             self._used = False
         listed = await self._namespaces()
+        shares = [self._given.get(share.name, share) for share in ceiling.shares or ()]
         if ceiling.memory_mib is not None and ceiling.threads is not None:
-            default = Share(DEFAULT, ceiling.memory_mib, ceiling.threads)
-            if listed.get(DEFAULT) != default:
-                with contextlib.nullcontext() if is_new else contextlib.suppress(Refused):
-                    await self._set(default)
+            shares.insert(0, Share(DEFAULT, ceiling.memory_mib, ceiling.threads))
         refusals = []
-        for share in ceiling.shares or ():
+        for share in shares:
             try:
-                await self._limit_share(self._given.get(share.name, share), listed.get(share.name))
+                await self._limit_share(share, listed.get(share.name))
             except Refused as refusal:  # not at the expense of others
                 refusals.append(refusal)
         if refusals:
@@ -89,13 +85,16 @@ class Version3:
     async def _limit_share(self, share: Share, current: Share | None) -> None:
         """See to one share's namespace, whose limits are the current ones, None where it is absent.
 
-        One without a limit of memory was made by an agent that was killed, or stopped waiting for
-        an answer, before it could set one. Raises NoAnswer, Refused.
+        The server's own has what its profile has now, as soon as it has no clients. Raises
+        NoAnswer, Refused.
         """
-        if current is None:
+        if current is None and share.name != DEFAULT:
             await self._create(share)
-        elif current != share and current.memory_mib == _UNLIMITED:
+        elif _is_bare(current):
             await self._limit_bare(share)
+        elif share.name == DEFAULT and current != share:
+            with contextlib.suppress(Refused):
+                await self._set(share)
 
     def may_end_servers(self, *, alone: bool) -> bool:
         """Return whether the server can be ended if it has no clients.
@@ -162,17 +161,32 @@ class Version3:
         await self._limit_bare(share)
 
     async def _limit_bare(self, share: Share) -> None:
-        """Limit a namespace that was just made; raises NoAnswer, Refused.
+        """Limit a namespace that has no limit of memory; raises NoAnswer, Refused.
 
-        A client that came in between would have no limits for as long as it lives: it is ended.
+        A client that came before would have none for as long as it lives: it is ended. A limit
+        that is there meanwhile is one whose command was answered too late: its clients have it.
         """
         try:
             await self._set(share)
         except Refused:
+            if not _is_bare((await self._namespaces()).get(share.name)):
+                return
             listed = await self._command("client", "list", _CSV)
             for client in sorted(clients_in(share.name, listed)):
-                await self.terminate((), client)
+                if await self._is_in(share.name, client):
+                    await self.terminate((), client)
             await self._set(share)
+
+    async def _is_in(self, namespace: str, client: int) -> bool:
+        """Return whether a client is in a namespace: server and name, uid_0/share_0 (0).
+
+        Raises NoAnswer.
+        """
+        try:
+            answer = await self._command("client", "get", str(client), "maws-ns")
+        except Refused:  # it has ended meanwhile, or there never was one
+            return False
+        return answer.split()[:1] == [f"{SERVER}/{namespace}"]
 
     async def _set(self, share: Share) -> None:
         await self._command(
@@ -196,16 +210,17 @@ def parse_clients(answer: str) -> frozenset[int]:
 
 
 def clients_in(namespace: str, answer: str) -> frozenset[int]:
-    """Return the PIDs of `client list` in one namespace of the server; raises NoAnswer.
+    """Return the PIDs that `client list` names in one namespace of the server; raises NoAnswer.
 
-    The fourth column names server and namespace: uid_0/share_0 (0). A command may have a line like
-    another client's: who seems to be in several namespaces is in none.
+    The fourth column names server and namespace: uid_0/share_0 (0). These may be more than its
+    clients: a command may have lines like those of others.
     """
-    namespaces: dict[int, set[str]] = defaultdict(set)
-    for client, fields in _client_rows(answer):
-        namespaces[client].add("".join("".join(fields[3:4]).split()[:1]))
-    only = {f"{SERVER}/{namespace}"}
-    return frozenset(client for client, of_client in namespaces.items() if of_client == only)
+    column = f"{SERVER}/{namespace}"
+    return frozenset(
+        client
+        for client, fields in _client_rows(answer)
+        if "".join(fields[3:4]).split()[:1] == [column]
+    )
 
 
 def _client_rows(answer: str) -> Iterable[tuple[int, list[str]]]:
@@ -232,6 +247,11 @@ def parse_namespaces(answer: str) -> dict[str, Share]:
         fields[0]: Share(fields[0], _mib(fields[3]), _per_cent(fields[4]))
         for fields in _rows(answer, 5)
     }
+
+
+def _is_bare(namespace: Share | None) -> bool:
+    """Return whether an agent stopped before it set a limit, killed or without an answer."""
+    return namespace is None or namespace.memory_mib == _UNLIMITED
 
 
 def _rows(answer: str, columns: int) -> Iterable[list[str]]:

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from divvy.agent.mps import daemon as daemon_module
+from divvy.agent.mps.answers import NoAnswer
 from divvy.agent.mps.daemon import MpsDaemon
 from divvy.agent.mps.record import MpsRecord, Recorded
 from divvy.agent.mps.service import Mps
@@ -73,6 +74,31 @@ def test_keeps_limits_where_agent_and_daemon_end_and_the_profile_goes(
             assert daemon.namespaces == limits
             assert mps.as_started(GPU, Share(QUARTER.name, 40960, 100)) == QUARTER
             assert mps.as_started(GPU, Share("share_1", 40960, 100)) == Share("share_1", 40960, 100)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("late", ["server create", "namespace create share_0"])
+def test_limits_other_containers_again_where_a_start_fails_after_their_servers_end(
+    tmp_path: Path, daemon: Daemon, late: str
+) -> None:
+    """The start is faster than the next question, and has no answer in the middle of its work."""
+
+    async def scene() -> None:
+        (tmp_path / "state").mkdir()
+        MpsRecord(tmp_path / "state").note(GPU, Recorded(DEFAULT_MODE, 1, 1))
+        async with agent(tmp_path, Ceiling(40960, 100, (QUARTER,))) as mps:
+            daemon.server = False
+            daemon.waiting = {QUARTER.name: 4711}
+            daemon.late = late
+            with pytest.raises(NoAnswer):
+                await mps.prepare(GPU, Share("share_1", 10240, 25), alone=False)
+            assert mps.problem(GPU)
+            async with asyncio.timeout(10):
+                while mps.problem(GPU):
+                    await asyncio.sleep(0.01)
+            assert daemon.namespaces[QUARTER.name] == ["10240M", "25.00"]
+            assert daemon.clients == {}
 
     play(scene)
 

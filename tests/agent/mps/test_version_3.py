@@ -53,14 +53,6 @@ def test_reads_clients_whose_command_has_several_lines() -> None:
     assert clients_in("share_0", answer) == {4711}
 
 
-def test_ends_no_neighbour_whom_a_clients_command_puts_into_its_namespace() -> None:
-    """A program writes what it likes into its command, also a line like another client's."""
-    writer = "4711,uid_0,GPU-0,uid_0/share_0 (0),python -c\n12,uid_0,GPU-0,uid_0/share_0 (0),a"
-    neighbour = "12,uid_0,GPU-0,uid_0/share_3 (0),a"
-    for answer in (f"{writer}\n{neighbour}", f"{neighbour}\n{writer}"):
-        assert clients_in("share_0", answer) == {4711}
-
-
 @pytest.mark.parametrize("answer", [TABLE, "316...,srv", "none", "-1,srv", f"{ENDLESS},srv"])
 def test_takes_no_cut_pid_for_an_answer(answer: str) -> None:
     with pytest.raises(NoAnswer):
@@ -176,6 +168,71 @@ def test_leaves_no_client_without_limits_where_the_agent_is_killed_before_they_a
     play(scene)
 
 
+def test_leaves_no_client_of_the_servers_own_namespace_without_limits() -> None:
+    """A container of version 2, or one without its variable, comes to it."""
+
+    async def scene() -> None:
+        daemon = Daemon()
+        daemon.waiting = {"default": 4711}
+        await Version3(daemon.run, {}).limit(WHOLE)
+        assert daemon.namespaces["default"] == ["40960M", "100.00"]
+        assert daemon.clients == {}
+
+    play(scene)
+
+
+def test_leaves_no_client_of_a_server_that_an_agent_before_made_without_limits() -> None:
+    async def scene() -> None:
+        daemon = Daemon()
+        daemon.server = True
+        daemon.namespaces = {"default": ["unlimited", "100.00"]}
+        daemon.clients = {4711: "default"}
+        await Version3(daemon.run, {}).limit(WHOLE)
+        assert daemon.namespaces["default"] == ["40960M", "100.00"]
+        assert daemon.clients == {}
+
+    play(scene)
+
+
+def test_ends_the_client_without_limits_and_no_neighbour_whatever_its_command_says() -> None:
+    """A program writes what it likes into its command, also lines like those of clients."""
+
+    async def scene() -> None:
+        daemon = Daemon()
+        daemon.server = True
+        daemon.namespaces = {"default": ["40G", "100.00"], FIRST.name: ["unlimited", "100.00"]}
+        daemon.clients = {4711: FIRST.name, 12: SECOND.name}
+        daemon.command_lines = {
+            4711: "\n".join(
+                f"{pid},uid_0,GPU-0,uid_0/{name} (0),a"
+                for pid, name in ((4711, "other"), (12, FIRST.name), (13, FIRST.name))
+            )
+        }
+        await Version3(daemon.run, {}).limit(Ceiling(40960, 100, (FIRST,)))
+        assert daemon.clients == {12: SECOND.name}
+        assert daemon.namespaces[FIRST.name] == ["10240M", "25.00"]
+
+    play(scene)
+
+
+def test_ends_no_client_of_limits_that_are_set_after_their_namespace_was_listed() -> None:
+    """On a busy node the daemon obeys after its answer is no longer waited for."""
+
+    async def scene() -> None:
+        daemon = Daemon()
+        version = Version3(daemon.run, {})
+        daemon.later = f"namespace set {FIRST.name}"
+        held = Ceiling(None, None, (FIRST,))
+        with pytest.raises(NoAnswer):
+            await version.limit(held)
+        daemon.waiting = {FIRST.name: 4711}
+        await version.limit(held)
+        assert daemon.clients == {4711: FIRST.name}
+        assert daemon.namespaces[FIRST.name] == ["10240M", "25.00"]
+
+    play(scene)
+
+
 def test_ends_no_client_whose_limit_of_memory_is_written_in_an_unknown_way() -> None:
     async def scene() -> None:
         daemon = Daemon()
@@ -238,15 +295,18 @@ def test_is_not_ready_while_a_client_stays_without_limits() -> None:
     play(scene)
 
 
-def test_makes_all_namespaces_again_although_a_client_stays_in_one_without_limits() -> None:
+@pytest.mark.parametrize("busy", ["default", FIRST.name])
+def test_makes_all_namespaces_again_although_a_client_stays_in_one_without_limits(
+    busy: str,
+) -> None:
     """A program that comes back faster than it is ended keeps no neighbour from its own."""
 
     async def scene() -> None:
         daemon = Daemon()
         version = Version3(daemon.run, {})
-        daemon.busy = {FIRST.name}
+        daemon.busy = {busy}
         with pytest.raises(Refused, match="active clients"):
-            await version.limit(Ceiling(None, None, (FIRST, SECOND)))
+            await version.limit(Ceiling(40960, 100, (FIRST, SECOND)))
         assert daemon.namespaces[SECOND.name] == ["20480M", "50.00"]
 
     play(scene)
