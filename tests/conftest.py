@@ -35,6 +35,7 @@ _EDGES = (
 _SECOND_LANE = {
     "pure": ("cli", "conformance"),
     "agent_process": ("agent/claims", "agent/mps", "agent/walk"),
+    "shared_lab": ("conformance",),
 }
 
 

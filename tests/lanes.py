@@ -7,6 +7,8 @@ after the other; all else can run meanwhile. That is the first expression's, and
 others: they take longest although they have less to compute.
 Reports come one after the other, each as it grows, in the order of the expressions.
 
+Of tests that share a lab, a part can have a second one: `--second-lab EXPRESSION`.
+
 Two cores carry all of them, so a test with a deadline can miss it because of its neighbours. What
 failed runs once more, alone; the failure stays in the output, and the last lines name every test
 that needed its second run.
@@ -28,6 +30,10 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
+import yaml
+
+from divvy.lab.paths import REPOSITORY
+
 _PERIOD = 0.1
 _GIVES_WAY = 5
 """By so much is the first lane nicer: it still has a quarter of a core that others want, too."""
@@ -35,6 +41,11 @@ _TESTS_FAILED = 1
 """Pytest's exit code when it ran to its end and a test failed."""
 _BROKEN = 3
 """As many failures of tests that run alone are a broken change, not busy cores."""
+_SECOND_LAB = {
+    "network": "10.144.0.0/16",
+    "ports": {"apiServer": 16844, "etcd": 12844, "registry": 15844},
+}
+"""What a second lab cannot have in common with the first (`divvy:lab` of a stack file)."""
 
 
 def run(commands: Sequence[Sequence[str]]) -> list[int]:
@@ -99,6 +110,10 @@ def main() -> int:
     parser.add_argument(
         "--first", action="append", default=[], metavar="EXPRESSION", help="runs before all others"
     )
+    parser.add_argument(
+        "--second-lab", action="append", default=[], metavar="EXPRESSION",
+        help="runs beside them, on a second lab",
+    )  # fmt: skip
     # One that hangs fails with its stack; without a limit it would take the whole run with it.
     parser.add_argument("--timeout", default=900, metavar="SECONDS", help="for each test")
     arguments = parser.parse_args()
@@ -110,10 +125,13 @@ def main() -> int:
         first = [[*_pytest(arguments.timeout), "-m", marks] for marks in arguments.first]
         if failed_first := [code for code in run(first) if code]:
             return failed_first[0]
-        caches = [Path(folder) / str(number) for number in range(len(arguments.m))]
+        second_lab = ["env", *_second_lab(Path(folder) / "Pulumi.lab.yaml")]
+        parts: list[tuple[list[str], str]] = [([], expression) for expression in arguments.m]
+        parts += [(second_lab, expression) for expression in arguments.second_lab]
+        caches = [Path(folder) / str(number) for number in range(len(parts))]
         lanes = [
-            [*_pytest(arguments.timeout), "-o", f"cache_dir={cache}", "-m", expression]
-            for cache, expression in zip(caches, arguments.m, strict=True)
+            [*prefix, *_pytest(arguments.timeout), "-o", f"cache_dir={cache}", "-m", expression]
+            for cache, (prefix, expression) in zip(caches, parts, strict=True)
         ]
         codes = run(lanes)
         failed = [_failed(cache) for cache in caches]
@@ -132,6 +150,14 @@ def main() -> int:
 
 def _pytest(timeout: object) -> list[str]:
     return [sys.executable, "-m", "pytest", f"--timeout={timeout}"]
+
+
+def _second_lab(stack_file: Path) -> list[str]:
+    """Write the stack file of a second lab; return the variables by which tests find it."""
+    stack = yaml.safe_load((REPOSITORY / "stacks/Pulumi.lab.yaml").read_text())
+    stack["config"]["divvy:lab"] |= _SECOND_LAB
+    stack_file.write_text(yaml.safe_dump(stack))
+    return ["DIVVY_LAB=second", f"DIVVY_LAB_STACK={stack_file}"]
 
 
 def _failed(cache: Path) -> list[str]:

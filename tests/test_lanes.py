@@ -68,15 +68,15 @@ def test_of_the_other_lane():
 
 
 @pytest.fixture
-def lanes(tmp_path: Path) -> Callable[[], tuple[int, list[str]]]:
+def lanes(tmp_path: Path) -> Callable[..., tuple[int, list[str]]]:
     (tmp_path / "test_lanes.py").write_text(LANES)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = shared_lab\n")
     (tmp_path / "runs").touch()
 
-    def run_both() -> tuple[int, list[str]]:
-        arguments = ["-m", "shared_lab", "-m", "not shared_lab", "--timeout", "2"]
+    def run_both(*expressions: str) -> tuple[int, list[str]]:
+        arguments = expressions or ("-m", "shared_lab", "-m", "not shared_lab")
         done = subprocess.run(
-            [sys.executable, "-m", "tests.lanes", *arguments],
+            [sys.executable, "-m", "tests.lanes", *arguments, "--timeout", "2"],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
             capture_output=True,
@@ -90,7 +90,7 @@ def lanes(tmp_path: Path) -> Callable[[], tuple[int, list[str]]]:
 
 
 def test_reruns_a_failure_alone_and_keeps_it_in_the_output(
-    lanes: Callable[[], tuple[int, list[str]]],
+    lanes: Callable[..., tuple[int, list[str]]],
 ) -> None:
     assert lanes() == (
         0,
@@ -105,7 +105,7 @@ def test_reruns_a_failure_alone_and_keeps_it_in_the_output(
 
 
 def test_fails_when_a_failure_in_either_lane_stays(
-    lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path
+    lanes: Callable[..., tuple[int, list[str]]], tmp_path: Path
 ) -> None:
     (tmp_path / "broken").touch()
     code, lines = lanes()
@@ -117,7 +117,7 @@ def test_fails_when_a_failure_in_either_lane_stays(
 
 
 def test_fails_a_test_that_hangs(
-    lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path
+    lanes: Callable[..., tuple[int, list[str]]], tmp_path: Path
 ) -> None:
     (tmp_path / "hanging").touch()
     code, lines = lanes()
@@ -126,7 +126,7 @@ def test_fails_a_test_that_hangs(
 
 
 def test_reruns_nothing_that_did_not_run_to_its_end(
-    lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path
+    lanes: Callable[..., tuple[int, list[str]]], tmp_path: Path
 ) -> None:
     (tmp_path / "test_broken.py").write_text("import nothing_of_this_name\n")
     code, lines = lanes()
@@ -149,6 +149,44 @@ def test_passes_an_interrupt_to_each_lane_once_and_waits(tmp_path: Path) -> None
     assert [(tmp_path / name).read_text() for name in ("a", "b")] == ["x\n", "x\n"]
 
 
+ON_SECOND_LAB = """
+import os
+from dataclasses import astuple
+from pathlib import Path
+import pytest
+from divvy.lab.paths import REPOSITORY
+from divvy.lab.section import read_lab
+from divvy.stack.file import read_path
+
+@pytest.mark.shared_lab
+def test_describes():
+    lab = read_lab(read_path(Path(os.environ["DIVVY_LAB_STACK"])))
+    first = read_lab(read_path(REPOSITORY / 'stacks/Pulumi.lab.yaml'))
+    assert os.environ["DIVVY_LAB"] == "second"
+    assert not lab.network.overlaps(first.network)
+    assert not {*astuple(lab.ports)} & {*astuple(first.ports)}
+    assert lab.nodes == first.nodes
+
+@pytest.mark.shared_lab
+def test_runs_again_on_the_same_lab():
+    again = Path("again").exists()
+    Path("again").touch()
+    assert again and os.environ["DIVVY_LAB"] == "second"
+
+def test_has_the_first_lab():
+    assert os.environ.get("DIVVY_LAB") != "second"
+"""
+
+
+def test_gives_a_lane_a_second_lab(
+    lanes: Callable[..., tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    (tmp_path / "test_lanes.py").write_text(ON_SECOND_LAB)
+    code, lines = lanes("-m", "not shared_lab", "--second-lab", "shared_lab")
+    assert code == 0
+    assert lines[-1] == "== passed alone: test_lanes.py::test_runs_again_on_the_same_lab"
+
+
 _LINE = "marked "
 _MARKED = f"""
 import sys, pytest
@@ -165,7 +203,7 @@ def lanes_of(target: str) -> list[str]:
     """Return the expressions of a make target: what runs first, and the lanes."""
     command = ["make", "--dry-run", target]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return re.findall(r'(?:-m|--first) "([^"]+)"', shown)
+    return re.findall(r'(?:-m|--first|--second-lab) "([^"]+)"', shown)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +219,7 @@ def test_puts_every_test_in_one_lane(target: str, all_tests: str) -> None:
         "agent/test_held.py",
         "agent/mps/test_daemons.py",
         "lab/test_cluster.py",
+        "conformance/test_on_lab.py",
     )
     collect = [sys.executable, "-c", _MARKED, *(f"tests/{file}" for file in files)]
     done = subprocess.run(collect, cwd=REPOSITORY, capture_output=True, text=True, check=True)
@@ -203,7 +242,7 @@ def test_puts_every_test_in_one_lane(target: str, all_tests: str) -> None:
         }
 
     lanes = [chosen(expression) for expression in lanes_of(target)]
-    pure, more_pure, alone, servers, agents, second, shared = lanes
+    pure, more_pure, alone, servers, agents, second, *shared = lanes
     assert set().union(*lanes) == chosen(all_tests)
     assert sum(map(len, lanes)) == len(chosen(all_tests))
     assert {name.partition("::")[0] for name in alone} == {"tests/test_lanes.py"}
@@ -211,5 +250,9 @@ def test_puts_every_test_in_one_lane(target: str, all_tests: str) -> None:
     assert {name.partition("::")[0] for name in more_pure} == {"tests/cli/test_fit.py"}
     assert {name.partition("::")[0] for name in agents} == {"tests/agent/test_held.py"}
     assert {name.partition("::")[0] for name in second} == {"tests/agent/mps/test_daemons.py"}
-    assert any("test_cluster.py" in name for name in shared)
+    of_labs = [{name.partition("::")[0] for name in lane} for lane in shared]
+    if target == "test-all":
+        assert of_labs == [{"tests/lab/test_cluster.py"}, {"tests/conformance/test_on_lab.py"}]
+    else:
+        assert of_labs == [{"tests/lab/test_cluster.py", "tests/conformance/test_on_lab.py"}]
     assert {name.partition("::")[0] for name in servers} == {"tests/lab/test_lifecycle.py"}

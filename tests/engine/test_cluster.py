@@ -188,7 +188,13 @@ kubernetes.apps.v1.DaemonSet(
                 "terminationGracePeriodSeconds": 0,
                 "nodeSelector": {"kubernetes.io/hostname": "cpu-1"},
                 "containers": [
-                    {"name": "main", "image": spec["image"], "command": spec["command"]}
+                    {
+                        "name": "main",
+                        "image": spec["image"],
+                        "command": spec["command"],
+                        # Without a probe a container is ready in the moments that it runs.
+                        "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/ready"]}},
+                    }
                 ],
             },
         },
@@ -206,7 +212,7 @@ def test_reports_a_crash_loop_early_with_its_last_log_lines(
         (program.folder / "__main__.py").write_text(DAEMON_SET)
         program.more = {
             "image": lab.busybox,
-            "command": ["/bin/sh", "-c", "echo cannot find my keys; exit 3"],
+            "command": ["/bin/sh", "-c", "echo cannot find my keys; sleep 3; exit 3"],
         }
         output = program.up(expect=1)
     assert "CrashLoopBackOff" in output
