@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from divvy.engine.errors import EngineError, NotAdmitted, StepFailed
@@ -39,6 +39,29 @@ from divvy.engine.values import secret_texts, unwrapped, with_marks
 from divvy.engine.watcher import StepReport, Summary, Watcher
 
 _DEFAULT_TIMEOUT = 600.0
+
+
+@dataclass(frozen=True)
+class _PlannedStep:
+    """How a resource gets from ``old`` to its goal. ``inputs`` are plain, as a provider wants."""
+
+    goal: Goal
+    old: ResourceState | None
+    step: Step
+    inputs: dict[str, Any]
+    provider: Provider
+
+    @property
+    def updated(self) -> ResourceState | None:
+        """Return the resource that is changed in place."""
+        return self.old if self.step.operation == "update" else None
+
+    def record(
+        self, identity: str, outputs: Mapping[str, Any], earlier: ResourceState | None
+    ) -> ResourceState:
+        """Return what is recorded of the provider's plain answer, secrets marked."""
+        new = recorded(self.goal, earlier, identity, self.inputs, outputs)
+        return marked(new, self.provider.secret_paths(self.inputs), self.goal.inputs)
 
 
 class Deployment:
@@ -126,8 +149,7 @@ class Deployment:
                 return self._register_component(goal, old)
             goal = replace(goal, provider=goal.provider or self._default_provider(goal))
             provider = self._providers.of(goal.provider)
-            old, step, inputs = self._plan(goal, old, provider)
-            return self._perform(goal, old, step, inputs, provider)
+            return self._perform(self._plan(goal, old, provider))
         except EngineError as failure:
             self._outcome.failed(goal.urn, str(failure))
             raise
@@ -236,10 +258,8 @@ class Deployment:
         if identity and not known:
             self._outcome.inform(reference, f"as {identity}")
 
-    def _plan(
-        self, goal: Goal, old: ResourceState | None, provider: Provider
-    ) -> tuple[ResourceState | None, Step, dict[str, Any]]:
-        """Return the resource to start from, the step to the goal, and the inputs to use."""
+    def _plan(self, goal: Goal, old: ResourceState | None, provider: Provider) -> _PlannedStep:
+        """Compare the goal with what is recorded and what is live, and choose the step."""
         if old is not None and old.external:
             old = None  # the program only read it, with the official engine
         if old is not None and not self._providers.same_cluster(old.provider, goal.provider):
@@ -274,7 +294,7 @@ class Deployment:
             # A new automatic name, so that both can exist at once.
             inputs = provider.check(goal.urn, None, wanted)
         self._refuse_second(goal, inputs, provider)
-        return old, step, inputs
+        return _PlannedStep(goal, old, step, inputs, provider)
 
     def _replaced_before(
         self, goal: Goal, known: ResourceState, inputs: Mapping[str, Any], provider: Provider
@@ -304,22 +324,14 @@ class Deployment:
                 "resources"
             )
 
-    def _perform(
-        self,
-        goal: Goal,
-        old: ResourceState | None,
-        step: Step,
-        inputs: dict[str, Any],
-        provider: Provider,
-    ) -> ResourceState:
+    def _perform(self, planned: _PlannedStep) -> ResourceState:
         """Perform a step and return the resource as it is recorded then."""
+        goal, old, step = planned.goal, planned.old, planned.step
         report = StepReport(step.operation, goal.urn, old, None, step.changed, step.replace)
         self._outcome.began(report)
-        paths = provider.secret_paths(inputs)
         if step.operation == "same":
             assert old is not None
-            new = recorded(goal, old, old.id, inputs, plain(old).outputs)
-            new = marked(new, paths, goal.inputs)
+            new = planned.record(old.id, plain(old).outputs, old)
             new = replace(
                 new,
                 inputs=with_marks(new.inputs, old.inputs, same=True),
@@ -334,12 +346,11 @@ class Deployment:
                 # With the program's options: it may have dropped retain_on_delete meanwhile.
                 self._remove(replace(old, retain_on_delete=False))
                 self._state.gone(old)
-            result, errors = self._make(goal, old, step, inputs, provider)
+            result, errors = self._make(planned)
         except EngineError as failure:
             self._outcome.failed(goal.urn, str(failure), report)
             raise
-        updated = old if step.operation == "update" else None
-        new = marked(recorded(goal, updated, result.id, inputs, result.outputs), paths, goal.inputs)
+        new = planned.record(result.id, result.outputs, planned.updated)
         new = replace(new, init_errors=errors)
         if step.operation == "replace" and not step.before:
             assert old is not None
@@ -352,21 +363,13 @@ class Deployment:
         self._outcome.done(replace(report, new=new))
         return new
 
-    def _make(
-        self,
-        goal: Goal,
-        old: ResourceState | None,
-        step: Step,
-        inputs: dict[str, Any],
-        provider: Provider,
-    ) -> tuple[ProviderResult, tuple[str, ...]]:
+    def _make(self, planned: _PlannedStep) -> tuple[ProviderResult, tuple[str, ...]]:
         """Create or change a resource; return it, and why it is not ready."""
+        goal, inputs, provider = planned.goal, planned.inputs, planned.provider
         identity, initial_outputs = provider.begin(inputs)
-        updated = plain(old) if old is not None and step.operation == "update" else None
+        updated = None if planned.updated is None else plain(planned.updated)
         if updated is None:
-            created = recorded(goal, None, identity, inputs, initial_outputs)
-            created = marked(created, provider.secret_paths(inputs), goal.inputs)
-            self._state.began("create", goal.urn, created)
+            self._state.began("create", goal.urn, planned.record(identity, initial_outputs, None))
         allowed = goal.timeouts.get("create" if updated is None else "update", _DEFAULT_TIMEOUT)
         ignored = goal.ignore_changes
         try:
@@ -376,7 +379,7 @@ class Deployment:
                 elif updated is not None:
                     result = provider.update(updated, inputs, timeout=allowed, ignored=ignored)
                 elif self._preview:
-                    replacing = step.operation == "replace"
+                    replacing = planned.step.operation == "replace"
                     result = provider.preview_create(goal.urn, inputs, replacing=replacing)
                 else:
                     result = provider.create(goal.urn, inputs, initial_outputs, timeout=allowed)

@@ -117,7 +117,7 @@ def test_leads_from_a_fresh_cluster_to_a_proven_pool(stranger: Stranger) -> None
             shell.run("kubectl wait --for=condition=Ready pod/first --timeout=60s")
         shown = shell.run(command, expect=(0, 2) if differs else (0,), timeout=900)
         if command.startswith("divvy top"):
-            assert "default/first main" in shown
+            assert "default/first main" in shown, shown
 
 
 def _change_one_node(stranger: Stranger) -> None:
