@@ -42,6 +42,9 @@ def kubelet(lab: Lab, node: Node) -> str:
         # By default a container that has ended three times waits for 40 s, and later for minutes.
         "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
         "nodeStatusUpdateFrequency": lab.node_status_update_frequency,
+        # A kubelet's default, unless the frequency above is given: then it writes a status that
+        # has not changed as often, and whoever watches nodes reads it.
+        "nodeStatusReportFrequency": "5m",
         "syncFrequency": lab.sync_frequency,
         "resolvConf": "/etc/resolv.conf",
     }

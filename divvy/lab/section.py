@@ -161,7 +161,7 @@ class LabSection(StackPart):
     node_status_update_frequency: Annotated[
         str, Field(strict=True), Matches(DURATION_PATTERN, "a duration such as 10s")
     ] = "10s"
-    """How often a kubelet reports its node's status."""
+    """How often a kubelet looks at its node's status, which it reports when it has changed."""
     sync_frequency: Annotated[
         str, Field(strict=True), Matches(DURATION_PATTERN, "a duration such as 10s")
     ] = "1m"

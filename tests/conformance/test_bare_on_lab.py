@@ -15,7 +15,8 @@ from tests.divvy_command import divvy_command
 
 OUT = "/run/divvy-bare"
 SIMULATED = pytest.mark.lab
-
+# The first test on a second lab deploys there, beside all other lanes.
+LIMIT = pytest.mark.timeout(600)
 
 FOLDER = "/run/nvidia/driver/usr/lib/x86_64-linux-gnu"
 SMI = "/run/nvidia/driver/usr/bin/nvidia-smi"
@@ -31,7 +32,7 @@ def verify(scene: Scene, node: str, *options: str) -> dict[str, Any]:
 
 
 @SIMULATED
-@pytest.mark.timeout(120)
+@LIMIT
 def test_passes_a_host_with_a_sound_driver(scene: Scene) -> None:
     # Pods of the test before may still be on their way out.
     running = ("--query-compute-apps=pid", "--format=csv,noheader")
@@ -46,7 +47,7 @@ def test_passes_a_host_with_a_sound_driver(scene: Scene) -> None:
 
 
 @SIMULATED
-@pytest.mark.timeout(120)
+@LIMIT
 def test_reports_another_libcuda_and_bad_arithmetic(scene: Scene) -> None:
     before = scene.deployed.on_node(T4, "readlink", f"{FOLDER}/libcuda.so.1").strip()
     scene.driver(T4, "fault", "bad-math", "all")
@@ -60,7 +61,7 @@ def test_reports_another_libcuda_and_bad_arithmetic(scene: Scene) -> None:
 
 
 @SIMULATED
-@pytest.mark.timeout(120)
+@LIMIT
 def test_reports_devices_that_differ_from_nvidia_smi(scene: Scene) -> None:
     """It lists a MIG device too many, with a UUID that nothing has."""
     made_up = "  MIG 1g.5gb      Device  0: (UUID: MIG-made-up)"

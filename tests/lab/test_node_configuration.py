@@ -54,6 +54,7 @@ def test_configures_a_kubelet_without_anonymous_access_and_its_frequency(describ
     assert config["authentication"]["anonymous"] == {"enabled": False}
     assert config["authorization"] == {"mode": "Webhook"}
     assert config["nodeStatusUpdateFrequency"] == "3s"
+    assert config["nodeStatusReportFrequency"] == "5m"
     assert config["syncFrequency"] == "7s"
     assert config["cgroupRoot"] == "/divvy-lab/n-1"
     arguments = kubelet_config.kubelet_arguments(described, described.nodes[1])
