@@ -52,9 +52,11 @@ class _PlannedStep:
     provider: Provider
 
     @property
-    def updated(self) -> ResourceState | None:
-        """Return the resource that is changed in place."""
-        return self.old if self.step.operation == "update" else None
+    def updated_resource(self) -> ResourceState | None:
+        """Return the resource, plain, that an update changes in place; None for other steps."""
+        if self.old is None or self.step.operation != "update":
+            return None
+        return plain(self.old)
 
     def record(
         self, identity: str, outputs: Mapping[str, Any], earlier: ResourceState | None
@@ -350,7 +352,7 @@ class Deployment:
         except EngineError as failure:
             self._outcome.failed(goal.urn, str(failure), report)
             raise
-        new = planned.record(result.id, result.outputs, planned.updated)
+        new = planned.record(result.id, result.outputs, planned.updated_resource)
         new = replace(new, init_errors=errors)
         if step.operation == "replace" and not step.before:
             assert old is not None
@@ -367,17 +369,17 @@ class Deployment:
         """Create or change a resource; return it, and why it is not ready."""
         goal, inputs, provider = planned.goal, planned.inputs, planned.provider
         identity, initial_outputs = provider.begin(inputs)
-        updated = None if planned.updated is None else plain(planned.updated)
-        if updated is None:
+        resource = planned.updated_resource
+        if resource is None:
             self._state.began("create", goal.urn, planned.record(identity, initial_outputs, None))
-        allowed = goal.timeouts.get("create" if updated is None else "update", _DEFAULT_TIMEOUT)
+        allowed = goal.timeouts.get("create" if resource is None else "update", _DEFAULT_TIMEOUT)
         ignored = goal.ignore_changes
         try:
             with self._slots:
-                if updated is not None and self._preview:
-                    result = provider.preview_update(updated, inputs, ignored=ignored)
-                elif updated is not None:
-                    result = provider.update(updated, inputs, timeout=allowed, ignored=ignored)
+                if resource is not None and self._preview:
+                    result = provider.preview_update(resource, inputs, ignored=ignored)
+                elif resource is not None:
+                    result = provider.update(resource, inputs, timeout=allowed, ignored=ignored)
                 elif self._preview:
                     replacing = planned.step.operation == "replace"
                     result = provider.preview_create(goal.urn, inputs, replacing=replacing)
@@ -388,7 +390,7 @@ class Deployment:
             text = redacted(str(failure), secret_texts(goal.inputs))
             if failure.partial is not None:
                 return ProviderResult(identity, dict(failure.partial)), (text,)
-            if updated is None and not failure.unsure:
+            if resource is None and not failure.unsure:
                 self._state.abandoned(goal.urn)
             raise StepFailed(text, unsure=failure.unsure) from None
         return result, ()
