@@ -41,6 +41,7 @@ _TESTS_FAILED = 1
 """Pytest's exit code when it ran to its end and a test failed."""
 _BROKEN = 3
 """As many failures of tests that run alone are a broken change, not busy cores."""
+_SECOND_LAB_NAME = "second"
 _SECOND_LAB = {
     "network": "10.144.0.0/16",
     "ports": {"apiServer": 16844, "etcd": 12844, "registry": 15844},
@@ -111,12 +112,13 @@ def main() -> int:
         "--first", action="append", default=[], metavar="EXPRESSION", help="runs before all others"
     )
     parser.add_argument(
-        "--second-lab", action="append", default=[], metavar="EXPRESSION",
-        help="runs beside them, on a second lab",
-    )  # fmt: skip
+        "--second-lab", metavar="EXPRESSION", help="runs beside them, on a second lab"
+    )
     # One that hangs fails with its stack; without a limit it would take the whole run with it.
     parser.add_argument("--timeout", default=900, metavar="SECONDS", help="for each test")
     arguments = parser.parse_args()
+    if arguments.second_lab and os.environ.get("DIVVY_LAB") == _SECOND_LAB_NAME:
+        parser.error(f"DIVVY_LAB is {_SECOND_LAB_NAME}, the second lab's name: choose another")
     # What an interrupted lane has left in its buffer is worth reading.
     os.environ["PYTHONUNBUFFERED"] = "1"
     # Where it is set, as in many images, each of some thousand processes compiles what it imports.
@@ -125,9 +127,10 @@ def main() -> int:
         first = [[*_pytest(arguments.timeout), "-m", marks] for marks in arguments.first]
         if failed_first := [code for code in run(first) if code]:
             return failed_first[0]
-        second_lab = ["env", *_second_lab(Path(folder) / "Pulumi.lab.yaml")]
         parts: list[tuple[list[str], str]] = [([], expression) for expression in arguments.m]
-        parts += [(second_lab, expression) for expression in arguments.second_lab]
+        if arguments.second_lab:
+            variables = _second_lab(Path(folder) / "Pulumi.lab.yaml")
+            parts.append((["env", *variables], arguments.second_lab))
         caches = [Path(folder) / str(number) for number in range(len(parts))]
         lanes = [
             [*prefix, *_pytest(arguments.timeout), "-o", f"cache_dir={cache}", "-m", expression]
@@ -141,6 +144,8 @@ def main() -> int:
                 if names:
                     again = [*lanes[number], "--last-failed", f"--maxfail={_BROKEN}"]
                     (codes[number],) = run([again])
+                if codes[number] not in (0, _TESTS_FAILED):
+                    break  # somebody has interrupted it
             for cache, names in zip(caches, failed, strict=True):
                 still = _failed(cache)
                 for name in names:
@@ -157,7 +162,7 @@ def _second_lab(stack_file: Path) -> list[str]:
     stack = yaml.safe_load((REPOSITORY / "stacks/Pulumi.lab.yaml").read_text())
     stack["config"]["divvy:lab"] |= _SECOND_LAB
     stack_file.write_text(yaml.safe_dump(stack))
-    return ["DIVVY_LAB=second", f"DIVVY_LAB_STACK={stack_file}"]
+    return [f"DIVVY_LAB={_SECOND_LAB_NAME}", f"DIVVY_LAB_STACK={stack_file}"]
 
 
 def _failed(cache: Path) -> list[str]:

@@ -178,6 +178,28 @@ def test_has_the_first_lab():
 """
 
 
+INTERRUPTED = """
+import pathlib
+import pytest
+
+def runs(name):
+    ran = name in pathlib.Path("runs").read_text()
+    with open("runs", "a") as file:
+        file.write(name + ", ")
+    return ran
+
+@pytest.mark.shared_lab
+def test_is_interrupted_in_its_second_run():
+    if runs("first"):
+        raise KeyboardInterrupt
+    raise AssertionError
+
+def test_fails():
+    runs("second")
+    raise AssertionError
+"""
+
+
 def test_gives_a_lane_a_second_lab(
     lanes: Callable[..., tuple[int, list[str]]], tmp_path: Path
 ) -> None:
@@ -185,6 +207,21 @@ def test_gives_a_lane_a_second_lab(
     code, lines = lanes("-m", "not shared_lab", "--second-lab", "shared_lab")
     assert code == 0
     assert lines[-1] == "== passed alone: test_lanes.py::test_runs_again_on_the_same_lab"
+
+
+def test_refuses_the_second_labs_name_for_the_first(
+    lanes: Callable[..., tuple[int, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIVVY_LAB", "second")
+    assert lanes("-m", "not shared_lab", "--second-lab", "shared_lab") == (2, [])
+
+
+def test_ends_at_an_interrupt_of_a_second_run(
+    lanes: Callable[..., tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    (tmp_path / "test_lanes.py").write_text(INTERRUPTED)
+    assert lanes()[0] == 2
+    assert sorted((tmp_path / "runs").read_text().split(", ")) == ["", "first", "first", "second"]
 
 
 _LINE = "marked "
