@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping
@@ -13,10 +14,11 @@ from typing import Any
 import pytest
 
 from divvy.engine.deployment import Deployment
-from divvy.engine.errors import NotAdmitted, StateProblem
+from divvy.engine.errors import NotAdmitted, StateProblem, StepFailed
 from divvy.engine.goal import Goal
 from divvy.engine.order import dependents_first, in_order, needs
-from divvy.engine.provider import ProviderResult
+from divvy.engine.provider import Provider, ProviderResult
+from divvy.engine.recorded import plain
 from divvy.engine.redaction import RedactingWatcher
 from divvy.engine.run_state import RunState
 from divvy.engine.state.journal import NO_JOURNAL
@@ -24,7 +26,9 @@ from divvy.engine.state.resource import ResourceState
 from divvy.engine.state.stack_state import StackState
 from divvy.engine.subset import Declaration
 from divvy.engine.urn import inherited_alias, make_urn
+from divvy.engine.values import secret
 from divvy.engine.watcher import SILENT
+from tests.engine.memory_provider import MemoryJournal, MemoryProvider
 
 URN = "urn:pulumi:dev::p::t::"
 
@@ -101,27 +105,21 @@ def test_leaves_waiting_deletions_after_an_interrupt() -> None:
     assert len(gone) <= 2
 
 
-class CountingProvider:
+class CountingProvider(MemoryProvider):
     """Counts how many creations run at once."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.now = self.most = 0
         self._lock = threading.Lock()
 
-    def check(self, urn: str, old: object, new: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(new)
-
-    def begin(self, inputs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        return "", {}
-
-    def object_name(self, inputs: Mapping[str, Any]) -> str:
-        return ""
-
-    def secret_paths(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-        return ()
-
     def create(
-        self, urn: str, inputs: Mapping[str, Any], begun: Mapping[str, Any], *, timeout: float
+        self,
+        urn: str,
+        inputs: Mapping[str, Any],
+        initial_outputs: Mapping[str, Any],
+        *,
+        timeout: float,
     ) -> ProviderResult:
         with self._lock:
             self.now += 1
@@ -129,12 +127,20 @@ class CountingProvider:
         time.sleep(0.01)
         with self._lock:
             self.now -= 1
-        return ProviderResult(urn, {})
+        return super().create(urn, inputs, initial_outputs, timeout=timeout)
 
 
-def run_of(provider: object, parallel: int = 2) -> Deployment:
-    providers: Any = SimpleNamespace(of=lambda _: provider, cluster_key=lambda _: "")
-    return Deployment(RunState(NO_JOURNAL, StackState()), providers, SILENT, parallel=parallel)
+def run_of(
+    provider: Provider,
+    state: RunState | None = None,
+    *,
+    parallel: int = 2,
+) -> Deployment:
+    providers: Any = SimpleNamespace(
+        of=lambda _: provider, cluster_key=lambda _: "", same_cluster=lambda *_: True
+    )
+    state = state or RunState(NO_JOURNAL, StackState())
+    return Deployment(state, providers, SILENT, parallel=parallel)
 
 
 def goals(number: int) -> list[Goal]:
@@ -184,3 +190,115 @@ def test_keeps_a_replaced_resource_beside_its_successor_in_a_refresh() -> None:
     Deployment(state, providers, SILENT).refresh(leftover)
     assert state.before() == [live, leftover]
     assert state.all_registered() == []
+
+
+PASSWORD = secret("hunter22")
+RECORDED = replace(
+    resource("a", inputs={"password": PASSWORD, "size": 1, "zone": "b"}, provider="p::1"),
+    id="a-0",
+    created="2026-01-01T00:00:00Z",
+    rest={"sourcePosition": "x"},
+)
+
+
+class Registration:
+    """One registration of the resource "a", the stack's only one, and what came of it."""
+
+    def __init__(
+        self,
+        old: ResourceState | None,
+        inputs: Mapping[str, Any],
+        failure: StepFailed | None = None,
+        **options: Any,
+    ) -> None:
+        self.provider = MemoryProvider()
+        self.provider.create_failure = failure
+        if old is not None:
+            self.provider.objects[old.id] = dict(plain(old).inputs)
+        self.journal = MemoryJournal()
+        self.state = RunState(self.journal, StackState(() if old is None else (old,)))
+        self.run = run_of(self.provider, self.state)
+        self.run.admit((), lambda: None)
+        goal = Goal(f"{URN}a", "t", "a", custom=True, inputs=inputs, provider="p::1", **options)
+        with contextlib.suppress(StepFailed):
+            self.run.register(goal)
+
+
+def test_records_a_creation_before_and_after_it_with_its_secrets_marked() -> None:
+    registration = Registration(None, {"password": PASSWORD, "size": 1})
+    assert registration.journal.events == ["began", "done"]
+    for _, record, _ in registration.journal.notes:
+        assert record is not None
+        assert record.inputs == {"password": PASSWORD, "size": 1}
+        assert record.outputs["url"] == secret("https://user:hunter22@host")
+    assert registration.provider.objects == {"a-1": {"password": "hunter22", "size": 1}}
+
+
+def test_updates_in_place_with_the_time_of_creation_and_unknown_fields_kept() -> None:
+    inputs = {"password": PASSWORD, "size": 2, "zone": "b"}
+    registration = Registration(RECORDED, inputs)
+    [(event, new, replaced)] = registration.journal.notes
+    assert (event, replaced) == ("done", None)
+    assert new is not None
+    assert (new.id, new.created, new.rest) == ("a-0", RECORDED.created, RECORDED.rest)
+    assert new.inputs == inputs
+    assert new.outputs["url"] == secret("https://user:hunter22@host")
+    assert registration.provider.objects["a-0"]["size"] == 2
+    assert registration.state.dropped() == []
+
+
+def test_updates_what_was_changed_outside_alone() -> None:
+    registration = Registration(RECORDED, RECORDED.inputs)
+    assert registration.journal.events == []
+    registration.provider.objects["a-0"]["size"] = 5
+    run = run_of(registration.provider, RunState(registration.journal, StackState((RECORDED,))))
+    run.admit((), lambda: None)
+    run.register(Goal(f"{URN}a", "t", "a", custom=True, inputs=RECORDED.inputs, provider="p::1"))
+    assert registration.provider.objects == {"a-0": plain(RECORDED).inputs}
+    assert [step.operation for step in run.summary.steps] == ["update"]
+
+
+def test_replaces_with_the_old_object_kept_until_the_runs_end() -> None:
+    inputs = {"password": PASSWORD, "size": 1, "zone": "c"}
+    registration = Registration(RECORDED, inputs)
+    assert registration.journal.events == ["began", "done"]
+    _, new, replaced = registration.journal.notes[1]
+    assert new is not None
+    assert (new.id, new.rest) == ("a-1", {})
+    assert new.created > RECORDED.created
+    assert new.outputs["url"] == secret("https://user:hunter22@host")
+    assert replaced == replace(RECORDED, delete=True)
+    assert set(registration.provider.objects) == {"a-0", "a-1"}
+    registration.run.delete_dropped()
+    assert registration.journal.events[2:] == ["gone"]
+    assert set(registration.provider.objects) == {"a-1"}
+
+
+def test_deletes_before_it_replaces_if_the_program_asks_for_it() -> None:
+    registration = Registration(
+        RECORDED, {**RECORDED.inputs, "zone": "c"}, delete_before_replace=True
+    )
+    assert registration.journal.events == ["gone", "began", "done"]
+    assert set(registration.provider.objects) == {"a-1"}
+    assert registration.state.dropped() == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "events", "pending"),
+    [
+        (StepFailed("refused: hunter22"), ["began", "abandoned"], 0),
+        # The answer was lost on its way: the next run looks for the object.
+        (StepFailed("no answer: hunter22", unsure=True), ["began"], 1),
+        (StepFailed("not ready: hunter22", {"size": 1}), ["began", "done"], 0),
+    ],
+)
+def test_records_a_failed_creation_as_far_as_it_came(
+    failure: StepFailed, events: list[str], pending: int
+) -> None:
+    registration = Registration(None, {"password": PASSWORD, "size": 1}, failure)
+    assert registration.journal.events == events
+    assert len(registration.state.pending()) == pending
+    [text] = registration.run.summary.failures.values()
+    assert "hunter22" not in text
+    for _, record, _ in registration.journal.notes[1:]:
+        assert record is None or record.init_errors == (text,)
