@@ -15,9 +15,10 @@ import pytest
 from conformance.bare.host import HOST
 from conformance.bare.session import begin, describe
 from conformance.catalogue import CATALOGUE, EVERY, Check
-from conformance.cluster.cluster_under_test import CLUSTER, CommandFailed, open_cluster
+from conformance.cluster.cluster_under_test import CLUSTER, CommandFailed
 from conformance.cluster.node_life import NodeLife
 from conformance.cluster.node_success import note_success
+from conformance.cluster.open_cluster import open_cluster
 from conformance.evidence import Evidence, sentence
 from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     EVIDENCE,

@@ -20,7 +20,7 @@ import yaml
 from typer.testing import CliRunner
 
 from conformance.cluster import api, run_lease
-from conformance.cluster.cluster_under_test import open_cluster
+from conformance.cluster.open_cluster import open_cluster
 from conformance.image import compile_workloads
 from divvy.cli.main import app
 from divvy.distribution import install_command
@@ -255,7 +255,7 @@ def test_gives_up_a_dropped_connection_before_its_run_counts_as_over(
     def client(config: ClusterConfig, *more: Any) -> Client:
         return partial(Client, transport=httpx2.MockTransport(answer))(config, *more)
 
-    monkeypatch.setattr("conformance.cluster.cluster_under_test.Client", client)
+    monkeypatch.setattr("conformance.cluster.open_cluster.Client", client)
     monkeypatch.setattr(api, "_PAUSES", ())
     assert "dropped" in refused(stack_file(tmp_path, kubeconfig(tmp_path, 1)))
     assert run_lease._RENEW + max(seconds) < run_lease.LONGEST_SILENCE

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from conformance.cluster.cluster_under_test import ClusterUnderTest, read_nodes
+from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.observe.probes import is_simulated
 from divvy.model import canonical_json, generation, parse_document
 from tests.conformance.promised_nodes import CLUSTER, live, promised
@@ -20,25 +20,19 @@ def test_asks_nodes_outside_the_sample_unless_no_pod_can_run_there() -> None:
     assert [unsampled_node.name for unsampled_node in target.unsampled_nodes] == ["b"]
 
 
-def node_of_api(name: str, ready: str, allocatable: dict[str, str]) -> dict[str, Any]:
-    conditions = [{"type": "Ready", "status": ready, "message": "kubelet stopped posting"}]
+def node_of_api(allocatable: dict[str, str]) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": "True"}]
     return {
-        "metadata": {"name": name},
+        "metadata": {"name": "n1"},
         "status": {"conditions": conditions, "allocatable": allocatable},
     }
-
-
-def test_reports_a_node_that_is_not_ready_in_one_line() -> None:
-    nodes, unready = read_nodes([node_of_api("n1", "Unknown", {}), node_of_api("n2", "True", {})])
-    assert [node.name for node in nodes] == ["n1", "n2"]
-    assert unready == {"n1": "n1 is NotReady: kubelet stopped posting"}
 
 
 class OneNode:
     """An API server with one node."""
 
     def __init__(self, allocatable: dict[str, str]) -> None:
-        self.node = node_of_api("n1", "True", allocatable)
+        self.node = node_of_api(allocatable)
 
     def get(self, *_: Any) -> Any:
         return self.node
