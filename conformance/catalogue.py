@@ -118,7 +118,7 @@ _ALL = (
     Check("PLUG-09",
           "devices are free again after init containers, restarts, forced deletion, many pods",
           "MUST", EVERY, "compare the kubelet's list of holders with the pods that are there"),
-    Check("PLUG-10", "nobody else offers the same GPUs", "SHOULD", EVERY,
+    Check("PLUG-10", "no other component offers the same GPUs", "SHOULD", EVERY,
           "a GPU belongs to one device plugin or DRA driver: remove the other from these nodes"),
     Check("PLUG-11", "the kubelet knows the NUMA node of every device", "SHOULD", EVERY,
           "the Topology Manager aligns pods by it: see numa_node of the GPU's PCI device in /sys"),

@@ -174,7 +174,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if selected is not None:
         wanted = _prefixes(selected)
         items[:] = [item for item in items if _identity(item).startswith(wanted)]
-    # A check that applies to nothing here, or that nobody asked for, is neither passed nor skipped.
+    # A check that applies to nothing here, or was not asked for, is neither passed nor skipped.
     items[:] = [item for item in items if not _is_empty(item) and _is_requested(item)]
     order = list(CATALOGUE)
     items.sort(key=lambda item: order.index(_identity(item)))
@@ -187,7 +187,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _why_not(item: pytest.Item) -> tuple[Missed, str] | None:
-    """Return why a check is not made, and how much it is missed; None where it is made."""
+    """Return why a check is not made, and how much it is missed; None if it is made."""
     config = item.config
     check = _check(item)
     if CLUSTER in config.stash and check is not None:
@@ -296,7 +296,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     report.ended = time.time()
     if CLUSTER in session.config.stash:
         under_test = session.config.stash[CLUSTER]
-        # What pods saw of the drivers is known by now.
+        # What pods saw of the drivers is known now.
         if exitstatus in _COMPLETE and not session.config.getoption("--divvy-select"):
             note_success(under_test.api, report.sound_nodes, report.ended)
         report.target = {**under_test.describe(), "requests": dict(under_test.api.requests)}

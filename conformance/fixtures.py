@@ -51,7 +51,7 @@ Overcommits = AtOnce[DevicePromise, Overcommit]
 GpuConditions = AtOnce[NodePromise, Conditions | None]
 MetricsSamples = AtOnce[NodePromise, MetricsSample | None]
 _MAX_PODS = 16
-# Nobody runs anything for an answer of an agent.
+# An answer of an agent needs no pod.
 _MAX_ANSWERS = 64
 # Simulated GPUs, of whichever node, are all the processors of one machine.
 _FILLS_SIMULATED, _BURNS_SIMULATED = 4, 2
@@ -123,7 +123,7 @@ def evidence(request: pytest.FixtureRequest) -> Evidence:
 def free(
     target: ClusterUnderTest, work: Callable[[DevicePromise], Outcome]
 ) -> Callable[[DevicePromise], Outcome]:
-    """Do something with a device only where that disturbs nobody."""
+    """Do something with a device only if that disturbs no pod."""
 
     def guarded(promise: DevicePromise) -> Outcome:
         require_free(target, promise)

@@ -54,7 +54,7 @@ class Implementation:
         )
 
     def why_not(self, check: str) -> str | None:
-        """Return why a check has no meaning for it, None where it has."""
+        """Return why a check has no meaning for it, None if it has."""
         group = check.partition("-")[0] + "-"
         return self.inapplicable.get(check) or self.inapplicable.get(group)
 

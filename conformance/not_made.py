@@ -10,7 +10,7 @@ Missed = Literal["option", "not applicable", "not made"]
 
 
 class NotApplicable(Exception):
-    """Raised for a check that such a cluster cannot have: it is missed by nobody."""
+    """Raised for a check that does not apply to such a cluster: the result needs none."""
 
 
 class NotMade(Exception):

@@ -18,7 +18,7 @@ NO_POOL = "no pool"
 class NodePromise:
     """One live node of a pool and what it should advertise.
 
-    ``unready`` says why nothing can be checked there, "" where all can: no pod can run, or the
+    ``unready`` says why nothing can be checked there, "" if all can: no pod can run, or the
     stack file does not say which GPUs it has, and the plan is empty.
     """
 
@@ -63,12 +63,12 @@ class DevicePromise:
 
     @property
     def mps(self) -> Sharing | None:
-        """Return what MPS gives each of the devices, None where they are not shared by it."""
+        """Return what MPS gives each of the devices, None if they are not shared by it."""
         return next((offer.sharing for offer in self._offers if offer.sharing.by_mps), None)
 
     @property
     def compute(self) -> str | None:
-        """Return how the limiter divides the GPU's time, None where it does not."""
+        """Return how the limiter divides the GPU's time, None if it does not."""
         return next((offer.sharing.compute for offer in self._offers), None)
 
     @property

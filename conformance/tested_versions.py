@@ -39,7 +39,7 @@ def node_versions(node: Mapping[str, Any]) -> dict[str, str]:
 
 
 def server_version(kubeconfig: str | None, context: str | None) -> str:
-    """Return the API server's version, "" where it does not say."""
+    """Return the API server's version, "" if it does not say."""
     options = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
     options += [f"--context={context}"] if context else []
     try:

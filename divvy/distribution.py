@@ -35,7 +35,7 @@ def revision() -> str:
 
 
 def git_revision(path: Path) -> str:
-    """Return the last revision of a file or folder, "" where it is in no git; says if edited."""
+    """Return the last revision of a file or folder, "" if it is in no git; says if edited."""
     folder = path if path.is_dir() else path.parent
     last = _git(folder, "log", "-1", "--format=%h", "--", str(path))
     if not last:

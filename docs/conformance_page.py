@@ -14,7 +14,7 @@ its pods and namespaces. A run on simulated GPUs says so everywhere and is at be
 
 | option | does |
 |---|---|
-| (none) | takes one device per resource for a few seconds; disturbs nobody |
+| (none) | takes one device per resource for a few seconds; disturbs no pod |
 | `--exclusive` | fills nodes, burns GPUs, requests too much memory: needs idle GPUs |
 | `--disruptive` | restarts agents and kubelets, changes profiles and back, breaks simulated GPUs |
 | `--select PLUG,ISO-02`, `--pool P` | only these checks, only this pool |
@@ -28,7 +28,7 @@ its pods and namespaces. A run on simulated GPUs says so everywhere and is at be
 | `--bare` | checks this host, without Kubernetes or stack: driver, discovery, workloads |
 | `--host ssh://user@name` | with `--bare`: another host |
 | `--driver-root FOLDER` | with `--bare`: the driver root, if it is not the host itself |
-| `--workloads FOLDER` | with `--bare`: the compiled workloads, where there is no compiler |
+| `--workloads FOLDER` | with `--bare`: the compiled workloads, for a host without a compiler |
 | `--mig` | with `--bare`: partitions an idle GPU by MIG, and makes it whole again; needs root |
 | `--workload-image I` | the image of the workloads, instead of building and pushing it |
 | `--vector-add-image I`, `--gpu-burn-image I` | runs well-known images, reads their output |
@@ -152,7 +152,7 @@ which then cleans up, and only then the rest: without its rights it cannot
 (`kubectl delete pod -n divvy-system -l app.kubernetes.io/name=divvy-verify`). Sonobuoy and
 hydrophone give their pods accounts of their own, with all rights.
 
-**As a metric.** Where checks of a node passed and none failed that fails the run, the run writes
+**As a metric.** If checks of a node passed and none failed that fails the run, the run writes
 the time to the node's annotation `divvy.gpu/conformance-success`; with `--select` it writes
 nothing. The node's agent serves it as `divvy_conformance_last_success_seconds`. So an alert can
 name the nodes that no run has found sound for a week.
@@ -179,13 +179,13 @@ does not check.
 * Its pods run in namespaces `divvy-conformance-…`: at the Pod Security level *restricted*; the
   checks of device numbers and mounts at *baseline* (root, the runtime's usual capabilities); and
   with `--disruptive` one privileged pod in the node's process namespace, which restarts what the
-  check names. They have the lowest priority, preempt nobody and terminate after half an hour.
+  check names. They have the lowest priority, preempt no pod and terminate after half an hour.
 * Before anything is timed, each node pulls the image once, with the Secrets in `imagePullSecrets`
   and a limit of ten minutes. An image that cannot be pulled is reported as *not made*, and so is
   one for another architecture, with the node's. The image that a run builds is for the machine that
   it is built on: if nodes have other architectures, give `--workload-image` one for all of them.
 * It never takes a device from others. A check that finds no free device, or needs an idle GPU and
-  finds it in use, is skipped and names the holder. Replicas are used only where nobody else holds
+  finds it in use, is skipped and names the holder. Replicas are used only if no other pod holds
   one, because there is no way to tell which GPU backs them.
 * It changes a profile with the label `divvy.gpu/profile` on the node, cordons the node meanwhile,
   and writes the annotations `divvy.gpu/conformance-profile` and `divvy.gpu/conformance-cordon`

@@ -174,7 +174,7 @@ CHANGE = Diagram(
             1,
             0,
             "Waiting",
-            ("a pod holds a device that", "has to go; free ones are", "not given out any more"),
+            ("a pod holds a device that", "has to go; free ones are", "no longer given out"),
         ),
         Box(2, 0, "Changing", ("MIG instances are", "removed and created")),
         Box(3, 0, "Ready again", ("advertises what the", "profile says"), "state"),

@@ -76,7 +76,7 @@ have one. A GPU with MIG devices has no claims of its own.
 
 On your own cluster, with the plugin in release `nvdp` and namespace `nvidia-device-plugin`, as
 NVIDIA's guide installs it: `divvy init prod` writes a stack file of what the nodes offer today, and
-`divvy verify -s prod --target nvidia-device-plugin` checks it. Where Divvy's agent would be asked,
+`divvy verify -s prod --target nvidia-device-plugin` checks it. If Divvy's agent would be asked,
 a privileged pod of the suite looks into the node: for this the stack file needs `plugin.image`.
 With the DRA driver in namespace `dra-driver-nvidia-gpu` it is `--target nvidia-dra`; `divvy init`
 describes no node that is served by another DRA driver, so the stack file is written by hand.

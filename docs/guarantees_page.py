@@ -114,7 +114,7 @@ With `memoryLimit: {action: prevent, enforcement: auto}` each node keeps a conta
 memory by the strongest means that it has: nodes with an old and a new driver follow one profile.
 `enforcement: driver` asks for the driver's own limits; a node that cannot set them offers none
 and its status says why. They need driver 615, control groups of version 2, CDI, and a whole GPU;
-MIG devices have the limiter. Where the limiter is needed in any case, for `compute` or
+MIG devices have the limiter. If the limiter is needed in any case, for `compute` or
 `oversubscribe`, auto means the limiter.
 
 With driver 615 or newer `mps` is version 3 of MPS: each container's share is a namespace. It limits
@@ -138,7 +138,7 @@ _END = """\
 ## Priorities, and what is proven
 
 **Priorities** are none of these promises. Where the device plugin serves a GPU, the scheduler
-preempts pods of a lower priority for it, as for any resource. For claims it preempts nobody;
+preempts pods of a lower priority for it, as for any resource. For claims it preempts no pod;
 `preemption: true` in the stack file makes Divvy do it ([claims.md](claims.md#priorities)).
 
 `divvy verify` proves what can be proven on live nodes; [conformance.md](conformance.md) lists the

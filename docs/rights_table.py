@@ -62,7 +62,7 @@ _WHY: Mapping[tuple[str, str], str] = {
     ("divvy-preemption", "resourceclaims"): "sees what pods hold and ask for",
     ("divvy-preemption", "resourceslices"): "sees which devices exist",
     ("divvy-preemption", "poddisruptionbudgets"): "leaves alone what a budget protects",
-    ("divvy-preemption", "resourcequotas"): ("evicts nobody for a claim that a quota would refuse"),
+    ("divvy-preemption", "resourcequotas"): ("evicts no pod for a claim that a quota would refuse"),
     ("divvy-preemption", "pods/eviction"): (
         "evicts pods of a lower priority, each by its UID. PodDisruptionBudgets apply"
     ),

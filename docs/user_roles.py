@@ -66,7 +66,7 @@ def viewer() -> list[dict[str, Any]]:
 def deployer() -> list[dict[str, Any]]:
     """Return the role of who deploys: every kind that Divvy renders, and the rights it grants.
 
-    Kubernetes lets nobody grant a right that they do not have.
+    Kubernetes lets no user grant a right that they do not have.
     """
     rules = _reading(_LOOKS) | _reading(_WAITS)
     for rendered in _everything():

@@ -116,7 +116,7 @@ def prepare(nodes: Sequence[GpuNode]) -> None:
 def remove(namespaces: Sequence[str], nodes: Sequence[GpuNode]) -> None:
     """Remove what was deployed, and what came of it on nodes and in the API."""
     kubectl("delete", "namespace", *namespaces, "--ignore-not-found")
-    # Without their driver nobody publishes them again.
+    # Without their driver nothing publishes them again.
     kubectl("delete", "deviceclasses,resourceslices", "--all")
     for node in nodes:
         live = json.loads(kubectl("get", "node", node.name, "--output=json"))
@@ -167,7 +167,7 @@ def run(
 
 
 def until(answer: Callable[[], dict[str, str]], what: str) -> dict[str, str]:
-    """Return an answer that is not empty; raises DeploymentFailed where none comes."""
+    """Return an answer that is not empty; raises DeploymentFailed if none comes."""
     deadline = time.monotonic() + _READY_SECONDS
     while not (given := answer()):
         if time.monotonic() > deadline:

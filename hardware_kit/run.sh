@@ -29,7 +29,7 @@ for place in ${TMPDIR:-} /tmp /var/tmp /run /dev/shm; do
 		tried="$tried; $place cannot be written to"
 		continue
 	}
-	# Its owner is this process, also after exec: a later run clears away what nobody owns any more.
+	# Its owner is this process, also after exec: a later run removes folders whose owner has ended.
 	echo $$ >"$scratch/owner"
 	trap 'rm -rf "$scratch"' EXIT
 	if tar -xzf "$here/payload.tar.gz" -C "$scratch" && "$scratch/kit/python/bin/python3" -c '' 2>/dev/null; then

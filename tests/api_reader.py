@@ -28,14 +28,14 @@ class ApiReader:
     def get(self, *arguments: str) -> Any:
         """Return an object or a list; the arguments are those of ``kubectl get``.
 
-        Fails where there is no such object or kind.
+        Fails if there is no such object or kind.
         """
         read = self.try_get(*arguments)
         assert read is not None, f"kubectl get {' '.join(arguments)}: not found"
         return read
 
     def try_get(self, *arguments: str) -> Any:
-        """Return an object or a list, None where there is no such object."""
+        """Return an object or a list, or None."""
         names = [word for word in arguments if not word.startswith("-")]
         flags = dict(word.partition("=")[::2] for word in arguments if word.startswith("-"))
         namespace = next((flags.pop(flag) for flag in _NAMESPACE if flag in flags), "default")

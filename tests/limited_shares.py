@@ -43,7 +43,7 @@ def followed_rules(
     try:
         yield
     finally:
-        # `up` refuses to leave pods that hold claims to nobody, also those that just end.
+        # `up` refuses while pods hold claims, also those that are just ending.
         deployed.until(deployed.is_unclaimed, 90)
         for pool, profile in before.items():
             deployed.set_profile(pool, profile)

@@ -36,7 +36,7 @@ def installs() -> list[tuple[str, str]]:
     return matches
 
 
-def test_has_the_name_that_nobody_else_has_on_the_index() -> None:
+def test_has_a_name_that_is_free_on_the_index() -> None:
     assert PROJECT["name"] == distribution.NAME == "divvy-gpu"
     assert distribution.version() == PROJECT["version"]
 

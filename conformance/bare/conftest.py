@@ -1,4 +1,4 @@
-"""What the checks of a bare host share: the host, its programs, and a GPU that nobody uses."""
+"""What the checks of a bare host share: the host, its programs, and an idle GPU."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def workloads(host: BareHost, pytestconfig: pytest.Config) -> Iterator[str]:
 
 @pytest.fixture
 def idle(host: BareHost) -> Gpu:
-    """Give a GPU that nobody uses."""
+    """Give an idle GPU."""
     _require_here(host)
     gpus = host.gpus
     gpu = idle_gpu(gpus)

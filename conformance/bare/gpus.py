@@ -54,7 +54,7 @@ def read_gpus(table: str, apps: str) -> tuple[Gpu, ...]:
 
 
 def idle_gpu(gpus: Sequence[Gpu]) -> Gpu | None:
-    """Return the first GPU that nobody uses and that is not cut, None where there is none."""
+    """Return the first idle GPU without partitions, or None."""
     return next((gpu for gpu in gpus if not gpu.users and gpu.mig != "Enabled"), None)
 
 

@@ -97,7 +97,7 @@ class BareHost:
 
     @property
     def driver(self) -> str:
-        """Return the version that nvidia-smi tells, "" where it tells none."""
+        """Return the version that nvidia-smi tells, "" if it tells none."""
         if self.problem is not None:
             return ""
         smi = self.run("nvidia-smi --query-gpu=driver_version --format=csv,noheader")
@@ -110,7 +110,7 @@ class BareHost:
         return read_gpus(table.log, apps.log) if table.code == 0 else ()
 
     def users(self, device: Device) -> str:
-        """Return who uses a device's GPU, "" where nobody does."""
+        """Return who uses a device's GPU, "" if it is idle."""
         return "; ".join(user for gpu in self.gpus if gpu.uuid == device.gpu for user in gpu.users)
 
     @property
@@ -237,7 +237,7 @@ def devices_of(host: str, listed: str, memory: dict[str, int]) -> tuple[Device, 
             size = None if known is None else known.memory_mib
             name = f"GPU {number} MIG {index} ({profile})"
             devices.append(Device(host, name, uuid, gpu, product, size))
-    # Where a GPU is cut, programs see its parts only.
+    # If a GPU is partitioned, programs see its parts only.
     return tuple(device for device in devices if device.is_mig or device.gpu not in cut)
 
 

@@ -71,7 +71,7 @@ def mig_layout(
 
 
 def put_back(root: Path, state: Path) -> str:
-    """Make the GPU whole that an earlier run has left cut; return its UUID, "" where none was.
+    """Make the GPU whole that an earlier run has left cut; return its UUID, "" if none was.
 
     Raises DriverProblem, OSError.
     """

@@ -1,4 +1,4 @@
-"""What is advertised can be allocated, once, and no more."""
+"""What is advertised can be allocated, once, and nothing else can."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ def test_devices_are_free_again_after_whatever_ends(
 
 
 @check("PLUG-10")
-def test_nobody_else_offers_the_same_gpus(
+def test_no_other_component_offers_the_same_gpus(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
     slices = target.api.find_known(RESOURCE_SLICE)
     live = target.live(node.name)["status"].get("allocatable") or {}
     own_driver = target.implementation.dra_driver
     other = other_offers(node.name, slices, live, node.plan.per_node, own_driver)
-    evidence.require("nobody", "; ".join(other) or "nobody")
+    evidence.require("none", "; ".join(other) or "none")
 
 
 @check("PLUG-11")

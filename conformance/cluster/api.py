@@ -111,7 +111,7 @@ class Api:
         )
 
     def log(self, name: str, namespace: str, container: str) -> str:
-        """Return what a container has printed, "" where there is nothing yet."""
+        """Return what a container has printed, "" if nothing yet."""
         self.requests["log"] += 1
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
         with contextlib.suppress(KubeError):

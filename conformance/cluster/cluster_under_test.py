@@ -98,7 +98,7 @@ class ClusterUnderTest:
     def configuration(self) -> str:
         """Return the configuration that the agents should follow: the stack file's.
 
-        Where the cluster's means the same in other words, it is the cluster's.
+        If the cluster's means the same in other words, it is the cluster's.
         """
         own = canonical_json(self.document.value)
         try:
@@ -188,7 +188,7 @@ class ClusterUnderTest:
     def agent(self, node: str, component: Component = Component.AGENT) -> Any | None:
         """Return the agent's pod on a node, or that of another component; None without one.
 
-        Where another implementation shares the GPUs, its pod is the agent's.
+        If another implementation shares the GPUs, its pod is the agent's.
         """
         on_node: Any = {"spec.nodeName": node}
         implementation = self.implementation
@@ -208,7 +208,7 @@ class ClusterUnderTest:
     ) -> str | None:
         """Run a command in a component's pod on a node; None if the node has no such pod.
 
-        Where another implementation shares the GPUs, an inspector stands for the agent.
+        If another implementation shares the GPUs, an inspector stands for the agent.
         Raises CommandFailed with the command's last words.
         """
         if component is Component.AGENT and not self.implementation.is_divvy:
@@ -242,7 +242,7 @@ class ClusterUnderTest:
     def is_simulated(self, node: str) -> bool | None:
         """Return whether a node's GPUs are simulated: by what a pod saw, else by the agent's word.
 
-        None where neither says anything.
+        None if neither says anything.
         """
         value = self.reported.get(node, {}).get("simulated")
         simulated = value if isinstance(value, bool) else None

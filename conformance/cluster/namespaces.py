@@ -139,7 +139,7 @@ def clear_leftovers(api: Api) -> None:
         annotations = node["metadata"].get("annotations") or {}
         if CONFORMANCE_PROFILE in annotations:
             marked[node["metadata"]["name"]] = node
-    # Those that are being removed are nobody's any more; those of another name are not of a run.
+    # Those that are being removed belong to no run; those of another name never did.
     names = [
         leftover["metadata"]["name"]
         for leftover in api.find(NAMESPACE, labels=OWN)

@@ -20,7 +20,7 @@ _KNOWN_SECONDS = 60.0
 
 
 def not_ready(node: Mapping[str, Any]) -> str:
-    """Say that a node is NotReady or leaves, "" where pods can run on it."""
+    """Say that a node is NotReady or leaves, "" if pods can run on it."""
     metadata, status = node["metadata"], node.get("status") or {}
     name = str(metadata["name"])
     ready = [

@@ -68,7 +68,7 @@ class PodRequest:
 def pod_spec(
     request: PodRequest, level: Level, priority_class: str, pull_secrets: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the specification of a pod that ends by itself and that nobody is moved for."""
+    """Return the specification of a pod that ends by itself and preempts no other."""
     mounts, volumes = _files(request)
     limits = {} if request.resource is None else {request.resource: str(request.count)}
     container: dict[str, Any] = {

@@ -28,7 +28,7 @@ class PodWatch:
         threading.Thread(target=self._follow, daemon=True, name=f"watch {namespace}").start()
 
     def pod(self, name: str) -> Any | None:
-        """Return a pod as it is known, None where it is gone or was never there."""
+        """Return a pod as it is known, None if it is gone or was never there."""
         with self._changed:
             return self._pods.get(name)
 
@@ -74,7 +74,7 @@ class PodWatch:
                         return
             except KubeError:
                 pass
-            # A server or proxy that ends each watch at once is asked no more often either.
+            # A server or proxy that ends each watch at once is not asked more often either.
             self._over.wait(began + _PAUSE - time.monotonic())
 
     def _replace(self, known: set[str], listed: Mapping[str, Any]) -> None:

@@ -153,7 +153,7 @@ class PodNamespace:
         return str((self._watch.last(name).get("status") or {}).get("phase") or "Pending")
 
     def log(self, name: str) -> str:
-        """Return what a pod has printed, "" where there is nothing yet."""
+        """Return what a pod has printed, "" if nothing yet."""
         read, text = self._logs.get(name, (0.0, ""))
         if time.monotonic() - read < _LOG_AGE:
             return text
@@ -210,7 +210,7 @@ class PodNamespace:
         return str(container.get("containerID") or ""), int(container.get("restartCount") or 0)
 
     def unschedulable(self, name: str) -> str:
-        """Return why the scheduler finds no node for a pod, "" where it has found one."""
+        """Return why the scheduler finds no node for a pod, "" if it has found one."""
         return _unschedulable(self._watch.last(name))
 
     def end(self) -> None:

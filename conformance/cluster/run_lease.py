@@ -1,4 +1,4 @@
-"""Whether a run is still alive: it renews a lease, and one that nobody renews is over."""
+"""Whether a run is still alive: it renews a Lease; when the Lease has expired, the run is over."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RunLease:
         threading.Thread(target=self._renew, daemon=True, name="lease").start()
 
     def end(self) -> None:
-        """Renew it no more."""
+        """Stop renewing it."""
         self._over.set()
 
     def _renew(self) -> None:

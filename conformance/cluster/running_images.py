@@ -32,7 +32,7 @@ def rolled_out_to(
     """Judge the pods of a node.
 
     ``build`` is what the agent says of the sources of its image, ``sources`` the program's own:
-    None where the stack file names an image that is built elsewhere.
+    None if the stack file names an image that is built elsewhere.
     """
     expected = f"{image} in the agent's pod"
     if "agent" not in images:

@@ -39,9 +39,9 @@ class ClaimProbe:
 def small_claim(
     promise: ClaimPromise, gpu: ClaimedGpu, implementation: Implementation
 ) -> tuple[dict[str, Any], int | None]:
-    """Return the specification of a claim that disturbs nobody, and its MiB: None for a whole GPU.
+    """Return the specification of a claim that disturbs no pod, and its MiB: None for a whole GPU.
 
-    Skips the check where there is no room, or where all shares are for tenants.
+    Skips the check if there is no room, or if all shares are for tenants.
     """
     words = [holder.words for _, holder in gpu.holders]
     shares = [device for device in gpu.devices if device.kind == "share"]
@@ -61,7 +61,7 @@ def small_claim(
 
 
 def _lacking(gpu: ClaimedGpu, share: LiveDevice, size: Size, *, divides_time: bool) -> str:
-    """Return what a small share needs and the GPU has not left, "" where it has room."""
+    """Return what a small share needs and the GPU has not left, "" if it has room."""
     holders = [holder for _, holder in gpu.holders]
     memory_mib = sum(holder.memory_mib or 0 for holder in holders)
     cores = sum(holder.cores or 0 for holder in holders)

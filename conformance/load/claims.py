@@ -50,7 +50,7 @@ def limits(names: Names, count: int, size: Size) -> dict[str, Any]:
 
 
 def shares_of(node: NodePromise) -> Shares | None:
-    """Return how the GPUs of a node are shared by size, None where they are not."""
+    """Return how the GPUs of a node are shared by size, None if they are not."""
     every = (gpu.claims.shares for gpu in node.plan.gpus if gpu.claims is not None)
     return next((shares for shares in every if shares is not None), None)
 

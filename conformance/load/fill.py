@@ -49,7 +49,7 @@ class Tenant:
 
     @property
     def memory_mib(self) -> int | None:
-        """Return the memory that the driver gives the device, None where it said nothing."""
+        """Return the memory that the driver gives the device, None if it said nothing."""
         match = re.search(r"device: (\d+) MiB total", self.memory.log)
         return int(match.group(1)) if match else None
 

@@ -27,7 +27,7 @@ _CODE = re.compile(r"^code (\d+)$", re.MULTILINE)
 def ask(pods: PodNamespace, promise: DevicePromise) -> Outcome:
     """Ask in a pod for little, then for more than a share, and print what came of it.
 
-    Where a share is a namespace, the second process has dropped its container's variables.
+    If a share is a namespace, the second process has dropped its container's variables.
     """
     sizes = share_sizes(promise)
     if min(sizes) < _LEAST_MIB:

@@ -31,7 +31,7 @@ _BEGIN, _END = "@@ begin", "@@ end"
 MIG_KEEPS = 0.8
 # Of a fair part: 1 divided by the replicas of one device.
 REPLICA_KEEPS = 0.25
-# Where the limiter divides the GPU's time.
+# If the limiter divides the GPU's time.
 PART_KEEPS = 0.8
 
 
@@ -54,7 +54,7 @@ class Figures:
 
     @property
     def still(self) -> str:
-        """Say of how many devices there is no figure, "" where there is one of each."""
+        """Say of how many devices there is no figure, "" if there is one of each."""
         count = sum(not figure for figure in self.beside)
         words = f"; {count} of {len(self.beside)} ended no round while all were at work"
         return words if count else ""

@@ -61,7 +61,7 @@ def _in_a_row(
 ) -> tuple[int, Outcome]:
     """Run pods one after the other; return how many, and the last or the first that failed.
 
-    Where each has all devices, the one after a leak finds too few. Where each has one replica, as
+    If each has all devices, the one after a leak finds too few. If each has one replica, as
     many must leak as there are.
     """
     ends = time.monotonic() + seconds

@@ -69,7 +69,7 @@ def judge_requests(sizes: Sequence[int], log: str) -> Verdict:
 
 
 def _is_limit(totals: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Return whether programs were shown one of the sizes, all the same."""
+    """Return whether all programs were shown one of the sizes, and the same one."""
     near = (all(abs(mib - size) <= LIMIT_DEVIATION_MIB for mib in totals) for size in sizes)
     return bool(totals) and any(near)
 

@@ -22,7 +22,7 @@ _NO_HANDLER = re.compile(r"no runtime for|RuntimeHandler .* not supported|unknow
 class BareLook:
     """What pods without a request saw, by how they asked; ``numbers`` tried devices by number.
 
-    ``numbers`` is None where the cluster admits no pod with the usual rights.
+    ``numbers`` is None if the cluster admits no pod with the usual rights.
     """
 
     outcomes: Mapping[str, Outcome]

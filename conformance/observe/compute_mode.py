@@ -52,7 +52,7 @@ Access = Mapping[str, tuple[int | str | None, str]]
 def compute_modes(target: ClusterUnderTest, node: str) -> Access | None:
     """Return each GPU's mode and what its MPS daemon answers, by UUID in the driver's order.
 
-    None where there is no agent to ask the driver.
+    None without an agent to ask the driver.
     """
     look = script(target.implementation.mps_pipes)
     modes: Access | None = run_nvml_script(target, node, look)

@@ -46,7 +46,7 @@ FabricStates = Mapping[str, Any]
 
 
 def read_fabric(target: ClusterUnderTest, node: str) -> FabricStates | None:
-    """Return each GPU's state in the fabric by UUID; None where there is no agent to ask."""
+    """Return each GPU's state in the fabric by UUID; None without an agent to ask."""
     states: FabricStates | None = run_nvml_script(target, node, SCRIPT)
     return states
 
@@ -55,7 +55,7 @@ def fabric_is_up(fabric: FabricStates) -> Verdict:
     """Judge the GPUs of a node that are in a fabric; not applicable where none is."""
     states = {uuid: _state(answer) for uuid, answer in fabric.items()}
     inside = {uuid: state for uuid, state in states.items() if state != _STATES[0]}
-    # A GPU that answers nothing is of the fabric only where others are: NODE-07 names it too.
+    # A GPU that answers nothing is of the fabric only if others are: NODE-07 names it too.
     if not any(isinstance(fabric[uuid], dict) for uuid in inside):
         not_applicable("no GPU of the node is behind an NVSwitch whose fabric the driver reports")
     down = [f"{uuid}: {state}" for uuid, state in inside.items() if state != _STATES[3]]

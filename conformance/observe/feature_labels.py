@@ -31,7 +31,7 @@ def judge_labels(
     driver: str,
     free: Collection[str] = (),
 ) -> Verdict:
-    """Judge a node's labels; ``driver`` is the version that is loaded, "" where nobody says it.
+    """Judge a node's labels; ``driver`` is the version that is loaded, "" if it is unknown.
 
     Those under the names that the agent owns and that follow from nothing are stale, but for
     ``free`` ones, which need not follow from anything.

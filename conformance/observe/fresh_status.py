@@ -40,7 +40,7 @@ def ask_agent(
 ) -> FreshStatus:
     """Have the agent of a node repeat a word in its status, and read that status.
 
-    The word goes by an annotation of the node: the answer shows that the agent watches its node,
+    The word is an annotation of the node: the answer shows that the agent watches its node,
     reconciles, and may write. Skips the check where this account may not annotate nodes.
     """
     word = secrets.token_hex(6)

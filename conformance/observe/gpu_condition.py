@@ -59,7 +59,7 @@ Conditions = Mapping[str, Mapping[str, Any]]
 
 
 def read_conditions(target: ClusterUnderTest, node: str) -> Conditions | None:
-    """Return the condition of each GPU of a node; None where there is no agent to ask."""
+    """Return the condition of each GPU of a node; None without an agent to ask."""
     conditions: Conditions | None = run_nvml_script(target, node, SCRIPT)
     return conditions
 

@@ -48,7 +48,7 @@ print(json.dumps(counters))
 
 
 def memory_errors(target: ClusterUnderTest, node: str) -> Mapping[str, Counters] | None:
-    """Return each GPU's counters by UUID; None where there is no agent to ask the driver."""
+    """Return each GPU's counters by UUID; None without an agent to ask the driver."""
     counters: Mapping[str, Counters] | None = run_nvml_script(target, node, SCRIPT)
     return counters
 

@@ -87,7 +87,7 @@ def require_free(target: ClusterUnderTest, promise: DevicePromise) -> None:
 
 
 def is_free(target: ClusterUnderTest, promise: DevicePromise) -> bool:
-    """Return whether a device can be used and disturbs nobody."""
+    """Return whether a device can be used without disturbing a pod."""
     try:
         require_free(target, promise)
     except NotMade:

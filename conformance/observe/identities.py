@@ -33,12 +33,12 @@ def physical(device_id: str) -> str:
 
 
 def cuda_version(table: str) -> str | None:
-    """Return the CUDA version in nvidia-smi's table, None where there is none."""
+    """Return the CUDA version in nvidia-smi's table, or None."""
     version = re.search(r"CUDA (?:\w+ )?Version: (\S+)", table)
     return version[1] if version else None
 
 
 def driver_version(table: str) -> str | None:
-    """Return the driver's version in nvidia-smi's table, None where there is none."""
+    """Return the driver's version in nvidia-smi's table, or None."""
     version = re.search(r"Driver Version: (\S+)", table)
     return version[1] if version else None

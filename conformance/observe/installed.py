@@ -54,7 +54,7 @@ _PARTS = {
 
 @dataclass(frozen=True)
 class InstalledObject:
-    """An object as it is rendered, and as the cluster has it: None where it is missing.
+    """An object as it is rendered, and as the cluster has it: None if it is missing.
 
     ``refused`` are the API server's words where this account may not read it.
     """
@@ -151,7 +151,7 @@ class Installation:
 
     @cached_property
     def sources(self) -> str | None:
-        """Return what this program's image is built from, None where another one is named."""
+        """Return what this program's image is built from, None if another one is named."""
         image = self._target.cluster.plugin.image
         if image is None or image.reference is not None or image.base is None:
             return None

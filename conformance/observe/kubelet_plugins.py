@@ -15,8 +15,8 @@ from conformance.observe.identities import physical
 # Plugins for NVIDIA's GPUs, by the sockets that they make: Divvy's, NVIDIA's own and its forks,
 # GKE's, Volcano's, Alibaba Cloud's, Tencent's.
 _OF_GPUS = re.compile(r"(divvy|nvidia|hami|volcano|aliyungpushare|vcuda|vcore|vmemory).*[.]sock")
-# Runs in the agent's pod, where the kubelet's folder is mounted. A socket on which nobody listens
-# is left over from a plugin that is gone.
+# Runs in the agent's pod, where the kubelet's folder is mounted. A socket without a
+# listener is left over from a plugin that is gone.
 _LOOK = """
 import json, os, socket
 folder = "/var/lib/kubelet/device-plugins"
@@ -43,7 +43,7 @@ print(json.dumps({"sockets": serving, "registered": registered}))
 class KubeletPlugins:
     """Sockets on which a plugin listens, and the devices of each resource that is registered.
 
-    ``registered`` is None where the kubelet has not written it down.
+    ``registered`` is None if the kubelet has not written it down.
     """
 
     sockets: Sequence[str]
@@ -51,7 +51,7 @@ class KubeletPlugins:
 
 
 def read_plugins(target: ClusterUnderTest, node: str) -> KubeletPlugins | None:
-    """Read the kubelet's folder of device plugins; None where there is no agent."""
+    """Read the kubelet's folder of device plugins; None without an agent."""
     text = target.enter(node, "python3 -c %s", _LOOK)
     return None if text is None else KubeletPlugins(**json.loads(text))
 
@@ -62,7 +62,7 @@ def only_ours(
     devices: Collection[str],
     implementation: Implementation = DIVVY,
 ) -> Verdict:
-    """Judge who serves a node's GPUs: the implementation under test, and nobody else.
+    """Judge who serves a node's GPUs: the implementation under test, and no other.
 
     Under the names of its ``resources`` there must be nothing but the driver's ``devices``.
     """

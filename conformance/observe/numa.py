@@ -97,7 +97,7 @@ print(json.dumps({"devices": places, "nodes": nodes}))
 class Numa:
     """NUMA nodes: ``hints`` by the IDs that the kubelet knows, ``places`` by UUID from the bus.
 
-    A place is -1 where the firmware names none, and None where the bus says nothing of the GPU.
+    A place is -1 where the firmware names none, and None if the bus says nothing of the GPU.
     ``nodes`` is how many NUMA nodes the machine has.
     """
 
@@ -107,7 +107,7 @@ class Numa:
 
 
 def read_numa(target: ClusterUnderTest, node: str) -> Numa | None:
-    """Read both sides on a node; None where there is no agent, in whose pod they can be read."""
+    """Read both sides on a node; None without an agent, in whose pod they are read."""
     hints = target.enter(node, "python3 -c %s", HINTS)
     places = target.enter(node, "python3 -c %s %s", PLACES, DRIVER_ROOT)
     if hints is None or places is None:
@@ -142,7 +142,7 @@ def hints_are_right(numa: Numa, devices: int) -> Verdict:
 
 
 def _right(place: int, nodes: int) -> tuple[tuple[int, ...], ...]:
-    """Return the hints that lead nobody astray."""
+    """Return the hints that are right for a GPU at this NUMA node (-1: unknown)."""
     if place >= 0:
         return ((place,),)
     # Firmware that names no NUMA node: the only one of a machine is no mistake.

@@ -27,6 +27,6 @@ def ask(call, *arguments):
 
 
 def run_nvml_script(target: ClusterUnderTest, node: str, script: str) -> Any:
-    """Return the JSON that a script prints; None where there is no agent to run it."""
+    """Return the JSON that a script prints; None without an agent to run it."""
     text = target.enter(node, "python3 -c %s %s", script, DRIVER_ROOT)
     return None if text is None else json.loads(text)

@@ -111,7 +111,7 @@ def visible_memory(pod: Outcome, *, is_mig: bool) -> dict[str, int | None]:
 
 
 def is_simulated(log: str) -> bool | None:
-    """Return whether a pod found the simulated driver; None where it found none."""
+    """Return whether a pod found the simulated driver; None if it found none."""
     driver = re.search(r"^driver (simulated|real)$", log, re.MULTILINE)
     return None if driver is None else driver[1] == "simulated"
 

@@ -92,7 +92,7 @@ class Specification:
 
 
 def specification(target: ClusterUnderTest, node: str) -> Specification | None:
-    """Read the CDI specification on a node; None where there is no agent."""
+    """Read the CDI specification on a node; None without an agent."""
     text = target.enter(
         node,
         "python3 -c %s %s %s %s",
@@ -112,14 +112,14 @@ def specification(target: ClusterUnderTest, node: str) -> Specification | None:
 def driver_devices(target: ClusterUnderTest, node: str) -> frozenset[str] | None:
     """Return the UUIDs of all GPUs and MIG devices, as the driver names them to a new process.
 
-    None where there is no agent, in whose pod the driver can be asked.
+    None without an agent, in whose pod the driver is asked.
     """
     text = target.enter(node, "python3 -c %s %s", _DEVICES, DRIVER_ROOT)
     return None if text is None else frozenset(json.loads(text))
 
 
 def kernel_module(target: ClusterUnderTest, node: str) -> str | None:
-    """Return the version of the loaded kernel module, None where nothing tells it."""
+    """Return the version of the loaded kernel module, None if nothing tells it."""
     own = f"{DRIVER_ROOT}/proc/driver/nvidia/version"
     text = target.enter(node, "cat %s 2>/dev/null || cat /proc/driver/nvidia/version", own)
     version = re.search(r"\d+\.\d+(\.\d+)?", text or "")
@@ -129,12 +129,12 @@ def kernel_module(target: ClusterUnderTest, node: str) -> str | None:
 def held_devices(target: ClusterUnderTest, node: str) -> Mapping[str, tuple[str, ...]] | None:
     """Return namespace/pod → IDs of its devices, as the kubelet tells them on its own socket.
 
-    None where there is no agent, whose pod has the socket.
+    None without an agent, whose pod has the socket.
     """
     text = target.enter(node, "python3 -c %s", _HELD)
     return None if text is None else {pod: tuple(held) for pod, held in json.loads(text).items()}
 
 
 def runtime_lacks(target: ClusterUnderTest, node: str) -> str | None:
-    """Return what the node's runtime lacks for CDI; None where Divvy does not prepare it."""
+    """Return what the node's runtime lacks for CDI; None if Divvy does not prepare it."""
     return target.enter(node, "/usr/bin/python3 -c %s", _LACKS, component=Component.NODE_RUNTIME)

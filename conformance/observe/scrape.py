@@ -63,7 +63,7 @@ class Scrape:
 
 
 def scrape(target: ClusterUnderTest, node: str) -> Scrape | None:
-    """Read a node's metrics; None where it has no agent."""
+    """Read a node's metrics; None if it has no agent."""
     text = target.enter(node, "python3 -c %s", _READ)
     return None if text is None else Scrape(text)
 
@@ -93,7 +93,7 @@ def sample_metrics(
 ) -> MetricsSample | None:
     """Hold memory on a device of each kind until the node's metrics name every pod.
 
-    None where the node has no agent.
+    None if the node has no agent.
     """
     names: dict[str, str] = {}
     try:
@@ -119,7 +119,7 @@ def sample_sharers(
 ) -> tuple[list[str], list[Mapping[str, str]]] | None:
     """Hold one replica more than there are devices, so that two pods share one.
 
-    Return the pods, and their series once the metrics name them all; None where there is no agent.
+    Return the pods, and their series once the metrics name them all; None without an agent.
     """
     devices = sum(
         device.resource == promise.resource and device.share == 0

@@ -83,7 +83,7 @@ static void share(struct work *work, unsigned int size)
     puts("ready");
     fflush(stdout);
     if (scanf("%lf %lf", &at, &seconds) != 2) {
-        fprintf(stderr, "nobody says when to begin\n");
+        fprintf(stderr, "no signal to begin has come\n");
         exit(1);
     }
     while (now() < at) {

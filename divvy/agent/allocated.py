@@ -82,7 +82,7 @@ def allocated(
 ) -> dict[Recipient, Allocated]:
     """Return what every pod has been allocated by the device plugin and by claims.
 
-    Without what is not known: the size of a share that is not offered any more, and what GPUs that
+    Without what is not known: the size of a share that is no longer offered, and what GPUs that
     are gone had.
     """
     sums: dict[Recipient, Allocated] = {}

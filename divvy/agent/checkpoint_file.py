@@ -45,14 +45,14 @@ class CheckpointFile:
 
     @property
     def problem(self) -> str:
-        """Say that a file was put aside, "" where none is or somebody has removed it."""
+        """Say that a file was put aside, "" if none is or somebody has removed it."""
         aside = sorted(self._folder.glob(f"{_ASIDE}*"))
         if not aside and not self._is_damaged:
             return ""
         where = ", ".join(map(str, aside or [self._folder / _FILE]))
         return (
             f"the agent started without its earlier state, which it could not read{self._why}: "
-            f"it is kept in {where}; remove that when you need it no more"
+            f"it is kept in {where}; remove it when you no longer need it"
         )
 
     def _read(self) -> Checkpoint:

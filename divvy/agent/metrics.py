@@ -119,7 +119,7 @@ def _held_devices(
 ) -> Iterator[_HeldDevice]:
     """Yield what is held of the node's devices.
 
-    A pod keeps what is not offered any more: while a change waits for it, nothing else tells whom
+    A pod keeps what is no longer offered: while a change waits for it, nothing else tells whom
     it waits for. How such a device was limited is not known.
     """
     offered = {

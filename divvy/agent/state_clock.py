@@ -16,7 +16,7 @@ class StateClock:
         self._since: dict[str, tuple[str, float]] = {}
 
     def observe(self, gpus: Iterable[GpuStatus], now: float) -> None:
-        """Note the states of now; a GPU that is not listed any more stops counting."""
+        """Note the states of now; a GPU that is no longer listed stops counting."""
         self._settle(now)
         self._since = {gpu.uuid: (gpu.state, now) for gpu in gpus}
 

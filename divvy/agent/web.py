@@ -97,7 +97,7 @@ class _Clients:
             async with asyncio.timeout(_REQUEST_SECONDS):
                 await self._answer(reader, writer)
         except (TimeoutError, ConnectionError, ValueError):
-            pass  # a client that hangs, leaves or sends rubbish concerns nobody else
+            pass  # a client that hangs, leaves or sends rubbish disturbs no other
         finally:
             self._open.pop(writer, None)
             writer.close()

@@ -25,7 +25,7 @@ class Maker:
     """Makes and removes templates.
 
     ``created``, ``deleted`` and ``failed`` count since its start. A template goes when no pod has
-    named it for ``unused_seconds``; sizes that no slice has any more count for as long.
+    named it for ``unused_seconds``; sizes that no slice has any longer count for as long.
     """
 
     def __init__(self, api: Api, unused_seconds: float = 600.0) -> None:

@@ -38,7 +38,7 @@ def shares_of(resource_slice: Mapping[str, Any]) -> frozenset[Share]:
 class OfferedShares:
     """The shares of all slices.
 
-    What is in no slice any more counts for another ``memory_seconds``: a kubelet that starts again
+    What is no longer in a slice counts for another ``memory_seconds``: a kubelet that starts again
     removes the slices of its node, and every template of a percentage would be made twice.
     """
 

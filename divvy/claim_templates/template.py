@@ -26,7 +26,7 @@ def template_of(request: SizedRequest, offered: Mapping[Share, int]) -> dict[str
     """Return the specification of the template of a request, as the API server keeps it.
 
     A percentage is an alternative for each size of share that is ``offered``, those in most slices
-    if there are more than a request may have; None where there are none.
+    if there are more than a request may have; None if there are none.
     """
     if request.unit == "g":
         return _specification({"exactly": _counted(request, GPU_CLASS, _types(request))})

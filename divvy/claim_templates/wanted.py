@@ -79,7 +79,7 @@ class Templates:
             self.pod(uid, pods.get(uid, frozenset()))
 
     def template(self, key: Key, spec: Mapping[str, Any] | None) -> None:
-        """Note what a template is, None where it is gone."""
+        """Note what a template is, None if it is gone."""
         if _request(key) is None:
             return
         self._is_due([key])
@@ -120,7 +120,7 @@ class Templates:
             self._is_due(keys)
 
     def next_step(self, now: float) -> Step | None:
-        """Return what is to be done next, None where nothing is.
+        """Return what is to be done next, None if nothing is.
 
         Until ``finished`` is called nothing else is to be done about the same template.
         """

@@ -15,7 +15,7 @@ _BY_DIGEST = r"\S+@sha256:[0-9a-f]{64}"
 
 @dataclass(frozen=True)
 class Images:
-    """The agent's image and that of the workloads, None where they are not known."""
+    """The agent's image and that of the workloads, None if they are not known."""
 
     agent: str | None
     workloads: str | None

@@ -17,7 +17,7 @@ _MAX_PODS = 5
 
 
 def check_held(cluster: Cluster, *, preview: bool) -> None:
-    """End with an error where pods hold claims, which nobody could give back; preview only says it.
+    """End with an error if pods hold claims, which then stay prepared; a preview only warns.
 
     Raises EngineError.
     """
@@ -64,7 +64,7 @@ def _moves(cluster: Cluster, reader: ClusterReader) -> list[str]:
 
 
 def _priorities_warning(cluster: Cluster, reader: ClusterReader) -> str | None:
-    """Return which nodes' pods can preempt nobody any more, None where there are none."""
+    """Warn of nodes whose pods can no longer preempt others; None if there are none."""
     try:
         return priorities_warning(cluster, reader.paged("/api/v1/nodes"))
     except NotAllowed as refusal:
@@ -72,7 +72,7 @@ def _priorities_warning(cluster: Cluster, reader: ClusterReader) -> str | None:
 
 
 def _quota_warnings(cluster: Cluster, reader: ClusterReader) -> list[str | None]:
-    """Return what the quotas of namespaces leave out of shares, None where it is nothing."""
+    """Return what the quotas of namespaces leave out of shares, None if it is nothing."""
     if not any(claims.shares for claims in cluster.claims):
         return []
     try:

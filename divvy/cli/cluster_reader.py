@@ -22,7 +22,7 @@ class NotAllowed(CommandError):
 
 
 class Silent(Exception):
-    """Behind the API server nobody answers; the text says what came instead."""
+    """The API server did not get an answer from behind it; the text says what came instead."""
 
 
 class ClusterReader:

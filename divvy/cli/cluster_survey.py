@@ -26,7 +26,7 @@ class Survey:
 
 
 def survey(kubeconfig: str | None, context: str | None) -> Survey:
-    """Look at the cluster; raises CommandError where not even its nodes can be read."""
+    """Look at the cluster; raises CommandError if not even its nodes can be read."""
     unseen: list[str] = []
     with reading(kubeconfig, context) as reader:
         nodes = tuple(reader.paged("/api/v1/nodes"))

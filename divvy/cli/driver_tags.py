@@ -42,7 +42,7 @@ def check_tags(
 
 
 def _needed(cluster: Cluster, version: str) -> Mapping[str, str | None]:
-    """Return each pool's tag, None where the operating system of its nodes is not known."""
+    """Return each pool's tag, None if the operating system of its nodes is not known."""
     return {
         name: None
         if pool.hardware is None or pool.hardware.os is None

@@ -52,7 +52,7 @@ def write_folder(folder: Path, files: Mapping[str, str], *, force: bool = False)
 
 
 def check_ours(folder: Path, *, force: bool = False) -> None:
-    """Raise NotOurs where writing to the folder would destroy somebody's work."""
+    """Raise NotOurs if writing to the folder would destroy somebody's work."""
     if not folder.exists():
         return
     if not folder.is_dir():

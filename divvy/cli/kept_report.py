@@ -23,7 +23,7 @@ _FIELD_MANAGER = "divvy-verify"
 
 
 def kept_report(cluster: Cluster) -> dict[str, Any] | None:
-    """Return the last report that the cluster keeps, None where it keeps none."""
+    """Return the last report that the cluster keeps, None if it keeps none."""
     path = _path(cluster)
     try:
         with reading(cluster.kubeconfig, cluster.context) as reader:
@@ -44,7 +44,7 @@ def kept_report(cluster: Cluster) -> dict[str, Any] | None:
 def keep_report(cluster: Cluster, archive: bytes, document: Mapping[str, Any]) -> str:
     """Keep the archive of a run in the cluster; return what came of it, in one line.
 
-    Where it is too large, the report is kept without its evidence. A run that may not write, or
+    If it is too large, the report is kept without its evidence. A run that may not write, or
     a cluster without Divvy's namespace, loses nothing else.
     """
     less = ""

@@ -47,7 +47,7 @@ def live_nodes(cluster: Cluster, kubeconfig: str | None, context: str | None) ->
     """Read every node of the cluster that the engine would deploy to; raises KubeconfigError."""
     with reading(kubeconfig, context) as reader:
         nodes = [live_node_of(node) for node in reader.paged("/api/v1/nodes")]
-        # A cluster before 1.34 has none, and is asked all the same: claims may have gone.
+        # A cluster before 1.34 has none, and is still asked: claims may have gone.
         gpus = claimed_gpus(list(reader.paged(_SLICES)), ())
     return with_claims(nodes, gpus, cluster)
 

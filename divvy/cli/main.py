@@ -146,7 +146,7 @@ def _require_folder() -> None:
 
 
 def _extra_of(missing: ModuleNotFoundError) -> str | None:
-    """Return what brings a package that is not installed; None where the fault is our own."""
+    """Return what brings a package that is not installed; None if the fault is our own."""
     match (missing.name or "divvy").partition(".")[0]:
         case "divvy":
             return None

@@ -25,7 +25,7 @@ _MAY_NEED_ANOTHER = re.compile(r"G[BH]\d|kubernetes\.io/arch", re.IGNORECASE)
 def check_platforms(path: Path, cluster: Mapping[str, Any]) -> None:
     """End with an error where nodes of a pool need a platform that the agent's image lacks.
 
-    ``cluster`` is the `divvy:cluster` of the stack file at ``path``, as it is written. Where nodes
+    ``cluster`` is the `divvy:cluster` of the stack file at ``path``, as it is written. If nodes
     may not be read, what the file says of them counts.
     """
     image = (cluster.get("plugin") or {}).get("image") or {}

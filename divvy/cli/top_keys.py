@@ -76,7 +76,7 @@ class Keys:
 
 @contextmanager
 def reading_keys() -> Iterator[Keys | None]:
-    """Read keys one by one, unseen; None where the input is no terminal."""
+    """Read keys one by one, unseen; None if the input is no terminal."""
     if not sys.stdin.isatty():
         yield None
         return

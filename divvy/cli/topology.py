@@ -46,7 +46,7 @@ def _agents_begin(summary: Summary) -> bool:
 
 
 def configured(summary: Summary) -> tuple[Cluster | None, Cluster | None]:
-    """Return the cluster value before and after a run, None where there is none.
+    """Return the cluster value before and after a run, None if there is none.
 
     It is what the ConfigMap among the run's steps carries; a value that this
     version cannot read counts as none.

@@ -107,7 +107,7 @@ class UsageReader:
             return []
 
     def _agents(self, notes: list[str]) -> dict[str, AgentAnswer] | None:
-        """Return what the agents answer, by node; None where this user may not list them."""
+        """Return what the agents answer, by node; None if this user may not list them."""
         labels = ",".join(
             f"{key}%3D{value}" for key, value in component_labels(Component.AGENT).items()
         )

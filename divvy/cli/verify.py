@@ -392,7 +392,7 @@ def _pass_on(lines: IO[str] | None, refusals: list[str]) -> None:
 
 
 def _earlier(place: str, cluster: Cluster | None) -> dict[str, Any] | None:
-    """Read an earlier report from a file or from the cluster; None where that keeps none yet."""
+    """Read an earlier report from a file or from the cluster; None if that keeps none yet."""
     if place != _LAST:
         return read_report(Path(place))
     if cluster is None:

@@ -101,7 +101,7 @@ class DynamicProvider(Provider):
     def drifted(
         self, resource: ResourceState, inputs: Mapping[str, Any], ignored: tuple[str, ...]
     ) -> tuple[str, ...] | None:
-        """Ask the provider whether the resource still exists; it reports no more."""
+        """Ask the provider whether the resource still exists; it reports nothing else."""
         try:
             return () if self.read(resource) is not None else None
         except StepFailed:

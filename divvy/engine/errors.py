@@ -33,7 +33,7 @@ class StepFailed(EngineError):
     """A provider could not do a step.
 
     ``partial`` holds the outputs of a resource that exists but did not become
-    ready, None where nothing was made. ``unsure``: it may have been made all the same.
+    ready, None if nothing was made. ``unsure``: it may still have been made.
     """
 
     def __init__(

@@ -123,7 +123,7 @@ def _run(target: Target, watcher: Watcher, program: Program, *, preview: bool) -
                         run, address, admit, lambda line: watcher.message("info", line, "")
                     )
                 finally:
-                    admit(None)  # no registration waits for it any more
+                    admit(None)  # no registration waits for it any longer
             complete = code == 0 and monitor.complete.is_set()
             if not complete and not deployment.summary.failures:
                 deployment.failed("program", _early_end(code))

@@ -66,7 +66,7 @@ class Provider(Protocol):
     def drifted(
         self, resource: ResourceState, inputs: Mapping[str, Any], ignored: tuple[str, ...]
     ) -> tuple[str, ...] | None:
-        """Return paths whose live value is not the recorded one; None where it is gone.
+        """Return paths whose live value is not the recorded one; None if it is gone.
 
         ``inputs`` are the new ones: where they change the resource, not all need be asked.
         """
@@ -74,7 +74,7 @@ class Provider(Protocol):
     def begin(self, inputs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return id and outputs to be recorded before a creation: what ``find`` looks for.
 
-        The id is "" where only the creation gives one.
+        The id is "" if only the creation gives one.
         """
         return "", {}
 
@@ -115,12 +115,12 @@ class Provider(Protocol):
         """Delete a resource; one that is gone already is no error."""
 
     def read(self, resource: ResourceState) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return the live inputs and outputs, None where it is gone."""
+        """Return the live inputs and outputs, None if it is gone."""
 
     def find(self, pending: ResourceState) -> ResourceState | None:
-        """Return what a cut-off creation has made, None where it has made nothing.
+        """Return what a cut-off creation has made, None if it has made nothing.
 
-        Raises StepFailed where that cannot be determined.
+        Raises StepFailed if that cannot be determined.
         """
 
     def object_name(self, inputs: Mapping[str, Any]) -> str:

@@ -90,7 +90,7 @@ class Providers:
                 threading.Thread(target=self._warm, args=(reference,), daemon=True).start()
 
     def _warm(self, reference: str) -> None:
-        # Its first step reports why it cannot be reached; the run may also be over by now.
+        # Its first step reports why it cannot be reached; the run may also be over.
         with contextlib.suppress(EngineError, RuntimeError):
             self.of(reference).warm()
 
@@ -161,7 +161,7 @@ class Providers:
             provider.cancel()
 
     def close(self) -> None:
-        """Close every provider; none is made any more, though some may just be warming up."""
+        """Close every provider; no more are made, though some may just be warming up."""
         with self._lock:
             self._closed = True
         for provider in self._providers.values():
@@ -193,7 +193,7 @@ class Providers:
         key = (reference, repr(sorted(configuration.items())))
         with self._lock:
             if self._closed:
-                raise StepFailed("the run is over: no provider is started any more")
+                raise StepFailed("the run is over: no more providers are started")
             if key not in self._providers:
                 cluster = recorded_cluster(state) or {}
                 self._providers[key] = self._package(state.type).make(configuration, cluster)

@@ -17,7 +17,7 @@ from divvy.engine.urn import urn_name
 
 
 class RunState:
-    """Keeps what was and what is by now, and journals every change; called from many threads.
+    """Keeps what was and what is now, and journals every change; called from many threads.
 
     ``changed``: something is recorded otherwise than the run found it, be it an option or
     an output of the stack alone.
@@ -59,7 +59,7 @@ class RunState:
     def old(self, goal: Goal) -> ResourceState | None:
         """Return what the run found of a resource, under its URN or an alias.
 
-        Raises StepFailed where another resource has already followed the same alias.
+        Raises StepFailed if another resource has already followed the same alias.
         """
         with self._lock:
             for urn in (goal.urn, *goal.aliases):
@@ -76,7 +76,7 @@ class RunState:
         return None
 
     def pending(self) -> list[Pending]:
-        """Return the creations whose end nobody saw."""
+        """Return the creations whose end is unknown."""
         with self._lock:
             return list(self._pending.values())
 

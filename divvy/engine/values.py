@@ -122,7 +122,7 @@ def _parts(value: Any) -> Iterator[Any]:
 def with_marks(value: Any, source: Any, *, same: bool = False) -> Any:
     """Mark a value secret where ``source`` is, at any depth.
 
-    Where the two have different shapes, the whole value becomes secret. With ``same``, only the
+    If the two have different shapes, the whole value becomes secret. With ``same``, only the
     very same values do.
     """
     if is_secret(value) or not has_secret(source):

@@ -229,7 +229,7 @@ def _build(context: Path, tag: str, base: str, pull: str, platform: Platform) ->
 
 
 def exists(reference: str, *, insecure: bool = False) -> bool:
-    """Tell whether a registry still has an image; raises BuildFailed where it does not say."""
+    """Tell whether a registry still has an image; raises BuildFailed if it does not say."""
     if insecure:
         status = _manifest_status(_host(reference), reference)
         if status in (200, 404):
@@ -252,7 +252,7 @@ def inspect(reference: str, *options: str) -> str:
 def _manifest_status(registry: str, reference: str) -> int | None:
     """Ask a registry without TLS or log-in directly: ten times as fast as skopeo.
 
-    Return the HTTP status, None where no HTTP was spoken.
+    Return the HTTP status, None if no HTTP was spoken.
     """
     name, digest = reference.removeprefix(f"{registry}/").split("@")
     connection = http.client.HTTPConnection(registry, timeout=5)

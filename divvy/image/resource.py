@@ -63,12 +63,12 @@ def _built(props: dict[str, Any]) -> str:
 
 
 def _insecure(props: dict[str, Any]) -> bool:
-    """Read the leave; states of before have none recorded."""
+    """Read the leave; earlier states record none."""
     return bool(props.get("insecure"))
 
 
 def _platforms(props: dict[str, Any]) -> Sequence[str]:
-    """Read the platforms; states of before have none recorded."""
+    """Read the platforms; earlier states record none."""
     return props.get("platforms") or DEFAULT_PLATFORMS
 
 

@@ -54,7 +54,7 @@ class GpuNode:
 
     @property
     def model(self) -> GpuModel | None:
-        """Return the GPU model that the labels mean, None where they do not tell or it is new."""
+        """Return the GPU model that the labels mean, None if they do not tell or it is new."""
         if self.product is None:
             return None
         for model in gpu_models().values():
@@ -69,7 +69,7 @@ class GpuNode:
 
 
 def gpu_node(node: Mapping[str, Any], *, has_gpus: bool = False) -> GpuNode | None:
-    """Read a Node of the API; None where nothing tells of GPUs, nor ``has_gpus`` says so."""
+    """Read a Node of the API; None if nothing tells of GPUs, nor ``has_gpus`` says so."""
     metadata, status = node["metadata"], node.get("status") or {}
     labels: Mapping[str, str] = metadata.get("labels") or {}
     annotations: Mapping[str, str] = metadata.get("annotations") or {}

@@ -15,7 +15,7 @@ class Other:
     name: str
     where: str
     remedy: str
-    """ "" where it and Divvy do not touch."""
+    """ "" if it and Divvy do not touch."""
 
 
 _ALONE = "take it off a pool's nodes before `divvy up`: Divvy advertises nothing until it stops"

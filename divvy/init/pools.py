@@ -49,7 +49,7 @@ def pools_of(
     """Return the pools of a stack file; ``labels`` are those of all nodes of the cluster.
 
     ``complete``: no other node has GPUs, so that one pool may be the default for all that have.
-    Where no label tells nodes with other profiles apart, they are overrides; where none tells
+    If no label tells nodes with other profiles apart, they are overrides; where none tells
     other hardware apart, or with ``apart``, every node is a pool. Raises NodesAlike.
     """
     by_profile = {member.node.name: (member.hardware, member.profile) for member in members}

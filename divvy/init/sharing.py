@@ -78,7 +78,7 @@ def describe(
 def _card_rules(node: GpuNode, cards: Mapping[str, int], gpus: int | None) -> list[Any]:
     """Return a rule for each GPU that is not partitioned: the shared ones first.
 
-    ``gpus`` is how many of these GPUs the node has, None where that is not known.
+    ``gpus`` is how many of these GPUs the node has, None if that is not known.
     """
     rules: list[Any] = []
     whole = cards.get(GPU, 0) if len(cards) > 1 else 0
@@ -157,7 +157,7 @@ def _mig_groups(
             raise Unexplained(f"offers {resource}, which {model.name} lacks")
         if not replicas or count % replicas or (renamed and replicas == 1):
             raise Unexplained(f"offers {count} {resource}, which no label's replicas explain")
-        # Where it is not shared, there is nothing to rename.
+        # If it is not shared, there is nothing to rename.
         sharing = _Sharing(replicas, renamed) if replicas > 1 else _Sharing()
         groups.setdefault(sharing, {})[name] = count // replicas
     return groups
@@ -166,7 +166,7 @@ def _mig_groups(
 def _cut(
     node: GpuNode, model: GpuModel, groups: Mapping[_Sharing, Mapping[str, int]], gpus: int
 ) -> list[Any] | None:
-    """Return a rule for each partitioned GPU, group by group; None where they do not fit."""
+    """Return a rule for each partitioned GPU, group by group; None if they do not fit."""
     assert model.mig is not None
     (sharing, devices), *more = groups.items()
     rest = dict(more)

@@ -28,8 +28,8 @@ from divvy.kube.media_types import JSON
 _Event = TypeVar("_Event")
 # For a connection, and for a whole answer.
 _SECONDS = 10.0
-# What was sent and is not even acknowledged for so long goes to nobody: a server that is busy has a
-# kernel that is not.
+# What the other end has not even acknowledged for so long is lost: a busy server's kernel still
+# acknowledges.
 _UNACKNOWLEDGED_SECONDS = 15.0
 # A connection in no use for longer is not used again: servers close such.
 _IDLE_SECONDS = 5.0
@@ -104,7 +104,7 @@ class _Connection:
                 async with timeout(0):
                     await self.reader.read(1)
         except TimeoutError as error:
-            silent = error.errno is None  # otherwise it is the kernel's: nobody acknowledges
+            silent = error.errno is None  # otherwise the kernel's: no acknowledgement
         finally:
             if not silent:
                 self.close()

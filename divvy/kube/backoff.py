@@ -28,8 +28,8 @@ class Backoff:
     def failed(self, error: Exception) -> float:
         """Note a try that failed, and return the pause before another one, in seconds.
 
-        Thousands of agents hear of a change at one moment: they come back at different ones. Where
-        nobody listens, as while the server restarts, nobody is in the way of others either.
+        Thousands of agents hear of a change at one moment: they come back at different ones. A
+        server that does not listen, as during its restart, is not overloaded by them either.
         """
         is_there = isinstance(error, ApiError) or (isinstance(error, Unreachable) and error.waited)
         if not is_there:

@@ -128,7 +128,7 @@ def _of_context(document: Mapping[str, Any], context: str | None) -> ClusterConf
             f"kubeconfig, context {name}: its server {server} is not an http or https URL"
         )
     if urlsplit(server).scheme == "http":
-        user = {}  # as kubectl, nobody's credentials are sent in the clear
+        user = {}  # as with kubectl, no credentials are sent in the clear
     return ClusterConfig(
         server.rstrip("/"), str(name), entry.get("namespace") or "default", cluster, user
     )
@@ -172,7 +172,7 @@ def _document(kubeconfig: str | None, environment: Mapping[str, str]) -> dict[st
 
 
 def _expanded(path: str) -> Path:
-    return Path(os.path.expanduser(path))  # noqa: PTH111 (as it is where nobody has a home)
+    return Path(os.path.expanduser(path))  # noqa: PTH111 (unchanged if the user has no home)
 
 
 def _file(path: Path) -> dict[str, Any]:

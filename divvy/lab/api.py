@@ -44,7 +44,7 @@ class Api:
         return self._status("/api/v1/namespaces/default/serviceaccounts/default") == 200
 
     def _status(self, path: str) -> int | None:
-        """Return the status of the answer to a GET, None where there is no answer."""
+        """Return the status of the answer to a GET, None without an answer."""
         try:
             return self._get(path).status_code
         except httpx2.HTTPError:

@@ -136,7 +136,7 @@ def _etcd(lab: Lab) -> list[str]:
         # A lab is thrown away after a power cut, so it need not wait for the disk.
         "--unsafe-no-fsync",
         # The API server's caches learn from these that nothing is new; this etcd sends none on
-        # request. Without, a watch of something that nobody changes fails as "too new".
+        # request. Without, a watch of something that does not change fails as "too new".
         "--experimental-watch-progress-notify-interval=500ms",
         "--logger=zap",
         "--log-level=warn",

@@ -13,7 +13,7 @@ _ENOUGH = 1024
 
 
 def ensure_instances(limit: Path = _LIMIT) -> str | None:
-    """Raise the limit where it is low; return what was changed, None where nothing was."""
+    """Raise the limit where it is low; return what was changed, None if nothing was."""
     allowed = int(limit.read_text())
     if allowed >= _ENOUGH:
         return None
@@ -25,7 +25,7 @@ def ensure_instances(limit: Path = _LIMIT) -> str | None:
 
 
 def shortage(proc: Path = Path("/proc"), limit: Path = _LIMIT) -> str | None:
-    """Say that root's inotify instances are used up and what to do, None where they are not."""
+    """Say that root's inotify instances are used up and what to do, None if they are not."""
     allowed = int(limit.read_text())
     used = sum(_instances(folder) for folder in proc.glob("[0-9]*/fd"))
     # A process that was refused has given up: a few may be free again.

@@ -49,7 +49,7 @@ def detach(
     log: Path,
     descriptors: Sequence[int] = (),
 ) -> None:
-    """Run a command as nobody's child, with its output in a log and these descriptors open."""
+    """Run a command detached, with its output in a log and these descriptors open."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         subprocess.run(

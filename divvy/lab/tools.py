@@ -102,7 +102,7 @@ class Tool:
             "GOTOOLCHAIN": "local",
             "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
         }
-        # Nobody would take what it builds once this process has been killed.
+        # What it builds is of no use once this process has been killed.
         end_with_this = ["setpriv", "--pdeathsig", "TERM"]
         command = [*end_with_this, "nice", "go", "build", "-o", f"{target}/", *_FLAGS]
         command += ["-ldflags", f"-s -w {self.ldflags}"]

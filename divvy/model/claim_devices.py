@@ -13,7 +13,7 @@ Kind = Literal["gpu", "share", "mig"]
 COMPUTE, MEDIA, WHOLE = "compute-slices", "media", "whole"
 MEDIA_ENGINES, MEMORY_SLICE = "media-engines", "memory-slice-"
 CORES = 100
-# The API server takes a range of sizes only where one more step fits above the least size.
+# The API server takes a range of sizes only if one more step fits above the least size.
 LEAST_STEPS = 2
 
 

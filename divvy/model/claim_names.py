@@ -44,7 +44,7 @@ class SizedRequest:
     """What the name of a template says: so many shares, each of this size, on GPUs of these types.
 
     ``amount`` is MiB, or per cent of the GPU's memory where ``unit`` is ``p``; where it is ``g``,
-    1 for the whole GPU. ``cores`` is per cent of its time, None where nothing was asked for.
+    1 for the whole GPU. ``cores`` is per cent of its time, None if nothing was asked for.
     """
 
     count: int

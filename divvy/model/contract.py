@@ -167,7 +167,7 @@ def limited_cdi_kind(version: str) -> str:
 
 
 def limited_version(text: str) -> str:
-    """Return the limiter's version in a CDI name of that kind, or in a path; "" where none is."""
+    """Return the limiter's version in a CDI name of that kind, or in a path; "" if none is."""
     match = _LIMITED.search(text)
     return "" if match is None else match[1]
 

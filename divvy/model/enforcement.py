@@ -21,7 +21,7 @@ class Rung(StrEnum):
     """What keeps a container within its memory; a weaker one comes later.
 
     ``MPS_V3`` gives each container a namespace, whose limits its variables do not lift; they are of
-    processes all the same, as those of ``MPS``.
+    processes, as those of ``MPS``.
     """
 
     MIG = "mig"
@@ -50,7 +50,7 @@ class NodeCapabilities:
 
 
 def driver_limits_problem(capabilities: NodeCapabilities) -> str:
-    """Say why the driver of a node cannot limit a container's memory, "" where it can."""
+    """Say why the driver of a node cannot limit a container's memory, "" if it can."""
     if is_older(capabilities.driver, DRIVER_LIMITS_SINCE):
         return f"driver {capabilities.driver} limits no memory; {DRIVER_LIMITS_SINCE} or newer does"
     if capabilities.cgroup < 2:

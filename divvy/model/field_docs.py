@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 
 def field_doc(part: type[BaseModel], field: str) -> str:
-    """Return the text below a field of a type, "" where there is none."""
+    """Return the text below a field of a type, "" if there is none."""
     source = sys.modules[part.__module__].__file__
     return "" if source is None else _docs(source).get((part.__name__, field), "")
 

@@ -87,7 +87,7 @@ class MigGeometry:
 
     @property
     def whole(self) -> MigProfile | None:
-        """Return the profile that takes the whole card, None where its data is not published."""
+        """Return the profile that takes the whole card, None if its data is not published."""
         return next(
             (profile for profile in self.profiles if profile.memory_slices == self.memory_slices),
             None,
@@ -171,7 +171,7 @@ def _find(name: str) -> GpuModel | None:
 def model_or_undescribed(name: str, memory_mib: int | None) -> GpuModel:
     """Return a model by its name; one without data has no more than its name and its memory.
 
-    Raises UnknownGpuModel where there is no data and no memory is given.
+    Raises UnknownGpuModel if it is unknown and no memory is given.
     """
     model = _find(name)
     if model is not None or memory_mib is None:

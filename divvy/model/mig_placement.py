@@ -77,7 +77,7 @@ def nearest_layouts(
     for candidate in sorted((known for known in _feasible(geometry) if any(known)), key=distance):
         if len(chosen) == most:
             break
-        # A part of a layout that is listed already helps nobody.
+        # A part of a layout that is listed already adds nothing.
         if not any(all(map(le, candidate, better)) for better in chosen):
             chosen.append(candidate)
     return tuple(

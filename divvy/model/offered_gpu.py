@@ -42,7 +42,7 @@ def offered_gpu(
     *,
     simulated: bool,
 ) -> OfferedGpu:
-    """Return a GPU as claims are offered it; ``model`` is None where no data describes it."""
+    """Return a GPU as claims are offered it; ``model`` is None if no data describes it."""
     offered = OfferedGpu(
         claimable_gpu(uuid, memory_mib, model, claims),
         index,

@@ -269,7 +269,7 @@ class Rule(StackPart):
 
     @property
     def sharing(self) -> TimeSlicing | Mps | None:
-        """Return how devices are shared, None where they are not."""
+        """Return how devices are shared, None if they are not."""
         return self.time_slicing or self.mps
 
     @model_validator(mode="after")

@@ -67,7 +67,7 @@ def parse_count(quantity: object) -> int | None:
 def parse_quantity(quantity: object) -> Fraction:
     """Return a Kubernetes quantity (``3000Mi``, ``1500m``, ``5n``, ``-1e3``) as a number.
 
-    Raises ValueError where it is none.
+    Raises ValueError if it is none.
     """
     match = _QUANTITY.fullmatch(str(quantity))
     if match is None:

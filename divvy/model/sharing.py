@@ -39,7 +39,7 @@ class Sharing:
     ``compute`` is how the limiter divides the GPU's time, None if it does not, and ``weight`` the
     part of that time in per cent. ``oversubscribed`` parts add up to more memory than the device
     has; the rest goes to the host's. ``threads`` is the part of the SMs in per cent that MPS lets a
-    process use at most, None where MPS does not share the device. ``enforcement`` is what refuses
+    process use at most, None if MPS does not share the device. ``enforcement`` is what refuses
     memory above the limit: auto where it depends on the node.
     """
 
@@ -150,7 +150,7 @@ def sharing_of_replicas(slicing: TimeSlicing | Mps | None, device_mib: int | Non
 
 
 def enforcement_of_gpus(rule: Rule) -> Enforcement | None:
-    """Return what refuses memory of whole GPUs above a limit, None where nothing of a node does."""
+    """Return what refuses memory of whole GPUs above a limit, None if nothing of a node does."""
     slicing = rule.sharing
     limit = slicing.memory_limit if slicing else None
     if limit is None or limit.enforcement == "mps" or rule.mig is not None:

@@ -59,7 +59,7 @@ class Hardware(StackPart):
 
     @property
     def memory_mib(self) -> int | None:
-        """Return the memory of a GPU in MiB, None where the file does not say it."""
+        """Return the memory of a GPU in MiB, None if the file does not say it."""
         return None if self.memory is None else memory_mib(self.memory)
 
 

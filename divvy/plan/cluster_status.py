@@ -37,7 +37,7 @@ class NodeLine:
     """One node with something to look at.
 
     ``troubles`` are sentences, the worst first; ``status_age`` is how old the agent's status is in
-    seconds where nobody keeps it fresh, infinite where it does not say; else None.
+    seconds if it is stale, infinite if it does not say; else None.
     """
 
     node: str
@@ -71,7 +71,7 @@ class ClusterStatus:
 
     ``counts`` are nodes by the state that their agents report, ``notes`` what could not be read;
     ``missing`` are pools with fewer or more nodes than the file says, and nodes that it names and
-    that are not there; ``alerts`` is None where no Prometheus was asked.
+    that are not there; ``alerts`` is None if no Prometheus was asked.
     """
 
     cluster: str
@@ -97,7 +97,7 @@ def cluster_status(
 ) -> ClusterStatus:
     """Look at all nodes that concern a stack: ``nodes`` and ``live`` are the same ones.
 
-    ``agents`` are the agents' pods, None where this user may not list them.
+    ``agents`` are the agents' pods, None if this user may not list them.
     """
     difference = compare_live(cluster, name, live)
     differing = {node.node: node for node in difference.nodes}
@@ -112,7 +112,7 @@ def cluster_status(
         line = _line(raw, node, selection.pool, differing.get(node.name), pods, now)
         if line is not None:
             lines.append(line)
-    # Where nobody keeps the status fresh, it hides what else is wrong.
+    # A stale status hides what else is wrong.
     lines.sort(key=lambda line: (line.status_age is None, line.node))
     return ClusterStatus(
         name,

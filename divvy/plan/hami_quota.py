@@ -58,7 +58,7 @@ class ImportedQuotas:
     """What quotas of HAMi become.
 
     ``memory`` is the MiB of shares by namespace; ``counts`` are ResourceQuotas in place of those
-    of the same name; ``ended`` are the names (namespace/name) of those that limit nothing any more;
+    of the same name; ``ended`` are the names (namespace/name) of those that limit nothing now;
     ``differences`` are sentences on what is not kept as it was.
     """
 

@@ -18,7 +18,7 @@ _OF_KUBERNETES = "node.kubernetes.io/"
 def lacking_platform(
     cluster: Cluster, platforms: Collection[str], nodes: Iterable[Mapping[str, Any]]
 ) -> str | None:
-    """Return for which pool an image for some platforms is of no use, None where it suits all.
+    """Return for which pool an image for some platforms is of no use, None if it suits all.
 
     ``nodes`` are those of the API; what they say of themselves counts before the stack file.
     """

@@ -145,7 +145,7 @@ def claimed_gpus(
 
 
 def without_claims(gpu: ClaimedGpu, claims: Collection[tuple[str, str]]) -> ClaimedGpu:
-    """Return a GPU of which some claims, by namespace and name, hold nothing any more."""
+    """Return a GPU of which some claims, by namespace and name, no longer hold anything."""
     free, devices = dict(gpu.free), []
     for device in gpu.devices:
         holders = tuple(

@@ -214,7 +214,7 @@ class _View:
         )
 
     def _free(self, uuid: str, claimed: ClaimedGpu | None) -> Mapping[str, int]:
-        """Count what nobody holds on a GPU, by kind of device, where the agent tells it.
+        """Count the free devices of a GPU, by kind, as far as the agent reports them.
 
         Who claims what is in the API. What is left beside a claim depends on what comes next.
         """

@@ -30,8 +30,8 @@ class Taint:
 class Labels:
     """A node's name and labels; not ``complete`` where a stack file says only some of them.
 
-    ``name`` is None where nobody knows it. ``products`` are the names that the node's GPUs may go
-    by in the label of the product, while no node has reported one.
+    ``name`` is None if it is unknown. ``products`` are the names that the node's GPUs may have in
+    the label of the product, while no node has reported one.
     """
 
     known: Mapping[str, str]
@@ -173,7 +173,7 @@ def _term(labels: Labels, term: Mapping[str, Any]) -> bool | None:
 
 
 def _matches(labels: Labels, expression: Mapping[str, Any]) -> bool | None:
-    """Return whether a label is as an expression wants it, None where it is not known."""
+    """Return whether a label is as an expression wants it, None if it is not known."""
     key, values = str(expression.get("key")), expression.get("values") or ()
     has = labels.known.get(key)
     if has is None and not labels.complete:

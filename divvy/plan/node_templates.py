@@ -14,7 +14,7 @@ from divvy.model.slice_attributes import Attributes, version_of
 from divvy.model.slice_specs import slice_specs
 from divvy.plan.prediction import NodePlan, Plan
 
-# The driver gives a GPU its UUID, which nobody knows before the node is there.
+# The driver gives a GPU its UUID, which is unknown before the node exists.
 _OF_THE_DRIVER = (names.UUID, f"{names.NVIDIA}/uuid", f"{names.NVIDIA}/parentUUID")
 
 

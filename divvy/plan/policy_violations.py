@@ -136,7 +136,7 @@ def _of_way(policy: Policy, way: _Way) -> Iterator[Violation]:
 def _of_sizes(
     policy: Policy, cluster: Cluster, profile: str, keys: Keys, number: int
 ) -> Iterator[Violation]:
-    """Yield limits of a fixed size that add up to too much, or to a part of nobody knows what."""
+    """Yield limits of a fixed size that add up to too much, or to a part of an unknown whole."""
     rule = cluster.profiles[profile].rules[number]
     limit = rule.sharing.memory_limit if rule.sharing else None
     if policy.oversubscription or limit is None or limit.limit == "auto":

@@ -265,7 +265,7 @@ class _Search:
     def _victims(
         self, node: _Node, pod: AskingPod, priority: int, max_sets: int
     ) -> Sequence[_RunningPod] | None:
-        """Return the pods of a node that have to go, None where a pod gets no room there."""
+        """Return the pods of a node that have to go, None if a pod gets no room there."""
         lower = [
             lower_pod
             for lower_pod in node.pods
@@ -350,7 +350,7 @@ class _Search:
         )
 
     def _unclear(self, raw: Mapping[str, Any], pod: AskingPod) -> str:
-        """Say why it is not known which node would take a pod, "" where it is."""
+        """Say why it is not known which node would take a pod, "" if it is."""
         if any(
             (claim.get("status") or {}).get("allocation")
             for claim in self._observed.claims

@@ -14,7 +14,7 @@ _NOT_OF_NODES = frozenset({"kubeconfig", "context"})
 
 @dataclass(frozen=True)
 class SettingChange:
-    """One value of the stack file that differs; "" on the side where there is none."""
+    """One value of the stack file that differs; "" on the side that lacks it."""
 
     path: str
     before: str

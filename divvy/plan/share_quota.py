@@ -61,7 +61,7 @@ def uncovered_quotas(
 
 
 def quota_warning(uncovered: Iterable[UncoveredQuota]) -> str | None:
-    """Return one sentence for all namespaces, None where every quota covers shares."""
+    """Return one sentence for all namespaces, None if every quota covers shares."""
     listed = [f"{quota.namespace} ({', '.join(quota.missing)})" for quota in uncovered]
     if not listed:
         return None
@@ -73,7 +73,7 @@ def quota_warning(uncovered: Iterable[UncoveredQuota]) -> str | None:
 
 
 def size_quota_warning(cluster: Cluster, quotas: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return one sentence for the quotas of sizes, None where there are none.
+    """Return one sentence for the quotas of sizes, None if there are none.
 
     A size has become a claim before ResourceQuotas are counted.
     """

@@ -11,7 +11,7 @@ Order = Literal["node", "memory", "utilisation", "age"]
 class UsingPod:
     """A pod that holds a device or asks for one.
 
-    ``age_seconds`` is None where the pod itself was not read; ``requests`` is what it asks for, by
+    ``age_seconds`` is None if the pod itself was not read; ``requests`` is what it asks for, by
     resource, or in words where it asks by a claim.
     """
 
@@ -31,7 +31,7 @@ class UsingPod:
 
 @dataclass(frozen=True)
 class Holding:
-    """One device and the container that holds it; sizes in MiB, None where nobody tells.
+    """One device and the container that holds it; sizes in MiB, None if unknown.
 
     ``device`` is what it is (``whole``, ``1g.5gb``, ``replica``, ``share``); ``claim`` is the claim
     that holds it, empty for devices of a device plugin; ``over_mib`` is memory beyond the limit,
@@ -57,9 +57,9 @@ class Holding:
 
 @dataclass(frozen=True)
 class UsedGpu:
-    """One GPU: sizes in MiB, utilisation in per cent, None where nobody tells.
+    """One GPU: sizes in MiB, utilisation in per cent, None if unknown.
 
-    ``free`` is how many devices of each kind nobody holds, where each is known by itself.
+    ``free`` is how many devices of each kind are free, if each is known by itself.
     """
 
     index: int
@@ -78,7 +78,7 @@ class UsedGpu:
 class ResourceUse:
     """How many devices of a resource a node has, and how many its pods ask for.
 
-    ``requested`` is None where not all pods could be read.
+    ``requested`` is None if not all pods could be read.
     """
 
     resource: str
@@ -232,7 +232,7 @@ def _node_rank(node: UsedNode, order: Order) -> float:
 
 
 def _rank(gpus: tuple[UsedGpu, ...], order: Order) -> float:
-    """Return what some GPUs are sorted by, -1 where nobody tells."""
+    """Return what some GPUs are sorted by, -1 if unknown."""
     if order == "memory":
         full = [gpu for gpu in gpus if gpu.used_mib is not None and gpu.total_mib]
         total = sum(gpu.total_mib or 0 for gpu in full)

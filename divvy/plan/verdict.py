@@ -16,7 +16,7 @@ class Verdict:
 
     ``gpus`` and ``nodes`` count those of that level, ``pools`` are theirs in the diff's order;
     ``policy`` is the newer file's ``change.policy``; ``withdrawn`` are the resources that no node
-    offers any more.
+    offers any longer.
     """
 
     level: Level

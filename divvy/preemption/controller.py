@@ -51,13 +51,13 @@ class Controller:
             except (KubeError, InvalidCluster, NewerSchema, UnreadableClaims, KeyError) as error:
                 if str(error) != reported:
                     reported = str(error)
-                    _log.warning("nobody can be preempted now: %s", reported)
+                    _log.warning("no pod can be preempted now: %s", reported)
             await asyncio.sleep(self._look_seconds)
 
     async def look(self) -> None:
         """Decide for the pods that were refused at the look before already.
 
-        While the same pods wait and nobody can go for them, the cluster is read less and less.
+        While the same pods wait and no pod can go for them, the cluster is read less often.
         """
         refused = frozenset(_uid(pod) for pod in await self._api.waiting() if is_refused(pod))
         before, self._refused = self._refused, refused
@@ -75,7 +75,7 @@ class Controller:
                 try:
                     await self._preempt(decision)
                 except ApiError as refusal:
-                    _log.warning("%s: nobody is preempted: %s", decision.pod, refusal)
+                    _log.warning("%s: no pod is preempted: %s", decision.pod, refusal)
                 else:
                     self._pause = self._look_seconds
         self._next = time.monotonic() + self._pause
@@ -85,11 +85,11 @@ class Controller:
         reasons = {decision.pod.uid: decision.reason for decision in decisions}
         for decision in decisions:
             if decision.reason and self._reported.get(decision.pod.uid) != decision.reason:
-                _log.info("%s: nobody is preempted: %s", decision.pod, decision.reason)
+                _log.info("%s: no pod is preempted: %s", decision.pod, decision.reason)
         self._reported = reasons
 
     async def _preempt(self, decision: Decision) -> None:
-        """Evict all victims, or none where one may not be evicted or the pod waits no more."""
+        """Evict all victims, or none where one may not be evicted or the pod no longer waits."""
         pod, node, priority = decision.pod, decision.node, decision.priority
         if pod.uid not in {
             _uid(waiting_pod)

@@ -84,7 +84,7 @@ def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
             {"name": "DIVVY_HOST_DRIVER_ROOT", "value": cluster.driver.root},
         ],
         "ports": [{"name": "metrics", "containerPort": _PORT, "protocol": "TCP"}],
-        # Kubernetes' own timeout is 1 s. Where the tenants take all processors, an agent that asks
+        # Kubernetes' own timeout is 1 s. If the tenants take all processors, an agent that asks
         # for 20m answers later than that: it would be restarted in the middle of a change.
         "readinessProbe": {
             "httpGet": {"path": "/readyz", "port": "metrics"},
@@ -193,7 +193,7 @@ def _watches_memory(cluster: Cluster) -> bool:
 
 
 def _affinity(cluster: Cluster) -> dict[str, Any] | None:
-    """Return node affinity for the pools' labels, None where a pool takes any GPU node."""
+    """Return node affinity for the pools' labels, None if a pool takes any GPU node."""
     pools = [pool for _, pool in sorted(cluster.pools.items())]
     if any(pool.select is None for pool in pools):
         return None

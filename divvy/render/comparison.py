@@ -109,7 +109,7 @@ def _by_check(changes: Sequence[CaseChange]) -> dict[str, list[CaseChange]]:
 
 
 def _cases(what: str, cases: Sequence[CaseChange]) -> Iterator[str]:
-    """Yield a case per line, those that pass in one line: nobody has to do anything about them."""
+    """Yield a case per line, those that pass in one line: they need no attention."""
     if what == "newly passes":
         yield _named([case.case for case in cases])
         return

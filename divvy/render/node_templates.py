@@ -28,7 +28,7 @@ def karpenter_overlays(templates: Sequence[NodeTemplate]) -> str:
     """Return a Karpenter NodeOverlay for each pool that one describes, as YAML.
 
     An overlay adds extended resources (karpenter.sh/v1.15/concepts/nodeoverlays). Devices of
-    claims are known to Karpenter from its cloud provider's code alone. Raises CannotTell where no
+    claims are known to Karpenter from its cloud provider's code alone. Raises CannotTell if no
     pool can be told.
     """
     return _for_autoscaler(

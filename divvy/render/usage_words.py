@@ -79,7 +79,7 @@ def holding_state(holding: Holding) -> str:
 
 
 def free_words(gpu: UsedGpu) -> str:
-    """Say what nobody holds on a GPU: ``2 × 1g.5gb, 1 × 2g.10gb``."""
+    """Say what is free on a GPU: ``2 × 1g.5gb, 1 × 2g.10gb``."""
     return ", ".join(f"{count} × {kind}" for kind, count in gpu.free.items())
 
 
@@ -91,7 +91,7 @@ def unplaced_title(node: UsedNode) -> str:
 
 
 def memory_words(used: int | None, most: int | None) -> str:
-    """Return ``1,500 of 4,864 MiB``; where nobody tells one of them, what is known."""
+    """Return ``1,500 of 4,864 MiB``; if one of them is unknown, the other."""
     if used is None and most is None:
         return UNKNOWN
     if most is None:

@@ -13,7 +13,7 @@ from divvy.render.fit import pods_fit_lines
 def why_text(pod: str, fit: PodsFit | None, notes: Sequence[str]) -> RenderableType:
     """Return what is in the way of a pod, and what is known beside; ``fit`` is None on a node.
 
-    Where the pod would fit it waits for something else: what is known of that comes first.
+    If the pod would fit it waits for something else: what is known of that comes first.
     """
     note_lines = [Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in notes]
     if fit is None:

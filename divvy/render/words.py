@@ -325,7 +325,7 @@ def some(names: Sequence[str], limit: int = _NAMED) -> str:
 
 
 def unchanged_words(difference: Difference) -> str:
-    """Say in one line which pools do not change, "" where all of them do."""
+    """Say in one line which pools do not change, "" if all of them do."""
     names = difference.unchanged
     return f"{plural(len(names), 'pool')} unchanged: {some(names)}" if names else ""
 

@@ -17,7 +17,7 @@ _Report = Mapping[str, Any]
 class CaseChange:
     """One check in one case whose outcome is another; ``reason`` is of the newer report.
 
-    ``missed`` says why it was not checked, "" where the newer report does not have the case.
+    ``missed`` says why it was not checked, "" if the newer report does not have the case.
     """
 
     check: str
@@ -132,7 +132,7 @@ def compare_reports(old: _Report, new: _Report) -> Comparison:
 def continued(old: _Report, new: _Report) -> dict[str, Any]:
     """Return a report of changed nodes as one of all nodes: the others are as they were.
 
-    What is about no node, or about a node that both have, is of the newer one. Where no node has
+    What is about no node, or about a node that both have, is of the newer one. If no node has
     changed, that is a result too: the one before, unless something about no node fails.
     """
     nodes = _nodes(new)

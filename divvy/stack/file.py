@@ -30,7 +30,7 @@ class StackFile(YamlText):
             raise StackError("\n".join(lines))
 
     def section(self, key: str) -> object:
-        """Return a section of ``config``; raises StackError where it is missing."""
+        """Return a section of ``config``; raises StackError if it is missing."""
         config = self.document.get("config")
         if not isinstance(config, dict) or key not in config:
             raise StackError(f"{self.source} has no `config: {{{key}: …}}`, {_HOLDS[key]}")

@@ -56,7 +56,7 @@ def _of_no_section(key: str) -> UnreadKey:
 
 @cache
 def _cluster_keys() -> frozenset[str]:
-    # Only where a key is wrong: the engine starts without pydantic.
+    # Only if a key is wrong: the engine starts without pydantic.
     from divvy.model import Cluster  # noqa: PLC0415
 
     return frozenset(field.alias or name for name, field in Cluster.model_fields.items())

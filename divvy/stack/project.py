@@ -25,7 +25,7 @@ _UNSUPPORTED = {
 class Project:
     """A Pulumi project: its folder, name, runtime, program folder and folder of stack files.
 
-    ``backend`` is the URL of its state, ``virtualenv`` a folder, "" where it names none;
+    ``backend`` is the URL of its state, ``virtualenv`` a folder, "" if it names none;
     ``unsupported`` are the keys that the embedded engine refuses, with what to do instead.
     """
 
@@ -44,7 +44,7 @@ class Project:
         return sorted(stack_name(file) for file in files)
 
     def stack_path(self, stack: str) -> Path:
-        """Return the path of a stack's file; raises StackError where there is none."""
+        """Return the path of a stack's file; raises StackError if there is none."""
         path = self.stack_folder / f"{_PREFIX}{stack}{_SUFFIX}"
         if not path.is_file():
             if stack.endswith((".yaml", ".yml")):

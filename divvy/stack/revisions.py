@@ -80,7 +80,7 @@ def _is_revision(text: str) -> bool:
 
 
 def _why_unknown() -> str:
-    """Return what keeps git from knowing a revision, "" where nothing does."""
+    """Return what keeps git from knowing a revision, "" if nothing does."""
     done = _git("rev-parse", "--is-shallow-repository")
     if done.returncode:
         return f"; git: {done.stderr.strip().removeprefix('fatal: ')}"

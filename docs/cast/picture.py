@@ -157,7 +157,7 @@ def _style(tape: Tape, seconds: float) -> str:
         end = _translate(place(last[1], last[2]))
         rules.append(f"@keyframes {name}{{0%{{transform:none}}{''.join(steps)}}}")
         rules.append(f".{name}{{animation:{name} {seconds:.1f}s step-end infinite}}")
-        # Where nothing is to move, the end is shown.
+        # If nothing is to move, the end is shown.
         rules.append(f"@media(prefers-reduced-motion){{.{name}{{animation:none;transform:{end}}}}}")
     return "".join(rules)
 

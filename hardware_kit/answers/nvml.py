@@ -64,7 +64,7 @@ _SYSTEM: dict[str, list[tuple[Any, ...]]] = {
 
 
 def record(library: str, recording: Recording, index: int) -> None:
-    """Ask one library everything about one GPU; raises NVMLError where it does not begin."""
+    """Ask one library everything about one GPU; raises NVMLError if it does not begin."""
     calls.load(library)
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     for name, function in _questions():

@@ -29,7 +29,7 @@ _MODULES_LEFT_OUT = re.compile(
 _LAUNCHER = Path(__file__).resolve().parent / "python3.c"
 _PROGRAM = """\
 #!/bin/sh
-# A machine with an older C library than the one this was built with runs it all the same.
+# A machine with an older C library than the one this was built with runs it, too.
 here="${0%/*}"
 lib="$here/FOLDER"
 exec "$lib/LOADER" --library-path "$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$here/real/NAME" "$@"

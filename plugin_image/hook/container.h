@@ -6,7 +6,7 @@
 
 struct mount {
     char *path;   /* in the container; NULL ends a list */
-    char *source; /* on the host, "" where it is none of its files */
+    char *source; /* on the host, "" if it is none of its files */
 };
 
 struct container {

@@ -189,7 +189,7 @@ static void become(const char *rootfs, int image, const struct loader *loader, i
 {
     char *const arguments[] = {"ldconfig", "-f", "/proc/ld.so.conf", "-C", "/etc/ld.so.cache", NULL};
     char *const environment[] = {NULL};
-    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* nobody else would end it in time */
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* nothing else would end it in time */
     int proc = enter(rootfs, image, loader->driver);
     if (proc < 0 || configure(proc, loader) != 0 || drop_rights() != 0)
         _exit(1);

@@ -8,7 +8,7 @@
  * the memory of the container's control group.
  * It is linked statically and uses no variable of its environment: the runtime may pass it the
  * image's. It may run in the PID namespace of a pod whose other containers run already: before
- * anything else it makes itself a copy in memory that nobody can write, and undumpable.
+ * anything else it makes itself a copy in memory that cannot be written, and undumpable.
  */
 #include <errno.h>
 #include <fcntl.h>

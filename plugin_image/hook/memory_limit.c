@@ -106,7 +106,7 @@ static bool follow(pid_t child, int output, time_t deadline)
             room -= fwrite(text, 1, (size_t)got < room ? (size_t)got : room, stderr);
             continue;
         }
-        both[0].fd = -1; /* it says no more, and may run on */
+        both[0].fd = -1; /* it prints nothing more, and may run on */
         both[0].revents = 0;
         is_over = both[1].revents != 0;
     }
@@ -116,7 +116,7 @@ static bool follow(pid_t child, int output, time_t deadline)
 }
 
 /* A driver that hangs keeps what asks it, even from being killed. Nothing of the runtime's is open in
- * such a program, and nobody waits for it: the runtime would wait with the hook, beyond its own time
+ * such a program, and nothing waits for it: the runtime would wait with the hook, beyond its own time
  * limit, and every new try to start the container would add one. */
 static int run(const struct limiting *limiting, char *const *words, time_t deadline)
 {

@@ -1,4 +1,4 @@
-/* Run programs from memory that nobody can write: /proc/PID/exe then leads to no host file. */
+/* Run programs from memory that cannot be written: /proc/PID/exe then leads to no host file. */
 #ifndef DIVVY_HOOK_SEALED_H
 #define DIVVY_HOOK_SEALED_H
 

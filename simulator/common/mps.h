@@ -46,7 +46,7 @@ struct mps_answer {
 /* Write the path of one of the daemon's sockets; 0, or -1 where no address has room for it. */
 int mps_socket_path(const char *name, char *path, unsigned length);
 
-/* Connect to one of the daemon's sockets; a descriptor, or -1 where nobody listens. */
+/* Connect to one of the daemon's sockets; a descriptor, or -1 without a listener. */
 int mps_connect(const char *name);
 
 /* Bytes of "1G", "512M" or "64K", 0 if it is no such size. */

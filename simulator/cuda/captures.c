@@ -177,7 +177,7 @@ static CUgraph finish(struct capture *capture, bool failed)
 }
 
 /* A stream that ends takes the capture that it began along. One that joined may end, as those of
- * cuda.core's graph builder do; its work must have been joined all the same. */
+ * cuda.core's graph builder do; its work must still have been joined. */
 void capture_leave(CUstream stream)
 {
     struct capture *capture = stream->capture;

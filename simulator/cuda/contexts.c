@@ -48,7 +48,7 @@ CUresult context_make(struct device *device, unsigned flags, bool is_primary, CU
     return 0;
 }
 
-/* From the first line on nobody finds it; a host function that runs is waited for. */
+/* From the first line on it cannot be found; a host function that runs is waited for. */
 void context_end(CUcontext context)
 {
     struct device *device = context->device;

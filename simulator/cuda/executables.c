@@ -136,7 +136,7 @@ EXPORT CUresult cuGraphExecGetFlags(CUgraphExec executable, uint64_t *flags)
     FINISH(result);
 }
 
-/* What a launch allocated and nobody freed outlives it. */
+/* What a launch allocated and nothing freed outlives it. */
 EXPORT CUresult cuGraphExecDestroy(CUgraphExec executable)
 {
     driver_lock();

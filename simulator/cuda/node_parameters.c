@@ -143,7 +143,7 @@ EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *made, CUgraph graph, const C
     if (result == 0) {
         const struct operation operation = {.kind = OPERATION_ALLOCATE, .memory = p->address};
         result = graph_add(graph, &operation, after, count, made);
-        graph_memory_leave(p->address); /* the node's now, or nobody's */
+        graph_memory_leave(p->address); /* the node's now, or free */
     }
     FINISH(result);
 }

@@ -54,7 +54,7 @@ static bool is_met(const struct operation *operation)
     }
 }
 
-/* Memory that went meanwhile holds nobody up. */
+/* Memory that went meanwhile holds nothing up. */
 static bool has_value(const struct operation *operation)
 {
     return memory_at(operation->value.at) == NULL || is_met(operation);

@@ -160,7 +160,7 @@ static CUresult capture_allocation(CUcontext context, CUstream stream, size_t by
         return result;
     operation.kind = OPERATION_ALLOCATE;
     result = capture_add(stream, &operation);
-    graph_memory_leave(operation.memory); /* the node's now, or nobody's */
+    graph_memory_leave(operation.memory); /* the node's now, or free */
     if (result == 0)
         *pointer = operation.memory;
     return result;

@@ -136,7 +136,7 @@ CUresult driver_call(enum sim_type type, void *body, size_t length, CUresult no_
     case SIM_ERR_IN_USE:
     case SIM_ERR_NO_PERMISSION:
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    case SIM_ERR_NOT_FOUND: /* a MIG device that is no more */
+    case SIM_ERR_NOT_FOUND: /* a MIG device that is gone */
     case SIM_ERR_NOT_SUPPORTED:
         return CUDA_ERROR_INVALID_DEVICE;
     case SIM_ERR_MPS_HARMED:

@@ -136,7 +136,7 @@ bool pools_give_up(const struct device *device); /* whether anything came free *
 
 /* graph_memory.c */
 CUresult graph_memory_take(CUcontext context, CUdeviceptr address);
-void graph_memory_left(CUdeviceptr address); /* it is no allocation any more */
+void graph_memory_left(CUdeviceptr address); /* it is no longer an allocation */
 CUresult graph_memory_trim(const struct device *device);
 
 /* work.c */

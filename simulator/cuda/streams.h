@@ -30,7 +30,7 @@ struct capture {
 struct cuda_stream {
     CUcontext context;
     bool is_legacy;
-    pid_t thread; /* whose default stream it is; 0: nobody's */
+    pid_t thread; /* whose default stream it is; 0: no thread's */
     unsigned flags;
     int priority;
     bool destroyed; /* it ends with its queue */

@@ -112,7 +112,7 @@ EXPORT CUresult cuMemGetAllocationGranularity(size_t *granule, const struct prop
     FINISH(result);
 }
 
-/* A new handle of held memory; without it, the memory is not held any more. */
+/* A new handle of held memory; without it, the memory is no longer held. */
 static CUresult own(CUresult result, struct handle value, CUmemGenericAllocationHandle *made)
 {
     if (result == 0 && (result = add(value, made)) != 0)

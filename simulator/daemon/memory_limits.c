@@ -16,7 +16,7 @@ struct limit {
 
 static struct limit *limits;
 
-/* Where version 2 of the control groups is mounted; "" where it is not. */
+/* Where version 2 of the control groups is mounted; "" if it is not. */
 static const char *hierarchy(void)
 {
     static char found[PATH_MAX];

@@ -175,7 +175,7 @@ static bool is(const char *argument, const char *one, const char *other)
     return strcmp(argument, one) == 0 || strcmp(argument, other) == 0;
 }
 
-/* The options of version 2, and from driver 615 on those of version 3; false where there is no such. */
+/* The options of version 2, and from driver 615 on those of version 3; false for any other. */
 static bool read_options(int argc, char **argv, struct choice *choice)
 {
     bool knows_3 = atoi(sim_version()) >= VERSION_3_SINCE;

@@ -107,7 +107,7 @@ const char *server_create(const char *name, uid_t uid, const char *devices, stru
         return problem;
     }
     uint32_t gpus = chosen(devices);
-    /* One that cannot start is accepted all the same, and then not listed: seen by NVIDIA (Dynamo's
+    /* One that cannot start is accepted, too, and then not listed: seen by NVIDIA (Dynamo's
      * guide) of a GPU that is not there. */
     if (gpus == 0 || !server_start(server, uid, gpus)) {
         log_of(server, gpus == 0 ? "no CUDA-capable device is detected" : "the driver refused the server");

@@ -2,7 +2,7 @@
  *
  * As the real library has /dev/nvidiactl and one /dev/nvidia<N> for each GPU that somebody has
  * asked for a handle of, there is a control connection and one for each such GPU: a GPU that
- * does not answer holds up nobody but those who ask it. */
+ * does not answer holds up only those who ask it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -77,7 +77,7 @@ struct ptx_kernel {
     struct filled *filled;
     unsigned filled_count;
     unsigned shared_bytes, local_bytes, max_threads;
-    unsigned dynamic_align; /* of dynamic shared memory; 0 where there is none */
+    unsigned dynamic_align; /* of dynamic shared memory; 0 if there is none */
     struct ptx_kernel *next;
 };
 

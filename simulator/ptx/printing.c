@@ -81,7 +81,7 @@ static void print_one(const struct exec *x, unsigned t, const char *form, size_t
         printf(whole, (unsigned long long)value);
 }
 
-/* The number of arguments, or -1 where there is no format. */
+/* The number of arguments, or -1 without a format. */
 static int print(const struct exec *x, unsigned t, const char *format, const struct text *arguments)
 {
     int count = 0;

@@ -611,7 +611,7 @@ class Machine:
         self.execution = {}
         self.listed, self.sent = (), []
         if self.random.random() < _DEATHS:
-            # Somebody has removed it. Of what the device plugin made nobody knows any more.
+            # A user has removed it. What the device plugin made is no longer known.
             self.disk.saved = Checkpoint()
             self.orphans = {instance.gi for gpu in self.gpus.values() for instance in gpu.instances}
 

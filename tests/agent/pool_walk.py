@@ -30,7 +30,7 @@ class NodeOfPool(Machine):
 
     @property
     def idle(self) -> frozenset[str]:
-        """Return the GPUs that nobody holds."""
+        """Return the idle GPUs."""
         used = {self._gpu_of(holder.device_id) for holder in self.pods.values()}
         return frozenset(self.gpus) - used - self._claimed()
 
@@ -133,7 +133,7 @@ class Pool:
         self._place()
 
     def _place(self) -> None:
-        """Place who waits, the oldest first; raises Broken where one waits beside an idle GPU."""
+        """Place who waits, the oldest first; raises Broken if one waits beside an idle GPU."""
         for pod in list(self.waiting):
             if any(node.place(pod) for node in self.random.sample(self.nodes, NODES)):
                 del self.waiting[pod]
@@ -143,7 +143,7 @@ class Pool:
             self.longest = max(self.longest, self.waiting[pod])
 
     def move(self, profile: str, policy: str) -> None:
-        """Give the nodes another profile; raises Broken where they do not get there."""
+        """Give the nodes another profile; raises Broken if they do not get there."""
         self.configure(profile, policy)
         for _ in range(self.random.randrange(20, 60)):
             self.second(arrivals=True)

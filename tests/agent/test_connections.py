@@ -1,4 +1,4 @@
-"""Connections of too many, of nobody, and one that died: the GPUs are served."""
+"""Too many connections, silent ones, and one that died: the GPUs are served."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_receives_a_new_stack_file_after_the_watch_died_silently() -> None:
 
 
 async def get(node: AgentNode, path: str) -> bytes:
-    """Return what the agent's web endpoint answers, b"" where it closes the connection."""
+    """Return what the agent's web endpoint answers, b"" if it closes the connection."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
         writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())

@@ -183,7 +183,7 @@ def test_recreates_the_files_of_a_share_after_a_boot() -> None:
             await node.kubelet.start_container("team/share")
             assert [path.stat().st_ino for path in files] == before
             await node.kill()
-            await node.offered(SHARED, 0)  # else what the kubelet knows of before is waited for
+            await node.offered(SHARED, 0)  # else what the kubelet knew before is waited for
             unmount(node.folder / "tenants")
             assert not any(path.exists() for path in files)
             await node.start()

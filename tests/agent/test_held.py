@@ -72,7 +72,7 @@ def test_keeps_a_pods_device_when_the_kubelet_loses_its_checkpoint() -> None:
 
 @pytest.mark.parametrize("changed", ["before", "after"])
 def test_keeps_devices_when_agent_and_kubelet_end_together(changed: str) -> None:
-    """The kubelet's checkpoint is lost, and nobody is left who saw what it showed."""
+    """The kubelet's checkpoint is lost, and no process is left that saw what it showed."""
 
     async def scene() -> None:
         async with agent_node(1, SEVEN) as node:
@@ -372,7 +372,7 @@ def test_counts_a_gpu_lost_at_start_as_not_free() -> None:
             await node.start()
             await node.until(lambda: "GPU is lost" in node.status.get("reason", ""))
             node.kubelet.answer_seconds = 8.0
-            await asyncio.sleep(6)  # no answer of before is under way
+            await asyncio.sleep(6)  # no earlier answer is under way
             node.simulate("fault", "clear", "0")
             await node.until(lambda: "GPU is lost" not in node.status["reason"], 30)
             await node.throughout(5, lambda: node.kubelet.allocatable(SHARED) == 0)

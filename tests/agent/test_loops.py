@@ -118,7 +118,7 @@ def test_counts_a_loop_as_well_once_its_work_is_done() -> None:
         await asyncio.sleep(0)
         assert len(loops.problems) == 2
         loops.is_well("one")
-        loops.is_well("nobody")
+        loops.is_well("unknown")
         assert loops.problems == ("internal error in other: OSError: x",)
         for task in tasks:
             task.cancel()

@@ -139,7 +139,7 @@ def test_names_the_holder_of_a_withdrawn_device() -> None:
     assert [(labels["pod"], labels["device"], labels["mode"]) for labels, _ in held] == [
         ("one", "GPU-a", "whole"),
         ("two", "GPU-b::1", "time-slicing"),
-        # What a change waits for; that of a GPU which is gone is nobody's any more.
+        # What a change waits for; that of a GPU which is gone is gone, too.
         ("kept", "GPU-c", "whole"),
         ("slice", "MIG-c", "mig"),
     ]

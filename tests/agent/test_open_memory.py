@@ -33,7 +33,7 @@ def test_offers_no_limited_share_of_memory_that_is_a_numa_node() -> None:
             await node.offered(SHARED, 4, 60)
             await node.until(lambda: "it is NUMA node 9" in node.status["reason"])
             assert "NVreg_CoherentGPUMemoryMode=driver" in node.status["reason"]
-            # What is only watched is promised to nobody.
+            # What is only watched is promised to no share.
             node.configure(WATCHED)
             await node.offered(SHARED, 8)
             await node.until(lambda: "NUMA" not in node.status.get("reason", ""))

@@ -19,7 +19,7 @@ NODE = "claims-node"
 
 @pytest.fixture
 def scheduler(server: ApiServer, tmp_path: Path) -> Iterator[None]:
-    """Run the stock scheduler, with a node of two A100 and one T4 that nobody has."""
+    """Run the stock scheduler, with a node of two A100 and one T4, all of them free."""
     make_node(server, NODE)
     server.apply(
         share_slice(
@@ -91,7 +91,7 @@ def test_allocates_what_was_asked_for(
     server.until(lambda: len(allocated(server, namespace, "quarter")) == 1)
     assert allocated(server, namespace, "quarter") == [("t4-0", {"memory": "3840Mi", "cores": "1"})]
 
-    # A whole GPU by its ordinary name: of the three only what nobody shares, which is none.
+    # A whole GPU by its ordinary name: of the three only what is not shared, which is none.
     create(server, namespace, "whole", {GPU: 1})
     create(server, namespace, "large", {MEMORY: 37000, CORES: 70})
     server.until(lambda: len(allocated(server, namespace, "large")) == 1)

@@ -45,7 +45,7 @@ class Ask:
         return {GPU: self.count, **{name: size for name, size in sizes.items() if size is not None}}
 
     def fits(self, gpu: Gpu) -> bool:
-        """Return whether a GPU that nobody has could give one of it."""
+        """Return whether an idle GPU could give one of it."""
         if self.kind == "gpu":
             return self.allows(gpu)
         if self.kind == "mig":

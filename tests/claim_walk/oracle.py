@@ -69,7 +69,7 @@ class Oracle:
         return allocations
 
     def check(self, claims: Iterable[Mapping[str, Any]]) -> None:
-        """Raise Broken where a GPU is given out in a way in which it must not be."""
+        """Raise Broken if a GPU is given out in a way in which it must not be."""
         by_gpu: dict[str, list[Allocation]] = {}
         for allocation in self.allocations(claims):
             by_gpu.setdefault(allocation.gpu.uuid, []).append(allocation)
@@ -84,7 +84,7 @@ class Oracle:
         uid: str,
         claims: Iterable[Mapping[str, Any]],
     ) -> None:
-        """Raise Broken where a pod that was bound has not what it asked for."""
+        """Raise Broken if a pod that was bound has not what it asked for."""
         own = [allocation for allocation in self.allocations(claims) if uid in allocation.owners]
         for allocation in own:
             _hold(allocation.gpu.node == node, f"{pod.name} on {node} has {allocation}")

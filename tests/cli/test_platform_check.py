@@ -122,7 +122,7 @@ def test_goes_on_where_the_nodes_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise Unreachable("nobody answers")
+        raise Unreachable("no answer")
 
     monkeypatch.setattr(platform_check, "cluster_config", refuse)
     check(tmp_path, BUILT)

@@ -169,7 +169,7 @@ def test_reports_an_override_without_its_node(tmp_path: Path) -> None:
     assert "node n22 of pool training: `overrides` names it, and" in words(status())
 
 
-def test_reports_the_age_of_a_status_that_nobody_refreshes(api: StatusApi) -> None:
+def test_reports_the_age_of_a_stale_status(api: StatusApi) -> None:
     hold(api)
     assert "status is" not in status()
     lose_agent(api)

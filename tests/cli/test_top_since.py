@@ -89,7 +89,7 @@ def test_writes_a_page_with_each_namespaces_part() -> None:
     assert "The last 7d, from Prometheus" in page
 
 
-def test_says_on_the_page_that_nobody_held_a_device(api: Api) -> None:
+def test_says_on_the_page_that_no_pod_held_a_device(api: Api) -> None:
     api.answers[PATH] = lambda: httpx2.Response(200, json={"data": {"result": []}})
     page = top("--since", "7d", "--prometheus", SERVICE, "-o", "html")
     assert "No pod held a device." in page

@@ -67,7 +67,7 @@ def node(pool: str, allocatable: dict[str, int], state: str = "Ready", **labels:
 
 @pytest.fixture(name="advertised")
 def _advertised(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Give what `up` says of nodes; raises Waited where it would look once more."""
+    """Give what `up` says of nodes; raises Waited if it would look once more."""
     summary: Any = SimpleNamespace(changes=1)
     monkeypatch.setattr(topology, "configured", lambda _: (None, CLUSTER))
     monkeypatch.setattr(topology, "_connection", lambda _: (None, None))

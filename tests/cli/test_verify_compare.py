@@ -139,7 +139,7 @@ def test_keeps_the_last_report_in_the_cluster(
     ("report", "code", "words"),
     [
         (PASSED, 0, "every check came out as before"),
-        # What fails is a failure of the run only where it must hold: of a comparison, always.
+        # What fails is a failure of the run only if it must hold: of a comparison, always.
         ({**FAILED, "result": "warning"}, 1, "a: saw two GPUs"),
         (LOST, 3, "a: held"),
     ],
@@ -205,8 +205,8 @@ def test_updates_the_kept_report_by_a_run_of_changed_nodes(
     result = run(tmp_path, monkeypatch, part, "--changed", "--compare=last")
     assert (result.exit_code, cluster.written) == (1, 2), result.output
     assert "new nodes: n2" in result.output
-    nobody = {**document(nodes=()), "only": ["--changed"]}
-    result = run(tmp_path, monkeypatch, nobody, "--changed", "--compare=last")
+    no_nodes = {**document(nodes=()), "only": ["--changed"]}
+    result = run(tmp_path, monkeypatch, no_nodes, "--changed", "--compare=last")
     assert (result.exit_code, cluster.written) == (1, 3), result.output
     assert "every check came out as before" in result.output
 
@@ -216,8 +216,8 @@ def test_repeats_the_last_result_when_no_node_changed(
 ) -> None:
     run(tmp_path, monkeypatch, PASSED)
     options = ("--changed", "--compare=last")
-    nobody = {**document(nodes=()), "only": ["--changed"]}
-    assert run(tmp_path, monkeypatch, nobody, *options).exit_code == 0
+    no_nodes = {**document(nodes=()), "only": ["--changed"]}
+    assert run(tmp_path, monkeypatch, no_nodes, *options).exit_code == 0
     installed = record("failed", "cluster")
     broken = {**document(installed, nodes=()), "only": ["--changed"]}
     for _ in range(2):

@@ -89,7 +89,7 @@ def test_does_not_assume_an_image_gone_when_the_registry_fails(registry: Registr
 
 
 def test_does_not_assume_an_image_gone_when_the_registry_is_down() -> None:
-    with socket.socket() as probe:  # bound, and nobody listens
+    with socket.socket() as probe:  # bound, and not listening
         probe.bind(("127.0.0.1", 0))
         with pytest.raises(BuildFailed, match="cannot tell whether"):
             exists(f"127.0.0.1:{probe.getsockname()[1]}/divvy/agent@{DIGEST}", insecure=True)

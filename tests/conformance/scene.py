@@ -168,7 +168,7 @@ class Scene:
 
 
 def replace_file(file: Path, text: str) -> None:
-    """Replace a file on a node at once: nobody reads a part of it."""
+    """Replace a file on a node at once: no reader sees a part of it."""
     new = file.with_suffix(".new")
     new.write_text(text)
     new.replace(file)

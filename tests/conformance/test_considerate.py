@@ -1,4 +1,4 @@
-"""A run disturbs nobody, and cleans up after itself and after runs that could not."""
+"""A run disturbs no pod, and cleans up after itself and after runs that could not."""
 
 import json
 import signal
@@ -18,7 +18,7 @@ def metadata(scene: Scene) -> dict[str, Any]:
 
 
 def namespaces(scene: Scene) -> list[str]:
-    """Return the namespaces of runs that nobody is removing yet."""
+    """Return the namespaces of runs that are not being removed yet."""
     items = scene.deployed.lab.get("namespaces", "--selector=divvy.gpu/conformance=yes")["items"]
     return [
         namespace["metadata"]["name"]

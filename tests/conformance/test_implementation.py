@@ -132,7 +132,7 @@ def test_reports_a_meaningless_check_as_not_applicable() -> None:
 
 
 def test_skips_hardware_checks_once_a_pod_found_the_simulated_driver() -> None:
-    """Without an agent nobody has told so when the checks were collected."""
+    """Without an agent this is not known when the checks are collected."""
     target = foreign({}, [])
     item: Any = Item(target, "HW-01")
     assert conftest._why_not(item) is None

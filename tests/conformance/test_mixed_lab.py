@@ -25,7 +25,7 @@ def mixed(cluster: dict[str, Any]) -> dict[str, Any]:
     quarters = {"replicas": 4, "resourceName": "example.org/quarter"}
     value["profiles"]["quarters"] = {"timeSlicing": quarters}
     pools = value["pools"]
-    # Nobody knows what these nodes have.
+    # What these nodes have is unknown.
     del pools["training"]["hardware"]
     pools["research"]["tolerations"] = [{"key": TAINT, "operator": "Exists"}]
     # The default pool: it takes the GPU nodes that are left, and not the CPU node.

@@ -142,7 +142,7 @@ def test_reports_an_account_without_rights(
 def test_reports_an_unreachable_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "_PAUSES", ())
     with socket.socket() as listener:
-        # Bound and not listening: connections are refused, and nobody else gets the port.
+        # Bound and not listening: connections are refused, and no other process gets the port.
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
         message = refused(stack_file(tmp_path, kubeconfig(tmp_path, port)))

@@ -48,7 +48,7 @@ def report(*records: Record, simulated: bool = False) -> Report:
         ([record("passed")], "success"),
         ([record("passed"), record("skipped", missed="option")], "partial"),
         ([record("passed"), record("skipped", missed="not made")], "partial"),
-        # What such a cluster cannot have is missed by nobody: success can be reached.
+        # What such a cluster cannot have is not missed: success can be reached.
         ([record("passed"), record("skipped", missed="not applicable")], "success"),
         ([record("passed"), record("failed", SHOULD)], "warning"),
         ([record("passed"), record("failed")], "failure"),

@@ -1,4 +1,4 @@
-"""Options of a run that nobody meant so: each gets an error before anything is checked."""
+"""Options of a run that contradict each other: each gets an error before anything is checked."""
 
 from contextlib import nullcontext
 from pathlib import Path

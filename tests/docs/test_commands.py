@@ -97,7 +97,7 @@ def test_documents_only_existing_commands(page: str, command: str) -> None:
         complaint = read_by_divvy(divvy_words(command))
         assert not complaint, f"{page}: {command}: {complaint}"
     else:
-        assert program in FOREIGN, f"{page}: nobody knows whether `{command}` works"
+        assert program in FOREIGN, f"{page}: it is unknown whether `{command}` works"
 
 
 @pytest.mark.parametrize(

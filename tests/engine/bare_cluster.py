@@ -67,7 +67,7 @@ class BareCluster:
         return {obj["metadata"]["name"] for obj in items} - {"kube-root-ca.crt"}
 
     def uid(self, kind: str, name: str, namespace: str) -> str | None:
-        """Return an object's uid, None where there is none."""
+        """Return an object's uid, or None."""
         obj = self.api.try_get(kind, name, f"--namespace={namespace}")
         return None if obj is None else str(obj["metadata"]["uid"])
 

@@ -71,7 +71,7 @@ def write_interpreter(project: Path, address: Path) -> None:
 def _serve(address: str) -> None:
     import pulumi_kubernetes  # noqa: F401
 
-    # What is loaded is shared by all forks as long as nobody writes to it.
+    # What is loaded is shared by all forks as long as none writes to it.
     gc.freeze()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)

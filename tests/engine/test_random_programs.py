@@ -70,7 +70,7 @@ def test_continues_killed_runs_without_orphan_or_duplicate(
             program.run("preview", expect=None)
         for _ in range(KILLS):
             middle += program.up_killed(dice.uniform(0.0, 0.4))
-        if dice.random() < 0.3:  # and nobody remembers what the run was about
+        if dice.random() < 0.3:  # and the next run does not know what it was about
             program.resources = random_resources(dice, program.resources)
             known = {}
         if dice.random() < 0.3:

@@ -166,9 +166,9 @@ class AgentNode:
 
 
 def free_port() -> int:
-    """Return a port of the loopback that nobody listens on.
+    """Return a port of the loopback without a listener.
 
-    Below those that the kernel gives to outgoing connections: it stays free while nobody uses it.
+    Below those that the kernel gives to outgoing connections: it stays free until it is used.
     """
     while True:
         port = random.randrange(10240, 32768)

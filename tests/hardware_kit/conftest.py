@@ -87,7 +87,7 @@ class Bench:
 
     @property
     def outcomes(self) -> dict[str, tuple[str, str]]:
-        """Return of each check its status and the reason for it, "" where there is none."""
+        """Return of each check its status and the reason for it, "" if there is none."""
         checks = self.report["checks"]
         return {check["id"]: (check["status"], check.get("reason", "")) for check in checks}
 

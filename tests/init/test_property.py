@@ -61,7 +61,7 @@ def clusters(draw: st.DrawFn) -> list[tuple[GpuModel, int, Any]]:
 
 
 def offered(model: GpuModel, gpus: int, profile: Any) -> Mapping[str, int] | None:
-    """Return what nodes offer under a profile, None where no node can have it."""
+    """Return what nodes offer under a profile, None if no node can have it."""
     hardware = {"model": model.name, "gpus": gpus, "count": 1}
     value = {"profiles": {"p": profile}, "pools": {"p": {"profile": "p", "hardware": hardware}}}
     try:

@@ -38,5 +38,5 @@ def test_raises_only_a_low_limit(tmp_path: Path, allowed: int, after: int) -> No
 
 
 def test_continues_when_a_limit_cannot_be_raised() -> None:
-    # A number that the kernel lets nobody write.
+    # A number that the kernel does not accept.
     assert ensure_instances(Path("/proc/sys/kernel/cap_last_cap")) is None

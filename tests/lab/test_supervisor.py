@@ -106,7 +106,7 @@ def test_starts_a_component_after_what_it_needs(ask: Ask, tmp_path: Path) -> Non
 
 def test_answers_and_survives_nonsense(ask: Ask) -> None:
     assert "error" in ask(do="dance")
-    assert "error" in ask(do="restart", component="nobody")
+    assert "error" in ask(do="restart", component="unknown")
     assert "error" in ask(say="nothing")
     with socket.socket(socket.AF_UNIX) as silent:
         silent.connect(str(ask.path))

@@ -111,7 +111,7 @@ def test_counts_two_processes_as_one_share(tenants):
 
 
 def test_forgives_the_old_debt_of_a_returning_tenant(tenants):
-    """An hour of use that nobody else wanted is no reason to wait for an hour."""
+    """An hour of use without a rival is no reason to wait for an hour."""
     tenant = tenants(1000, compute="share", weight=50)
     with page(tenant) as file:  # type: ignore[attr-defined]
         file.seek(16)
@@ -169,7 +169,7 @@ def test_keeps_its_part_beside_a_lying_page(tenants, lies, batch):
     assert any(part > 0.2 for part in three_times(scene))
 
 
-def test_counts_no_time_as_used_that_nobody_can_have_used(tenants):
+def test_counts_no_time_as_used_that_no_tenant_can_have_used(tenants):
     """Else one lie is in the figures of all who follow it, and in theirs who follow those."""
     liar = tenants(1000, compute="share", weight=50)
     tenant = tenants(1000, compute="share", weight=50)

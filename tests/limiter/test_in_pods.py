@@ -37,7 +37,7 @@ time.sleep(600)
 
 @pytest.fixture(autouse=True)
 def empty_gpus(deployed: Deployment) -> Iterator[None]:
-    """Begin and end with GPUs that nobody is on: pods that end hold their memory for a while."""
+    """Begin and end with idle GPUs: pods that end hold their memory for a while."""
     deployed.lab.until(lambda: not gpus_in_use(deployed))
     yield
     deployed.lab.until(lambda: not gpus_in_use(deployed))

@@ -1,4 +1,4 @@
-"""A framework that nobody here wrote, tinygrad, trains on shares: within them, and side by side."""
+"""A framework that is not ours, tinygrad, trains on shares: within them, and side by side."""
 
 from __future__ import annotations
 

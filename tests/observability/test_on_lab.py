@@ -70,7 +70,7 @@ def test_answers_every_panel_of_the_dashboard(deployed: Deployment, tmp_path: Pa
             busy("busy", "nvidia.com/gpu.shared", image, "gpu-t4"),
         ):
             run(deployed, namespace, manifest)
-        # A GPU that nobody holds is reconfigured: it is in transition.
+        # An idle GPU is reconfigured: it is in transition.
         lab.kubectl("label", "node", "gpu-h100", "divvy.gpu/profile=hopper-mix")
         unanswered = set(questions())
 

@@ -106,7 +106,7 @@ def random_request(draw: random.Random, classes: list[str]) -> dict[str, Any]:
 
 
 def used(cluster: Cluster, node: NodeDevices, spec: Mapping[str, Any]) -> Counter[str] | None:
-    """Return what the model allocates to a claim, by resource; None where it has no room."""
+    """Return what the model allocates to a claim, by resource; None if it has no room."""
     pod = {"spec": {"resourceClaims": [{"name": "gpu"}]}}
     claim = {"metadata": {"name": "gpu"}, "spec": spec}
     requests = requests_of(pod, [claim], cluster.names)

@@ -1,4 +1,4 @@
-"""Who has to go for a pod that waits for a claim: nobody too many, and nobody in vain."""
+"""Who has to go for a pod that waits for a claim: no pod too many, and none in vain."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def test_spares_a_pod_of_the_same_priority() -> None:
     assert state.decision().reason.startswith("no node takes it")
 
 
-def test_preempts_nobody_while_terminating_pods_free_enough() -> None:
+def test_preempts_no_pod_while_terminating_pods_free_enough() -> None:
     """A victim may take its graceful period, and another pod may end by itself."""
     state = State(gpus=2)
     for name in ("one", "other"):
@@ -307,7 +307,7 @@ def test_preempts_nobody_while_terminating_pods_free_enough() -> None:
     assert (decision.victims, decision.reason) == ((), "it fits without victims")
 
 
-def test_preempts_nobody_while_the_claim_of_a_deleted_pod_is_released() -> None:
+def test_preempts_no_pod_while_the_claim_of_a_deleted_pod_is_released() -> None:
     """A claim outlives its pod for a moment, while it is taken back."""
     state = State(gpus=2)
     for name in ("one", "other"):
@@ -343,7 +343,7 @@ def test_promises_the_same_gpu_to_one_waiting_pod_only() -> None:
         ({"topologySpreadConstraints": [{}]}, {}, "not looked at: topologySpreadConstraints"),
     ],
 )
-def test_preempts_nobody_for_a_pod_that_would_not_get_the_gpu(
+def test_preempts_no_pod_for_a_pod_that_would_not_get_the_gpu(
     spec: dict[str, Any], status: dict[str, Any], reason: str
 ) -> None:
     state = State()
@@ -354,7 +354,7 @@ def test_preempts_nobody_for_a_pod_that_would_not_get_the_gpu(
     assert (decision.victims, decision.reason) == ((), reason)
 
 
-def test_preempts_nobody_on_conditions_that_it_does_not_evaluate() -> None:
+def test_preempts_no_pod_on_conditions_that_it_does_not_evaluate() -> None:
     state = State()
     state.run("held", WHOLE)
     state.wait(WHOLE)
@@ -374,7 +374,7 @@ def test_frees_a_shared_claim_when_all_its_pods_have_gone() -> None:
     assert [victim.name for victim in state.decision().victims] == ["one", "two"]
 
 
-def test_preempts_nobody_under_a_budget_not_yet_observed() -> None:
+def test_preempts_no_pod_under_a_budget_not_yet_observed() -> None:
     state = State()
     state.run("held", WHOLE, app="a")
     state.budgets.append(_budget("a", 1))
@@ -458,7 +458,7 @@ def _move(state: State, name: str) -> None:
         part["metadata"]["namespace"] = "other"
 
 
-def test_preempts_nobody_for_a_claim_that_a_quota_refuses() -> None:
+def test_preempts_no_pod_for_a_claim_that_a_quota_refuses() -> None:
     """The scheduler creates it after the victims have gone, and the API server refuses it then."""
     state = State()
     state.run("held", WHOLE)
@@ -593,7 +593,7 @@ def test_frees_one_gpu_for_two_waiting_pods_of_one_claim() -> None:
     assert sum(len(decision.victims) for decision in decisions) <= 1
 
 
-def test_preempts_nobody_where_a_resident_pod_repels_the_waiting_one() -> None:
+def test_preempts_no_pod_where_a_resident_pod_repels_the_waiting_one() -> None:
     state = State()
     state.run("held", WHOLE)
     resident = _pod("resident", 1000)
@@ -618,7 +618,7 @@ def test_preempts_nobody_where_a_resident_pod_repels_the_waiting_one() -> None:
     ],
     ids=["an ephemeral volume's claim", "a sidecar's host port"],
 )
-def test_preempts_nobody_for_conditions_in_other_fields(spec: dict[str, Any]) -> None:
+def test_preempts_no_pod_for_conditions_in_other_fields(spec: dict[str, Any]) -> None:
     state = State()
     state.run("held", WHOLE)
     state.wait(WHOLE, **spec)

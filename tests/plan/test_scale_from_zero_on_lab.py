@@ -75,7 +75,7 @@ class Autoscaler:
         assert self.scheduling.send("PUT", path, answer.body).status == 200
 
     def pool_for(self, pod: dict[str, Any]) -> str | None:
-        """Return the pool on whose node a waiting pod would fit, None where it fits on none."""
+        """Return the pool on whose node a waiting pod would fit, None if it fits on none."""
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         for entry in pod["spec"].get("resourceClaims", ()):
             template = self.lab.get(

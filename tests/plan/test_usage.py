@@ -161,7 +161,7 @@ def test_shows_holders_and_sizes_by_claims_without_the_agent() -> None:
     assert [holding.utilisation for holding in node.holdings] == [21]
 
 
-def test_shows_a_gpu_that_nobody_claims_as_free() -> None:
+def test_shows_an_unclaimed_gpu_as_free() -> None:
     gpus = claimed_gpus(slices("n", {"shares": {}}, taints={1: "unhealthy"}, gpus=3), [])
     (node,) = usage([raw_node("n")], [], gpus=gpus).nodes
     assert [gpu.free for gpu in node.gpus] == [{"whole (claims)": 1}, {}, {"whole (claims)": 1}]

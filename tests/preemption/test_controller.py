@@ -1,4 +1,4 @@
-"""The loop of the controller: one pod's trouble is not another's, and nobody goes in vain."""
+"""The loop of the controller: one pod's trouble is not another's, and no pod goes in vain."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_ends_its_look_when_the_server_is_silent(two: Cluster) -> None:
     assert two.evicted == ["held"]
 
 
-def test_preempts_nobody_for_a_pod_that_has_gone_meanwhile(two: Cluster) -> None:
+def test_preempts_no_pod_for_a_pod_that_has_gone_meanwhile(two: Cluster) -> None:
     def gone() -> None:
         two.state.pods.remove(two.state.pod("waits-0"))
 
@@ -113,7 +113,7 @@ def test_preempts_nobody_for_a_pod_that_has_gone_meanwhile(two: Cluster) -> None
     assert two.evicted == ["other"]
 
 
-def test_preempts_nobody_for_a_pod_scheduled_meanwhile(two: Cluster) -> None:
+def test_preempts_no_pod_for_a_pod_scheduled_meanwhile(two: Cluster) -> None:
     def scheduled() -> None:
         pod = two.state.pod("waits-0")
         two.state.pods[two.state.pods.index(pod)] = {

@@ -228,7 +228,7 @@ def test_frees_a_whole_gpu_requested_by_its_ordinary_name(server: ApiServer) -> 
     server.until(lambda: scheduled(server) == {"urgent": True})
 
 
-def test_evicts_nobody_against_a_disruption_budget(server: ApiServer, controller: Path) -> None:
+def test_evicts_no_pod_against_a_disruption_budget(server: ApiServer, controller: Path) -> None:
     budgets = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
     run(server, "held", "low", "divvy-gpu")
     server.until(lambda: scheduled(server) == {"held": True})
@@ -240,13 +240,13 @@ def test_evicts_nobody_against_a_disruption_budget(server: ApiServer, controller
     }
     assert server.send("POST", budgets, budget).status == 201
     run(server, "urgent", "urgent", "divvy-gpu")
-    server.until(lambda: "team/urgent: nobody is preempted" in controller.read_text())
+    server.until(lambda: "team/urgent: no pod is preempted" in controller.read_text())
     assert scheduled(server) == {"held": True, "urgent": False}
     assert server.send("DELETE", f"{budgets}/held").status == 200
     server.until(lambda: scheduled(server) == {"urgent": True})
 
 
-def test_preempts_nobody_for_a_claim_that_a_quota_refuses(
+def test_preempts_no_pod_for_a_claim_that_a_quota_refuses(
     server: ApiServer, controller: Path
 ) -> None:
     """The scheduler creates the claim, and asks the quota, once the victim has gone."""
@@ -274,7 +274,7 @@ def test_preempts_nobody_for_a_claim_that_a_quota_refuses(
     server.until(lambda: server.send("GET", f"{quotas}/gpus").body.get("status") == used)
     create(server, "urgent", "urgent", {"resources": {"limits": {"nvidia.com/gpu": "1"}}})
     refusal = f"the ResourceQuota gpus has no {name} left for its claim"
-    server.until(lambda: f"team/urgent: nobody is preempted: {refusal}" in controller.read_text())
+    server.until(lambda: f"team/urgent: no pod is preempted: {refusal}" in controller.read_text())
     assert scheduled(server) == {"held": True, "urgent": False}
     # What the victim has counts no more when it has gone.
     assert server.send("DELETE", f"{claims}/idle").status == 200
@@ -282,13 +282,13 @@ def test_preempts_nobody_for_a_claim_that_a_quota_refuses(
     assert server.send("DELETE", f"{quotas}/gpus").status == 200
 
 
-def test_lets_a_pod_wait_that_may_preempt_nobody(server: ApiServer, controller: Path) -> None:
+def test_lets_a_pod_wait_that_may_not_preempt(server: ApiServer, controller: Path) -> None:
     run(server, "held", "low", "divvy-gpu")
     server.until(lambda: scheduled(server) == {"held": True})
     run(server, "patient", "patient", "divvy-gpu")
     run(server, "equal", "low", "divvy-gpu")
     for name in ("patient", "equal"):
-        server.until(lambda: f"team/{name}: nobody is preempted" in controller.read_text())  # noqa: B023
+        server.until(lambda: f"team/{name}: no pod is preempted" in controller.read_text())  # noqa: B023
     assert scheduled(server) == {"held": True, "patient": False, "equal": False}
 
 

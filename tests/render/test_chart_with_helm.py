@@ -275,7 +275,7 @@ def test_leaves_rights_and_policy_to_others_when_told(
 ) -> None:
     before = by_name(template(lab_chart, "n"))
     after = by_name(template(lab_chart, "n", f"--set={switch}"))
-    # Without these claims by size would not work; they hold nobody back.
+    # Without these claims by size would not work; they hold no install back.
     needed = {key for key in before if "Policy" in key[0] and "divvy-agent" not in key[1]}
     assert needed
     kept = {key: obj for key, obj in before.items() if key in needed or key[0] not in gone}

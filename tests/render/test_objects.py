@@ -132,7 +132,7 @@ def test_shows_the_agent_the_hosts_processes_only_for_a_memory_limit() -> None:
 
 
 def test_shows_the_agent_the_hosts_processes_for_mps() -> None:
-    """Without them clients have PID 0 to it, and nobody's memory is counted."""
+    """Without them clients have PID 0 to it, and no memory is counted."""
     mps = lab()
     mps["profiles"] = {name: {} for name in mps["profiles"]} | {"split": {"mps": {"replicas": 2}}}
     assert pod(objects_of(mps, IMAGE))["hostPID"] is True

@@ -1,4 +1,4 @@
-"""Dashboard, scraping and alerts: rendered only where enabled, and about metrics that exist."""
+"""Dashboard, scraping and alerts: rendered only if enabled, and about metrics that exist."""
 
 import json
 import re

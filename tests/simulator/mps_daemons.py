@@ -62,7 +62,7 @@ class Mps:
     def hold(self, mib: int, place: str = "", **more: str) -> subprocess.Popen[str]:
         return self.driver.hold(mib, **self.within(place), **more)
 
-    def hold_as_nobody(self, place: str = "") -> subprocess.Popen[str]:
+    def hold_as_another_user(self, place: str = "") -> subprocess.Popen[str]:
         # The interpreter itself may lie where no other user may go.
         script = f"import ctypes, os; os.setuid({NOBODY})\n{HOLDER.read_text()}"
         holder = subprocess.Popen(

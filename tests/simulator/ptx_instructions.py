@@ -11,7 +11,7 @@ CASES: dict[str, tuple[str, list[str], str, object]] = {}
 
 
 def case(text: str, inputs: list[str], output: str, model: object) -> None:
-    """Enter an instruction; its model returns None where the result is not compared."""
+    """Enter an instruction; its model returns None if the result is not compared."""
     CASES[text] = (text, inputs, output, model)
 
 

@@ -1,4 +1,4 @@
-"""Streams: each in its own order, and one that waits holds up nobody else."""
+"""Streams: each in its own order, and one that waits holds up no other."""
 
 import ctypes as c
 import random
@@ -278,7 +278,7 @@ def test_ends_a_context_with_work_in_its_streams(gpu, word):
     gpu.call("cuCtxSynchronize")
 
 
-def test_blocks_nobody_by_an_event_of_an_ending_context(gpu):
+def test_blocks_no_stream_by_an_event_of_an_ending_context(gpu):
     stream, context = gpu.stream(), c.c_void_p()
     gpu.call("cuCtxGetCurrent", c.byref(context))
     other = gpu.context()

@@ -144,7 +144,7 @@ def test_queues_another_user_until_the_server_has_no_clients(start: Start) -> No
     mps = start()
     first = mps.hold(1)
     assert first_line(first) == "0\n"
-    other = mps.hold_as_nobody()
+    other = mps.hold_as_another_user()
     before = mps.server
     assert not eventually(lambda: mps.server != before, 0.5)
     first.kill()
@@ -156,7 +156,7 @@ def test_admits_every_user_at_once_on_a_multiuser_server(start: Start) -> None:
     mps = start("-multiuser-server")
     first = mps.hold(1)
     assert first_line(first) == "0\n"
-    other = mps.hold_as_nobody()
+    other = mps.hold_as_another_user()
     assert first_line(other) == "0\n"
 
 

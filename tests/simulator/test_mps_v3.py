@@ -262,7 +262,7 @@ def test_allows_any_user_to_read_and_the_owner_to_command(start: Start) -> None:
     mps = shared(start, "one")
     assert stat.S_IMODE((mps.pipes / "shared/one/control").stat().st_mode) == 0o666
     assert not (mps.pipes / "control_privileged").exists()
-    assert first_line(mps.hold_as_nobody("shared/one")) == "0\n"
+    assert first_line(mps.hold_as_another_user("shared/one")) == "0\n"
     assert len(mps.run(f"namespace list {CSV}", user=NOBODY).splitlines()) == 2
     for command, named in (
         ("namespace set one --server=shared --active-thread-percentage=100", "NAMESPACE SET"),
@@ -278,15 +278,15 @@ def test_allows_any_user_to_read_and_the_owner_to_command(start: Start) -> None:
 def test_serves_the_servers_user_alone_without_multiuser(start: Start) -> None:
     mps = start()
     mps.run("server create mine")
-    assert first_line(mps.hold_as_nobody("mine")) == NOT_PERMITTED
+    assert first_line(mps.hold_as_another_user("mine")) == NOT_PERMITTED
     mps.run(f"server create theirs --uid={NOBODY}")
-    assert first_line(mps.hold_as_nobody("theirs")) == "0\n"
+    assert first_line(mps.hold_as_another_user("theirs")) == "0\n"
     assert first_line(mps.hold(1, "theirs")) == NOT_PERMITTED
 
 
 def test_routes_clients_of_the_main_socket_by_their_user(start: Start) -> None:
     mps = start()
-    holder, other = mps.hold(1), mps.hold_as_nobody()
+    holder, other = mps.hold(1), mps.hold_as_another_user()
     assert first_line(holder) == first_line(other) == "0\n"
     assert sorted(mps.run(f"client get {process.pid} server") for process in (holder, other)) == [
         "uid_0",

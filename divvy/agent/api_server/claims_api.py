@@ -31,7 +31,7 @@ class ClaimsApi:
         self._watch_seconds = watch_seconds
 
     async def claim(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """Return a ResourceClaim, None where there is none."""
+        """Return a ResourceClaim, or None if it does not exist."""
         try:
             path = f"{_API}/namespaces/{namespace}/resourceclaims/{name}"
             return dict(await self._client.request("GET", path))
@@ -76,7 +76,7 @@ class ClaimsApi:
         return dict(await self._client.request("PUT", path, slice_))
 
     async def delete_slice(self, name: str) -> None:
-        """Delete a slice; one that is not there any more is no error."""
+        """Delete a slice; one that is already gone is no error."""
         try:
             await self._client.request("DELETE", f"{_SLICES}/{name}")
         except ApiError as error:

@@ -22,8 +22,8 @@ from divvy.kube.media_types import MERGE_PATCH
 from divvy.model.contract import CONFIG_KEY
 
 _log = logging.getLogger(__name__)
-# A watch begins with what there is: one that says nothing has nobody at its other end, or a server
-# that is busy.
+# A watch begins with the objects that exist: one that stays silent has lost its server, or the
+# server is busy.
 _FIRST_EVENT_SECONDS = 15.0
 _ABSENT_SECONDS = 60.0
 # The API server itself gives up a request after a minute (its --request-timeout) and says so. Who
@@ -68,7 +68,7 @@ class ApiServer:
         return self._in_touch == {"node", "configuration"}
 
     def refused(self, seconds: float) -> str:
-        """Say what the API server has refused for longer than this, "" where nothing."""
+        """Say what the API server has refused for longer than this, "" if nothing."""
         lasting = [
             f"the API server refuses to let the agent {what}: {words}"
             for what, (since, words) in sorted(self._refused.items())

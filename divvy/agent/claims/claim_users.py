@@ -16,9 +16,9 @@ _SOURCE = "the size of its share"
 
 
 def named_holders(record: ClaimRecord, containers: Containers) -> tuple[Holder, ...]:
-    """Return who holds each claim, by the claim's ID; a container is "" where none is known.
+    """Return who holds each claim, by the claim's ID; a container is "" if none is known.
 
-    Where several containers of a pod have a claim, all of them are named.
+    If several containers of a pod have a claim, all of them are named.
     """
     holders = []
     for claim in record.claims.values():

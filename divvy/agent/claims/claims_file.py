@@ -24,8 +24,8 @@ class ClaimsFile:
     """What claims hold; ``record`` is what a driver that starts now would find.
 
     ``on_change`` is called after each change that is saved. A file that cannot be read stays as it
-    is, and nothing is saved over it: it may name holders that are still there. Where there is none,
-    or an older one than the ``copies`` of claims, they say what is held.
+    is, and nothing is saved over it: it may name holders that are still there. Without a file,
+    or with one older than the ``copies`` of claims, they say what is held.
     """
 
     def __init__(self, folder: Path, copies: Path, on_change: Callable[[], None]) -> None:
@@ -38,7 +38,7 @@ class ClaimsFile:
 
     @property
     def damage(self) -> str:
-        """Say which file cannot be read, "" where all can or somebody has removed it."""
+        """Say which file cannot be read, "" if all can or somebody has removed it."""
         if self._damaged is not None and not os.path.lexists(self._damaged):
             self._damaged, self._damage = None, ""
             self.record = self._read()

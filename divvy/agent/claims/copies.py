@@ -1,6 +1,6 @@
 """Copies of what claims hold, one file beside each claim's CDI specification.
 
-They last as long as the claim's containers can: until the node boots. Where the checkpoint is gone,
+They last as long as the claim's containers can: until the node boots. If the checkpoint is gone,
 they say what the pods of this node still hold, and as what their GPUs were offered.
 """
 

@@ -25,7 +25,7 @@ def device_faults(
     """Return device → reason for every unhealthy device of the slices.
 
     ``described`` are the UUIDs that containers can be given; ``away`` says why no GPU of the node
-    can be, "" where some can.
+    can be, "" if some can.
     """
     faults: dict[str, str] = {}
     for uuid, offered in record.offered.items():

@@ -57,7 +57,7 @@ def instance_of(gpu: Gpu, held: HeldDevice) -> MigInstance | None:
 
 
 def device_uuid(gpu: Gpu, held: HeldDevice) -> str | None:
-    """Return the UUID that CUDA knows of a device, None where it does not exist now."""
+    """Return the UUID that CUDA knows of a device, None if it does not exist now."""
     if held.device.profile is None:
         return None if gpu.mig_mode else gpu.uuid
     instance = instance_of(gpu, held)

@@ -149,7 +149,7 @@ class Preparation:
                 return known
             # The node was away, its pod was deleted by force, and the claim has been allocated
             # other devices for the next pod. The kubelet never asked to give the first ones back:
-            # they belong to somebody else by now.
+            # they belong to another claim.
             await self._release(uid, deadline)
         else:
             claim = await self._read_allocation(namespace, name, uid, deadline)

@@ -184,7 +184,7 @@ def _held_device(
         raise BadAllocation(f"{result['device']}: admin access is not offered")
     if result["device"] not in devices:
         raise BadAllocation(
-            f"device {result['device']} is not offered on this node any more: delete the pod"
+            f"device {result['device']} is no longer offered on this node: delete the pod"
         )
     gpu, device = devices[result["device"]]
     memory, cores = device.memory_mib, CORES

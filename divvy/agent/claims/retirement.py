@@ -63,8 +63,8 @@ class Retirement:
     async def run(self) -> None:
         """Look every second; never returns.
 
-        Nobody is asked while each GPU is held here, and seldom while one stays allocated to pods
-        that do not start: the answer is every claim of the cluster.
+        The API is not asked while each GPU is held here, and seldom while one stays allocated to
+        pods that do not start: the answer is every claim of the cluster.
         """
         backoff = Backoff()
         reported = ""
@@ -94,14 +94,14 @@ class Retirement:
                     self._next_look = monotonic() + backoff.failed(error)
                     continue
                 # No profile of the stack file has claims, and with them went rights and classes:
-                # nothing can be allocated any more, and what was prepared is in the record.
+                # nothing more can be allocated, and what was prepared is in the record.
                 allocated = frozenset()
             backoff.answered()
             reported = ""
             self._next_look = monotonic() + self._pause
             self._pause = min(2 * self._pause, _MAX_PAUSE_SECONDS)
             if self._tainted_since != since:
-                continue  # other GPUs retire by now, and nothing kept them from being allocated
+                continue  # other GPUs retire now, and nothing kept them from being allocated
             offered = self._record().offered
             self.unallocated = frozenset(
                 uuid

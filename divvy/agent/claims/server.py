@@ -38,7 +38,7 @@ SOCKET, REGISTRATION = "dra.sock", f"{CLAIMS_DRIVER}-reg.sock"
 
 @dataclass(frozen=True)
 class DeviceHealth:
-    """A device of this node's pool, and why it is unhealthy ("" where it is not)."""
+    """A device of this node's pool, and why it is unhealthy ("" if it is not)."""
 
     device: str
     problem: str

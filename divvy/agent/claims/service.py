@@ -104,7 +104,7 @@ class Claims:
 
     @property
     def view(self) -> ClaimsView:
-        """Return what is offered and held, and which GPUs the scheduler allocates no more."""
+        """Return what is offered and held, and which GPUs the scheduler no longer allocates."""
         return ClaimsView(
             self._store.held, self._retirement.unallocated, cdi=self._injection.by_cdi
         )
@@ -135,14 +135,14 @@ class Claims:
 
     @property
     def limiters(self) -> frozenset[str] | None:
-        """Return the versions of the limiter that claims have, None where that is not known."""
+        """Return the versions of the limiter that claims have, None if that is not known."""
         if self._store.damage:
             return None
         return frozenset(claim.limiter for claim in self.record.claims.values())
 
     @property
     def problem(self) -> str:
-        """Say what keeps claims from being served, "" where nothing does."""
+        """Say what keeps claims from being served, "" if nothing does."""
         problems = (self._store.damage, self._save_problem, self._server.problem)
         return next(filter(None, problems), "") or self._publisher.problem
 

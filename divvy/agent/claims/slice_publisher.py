@@ -21,7 +21,7 @@ _Slices = dict[str, dict[str, Any]]
 class SlicePublisher:
     """Publishes the specs that it was given last; ``problem`` says why it cannot, "" if it can.
 
-    ``forbidden``: the agent has no right to, as where the stack file has no claims any more.
+    ``forbidden``: the agent has no right to, as when the stack file no longer has claims.
     """
 
     def __init__(self, api: ClaimsApi, node: str, on_change: Callable[[], None]) -> None:
@@ -69,7 +69,7 @@ class SlicePublisher:
             except KubeError as error:
                 self.forbidden = is_forbidden(error)
                 if not self._wanted and self.forbidden:
-                    # The stack file has no claims any more, and its rights went with them. The
+                    # The stack file no longer has claims, and its rights went with them. The
                     # kubelet removes the slices of a driver that is gone.
                     self._published, self._have = self._changes, {}
                     self._tell("")
@@ -94,7 +94,7 @@ class SlicePublisher:
         self._on_change()
 
     async def _follow(self) -> None:
-        """Publish until the watch breaks, or there is nothing to publish any more."""
+        """Publish until the watch breaks, or there is nothing left to publish."""
         self._have, version = await self._api.slices()
         self.forbidden = False
         self._overtaken = self._watched = False

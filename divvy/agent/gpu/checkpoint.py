@@ -20,7 +20,7 @@ class Checkpoint:
     then; ``runtime`` its container runtime; ``profile`` what was selected;
     ``assignment`` maps GPU indices to UUIDs as first seen; ``applied`` the layout
     advertised per GPU, and ``changing`` the GPUs whose change was under way, which may be
-    advertised otherwise by now; ``gpus`` what the driver showed last; ``last_seen`` maps UUIDs to
+    advertised otherwise now; ``gpus`` what the driver showed last; ``last_seen`` maps UUIDs to
     the boot in which the driver showed them last; ``faults`` why devices were unhealthy, as
     (GPU UUID, GPU instance or None for the whole GPU, reason); ``kubelet``, ``shown`` and
     ``forgotten`` are what is remembered of holders.

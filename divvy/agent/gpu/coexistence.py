@@ -51,7 +51,7 @@ def others_at_work(sockets: Mapping[str, str], annotations: Collection[str]) -> 
 
 
 def mig_manager_at_work(labels: Mapping[str, str]) -> str:
-    """Say that NVIDIA's MIG manager is repartitioning this node now, "" where it is not."""
+    """Say that NVIDIA's MIG manager is repartitioning this node now, "" if it is not."""
     state = labels.get(_MIG_MANAGER_LABEL)
     if state not in _MIG_MANAGER_AT_WORK:
         return ""

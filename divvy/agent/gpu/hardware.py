@@ -15,7 +15,7 @@ class MigInstance:
 
     ``profile_id`` is the number nvidia-smi prints for the GPU-instance profile;
     ``start`` and ``size`` count memory slices; cap minors are those of
-    ``/dev/nvidia-caps/nvidia-cap<minor>`` (None where the driver tells none).
+    ``/dev/nvidia-caps/nvidia-cap<minor>`` (None if the driver tells none).
     A GPU instance without a compute instance has ``ci`` and ``uuid`` None.
     """
 
@@ -35,13 +35,13 @@ class MigInstance:
 class Gpu:
     """One physical GPU as NVML shows it.
 
-    ``numa`` is None where the system has no answer; ``mig_mode`` and
-    ``mig_pending`` are None where the model has no MIG. A GPU that is not there any more keeps
+    ``numa`` is None if the system has no answer; ``mig_mode`` and
+    ``mig_pending`` are None if the model has no MIG. A GPU that is gone keeps
     what an earlier look saw of it and has ``lost`` set; so does one that does not answer as it
     should, whose ``fault`` says why. ``brand`` is written as NVIDIA's images do ("tesla",
     "geforce"), ``pcie_root`` as Kubernetes does ("pci0000:00"). ``recovery`` is what the
     driver asks for to be done with the GPU, "" for nothing. ``memory_problem`` says why processes
-    can use its memory without the driver, so that no limit holds; "" where they cannot.
+    can use its memory without the driver, so that no limit holds; "" if they cannot.
     """
 
     index: int

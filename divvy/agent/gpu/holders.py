@@ -24,7 +24,7 @@ _WRITTEN_SECONDS = 6.0
 # The status is an annotation, and tenants choose the names of their pods.
 _MAX_NAMES = 10
 
-# What tells one version of the kubelet's checkpoint from another; None where there is no file.
+# What tells one version of the kubelet's checkpoint from another; None without a file.
 # Not a time alone: clocks jump.
 Version = tuple[int, int] | None
 

@@ -27,14 +27,14 @@ _FAMILIES_BY_MAJOR = {
 }
 _PREFIX = "nvidia.com"
 _MAX_VALUE = 63
-# What is not written any more under them is removed.
+# What is no longer written under them is removed.
 OWNED = re.compile(OWNED_LABELS)
 
 
 def feature_labels(
     snapshot: Snapshot | None, resources: Sequence[Resource], strategy: str | None
 ) -> dict[str, str]:
-    """Describe a node; ``strategy`` is "single", "mixed" or None where nothing is partitioned."""
+    """Describe a node; ``strategy`` is "single", "mixed" or None if nothing is partitioned."""
     gpus = () if snapshot is None else tuple(gpu for gpu in snapshot.gpus if not gpu.lost)
     if snapshot is None or not gpus:
         return {}

@@ -100,7 +100,7 @@ def remaining_uuids_of(
 
 
 def profile_name(gpu: Gpu, instance: MigInstance) -> str | None:
-    """Return the profile of a MIG instance ("1g.5gb"), None where the model is unknown."""
+    """Return the profile of a MIG instance ("1g.5gb"), None if the model is unknown."""
     geometry = _geometry(gpu)
     if geometry is None:
         return None
@@ -108,7 +108,7 @@ def profile_name(gpu: Gpu, instance: MigInstance) -> str | None:
 
 
 def mig_layout(gpu: Gpu) -> Mapping[str, int] | None:
-    """Count the instances of a GPU by profile, None where MIG is off."""
+    """Count the instances of a GPU by profile, None if MIG is off."""
     if not gpu.mig_mode:
         return None
     layout: dict[str, int] = {}

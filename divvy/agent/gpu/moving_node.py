@@ -79,7 +79,7 @@ def move_of(
     *,
     holders_known: bool,
 ) -> MoveToClaims | None:
-    """Return the move of the node to claims, None where nothing of it moves.
+    """Return the move of the node to claims, None if nothing of it moves.
 
     ``before`` is what it was at the last look.
     """
@@ -100,8 +100,8 @@ def moving_together(
 ) -> Mapping[str, Facts]:
     """Let the GPUs that go from the device plugin to claims wait for one another's holders.
 
-    Claims get the GPUs of a node together. One that went ahead would serve nobody until the last
-    holder of the others has ended. Where some have gone already, each goes when it can.
+    Claims get the GPUs of a node together. One that went ahead would serve no pod until the last
+    holder of the others has ended. If some have gone already, each goes when it can.
     """
     together = dict(by_uuid)
     for uuid, facts in by_uuid.items():

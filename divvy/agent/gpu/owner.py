@@ -76,7 +76,7 @@ class Fence(Protocol):
 class KubeletFence:
     """Closed once the kubelet allocates no device of any GPU of the node, and shows no holder.
 
-    Where a node advertises a resource, the scheduler takes it for that of the device plugin alone:
+    If a node advertises a resource, the scheduler takes it for that of the device plugin alone:
     so no GPU of a node is offered to claims before the last one is free of it. ``reasons`` say by
     UUID why a GPU is not; ``names`` are what the GPUs are called; the others do not wait for those
     that are ``left_behind``.
@@ -104,7 +104,7 @@ class KubeletFence:
 
 @dataclass(frozen=True)
 class SchedulerFence:
-    """Closed once no scheduler allocates a GPU any more, and no claim is prepared on it."""
+    """Closed once the scheduler no longer allocates a GPU, and no claim is prepared on it."""
 
     claims: ClaimsView
 

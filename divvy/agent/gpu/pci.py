@@ -13,13 +13,13 @@ _ROOT = re.compile(r"devices/(?P<root>pci[0-9a-f]{4}:[0-9a-f]{2})/")
 
 
 def pci_address(nvml: str) -> str:
-    """Return a PCI address as Kubernetes writes it, "" where its form has no room for it."""
+    """Return a PCI address as Kubernetes writes it, "" if its form has no room for it."""
     match = _NVML.fullmatch(nvml.lower())
     return "" if match is None else match["address"]
 
 
 def pcie_root(nvml: str, roots: Iterable[Path]) -> str:
-    """Return the PCIe root complex of a device, "" where no file system tells it."""
+    """Return the PCIe root complex of a device, "" if no file system tells it."""
     address = pci_address(nvml)
     for root in roots if address else ():
         with contextlib.suppress(OSError):

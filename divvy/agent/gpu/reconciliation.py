@@ -113,7 +113,7 @@ def ownerships(
 def _unready(observed: Observation, decided: Mapping[str, Decision]) -> dict[str, str]:
     """Return what the layout of each GPU that is not ready waits for.
 
-    One that does not answer is offered to nobody, whatever its layout.
+    A GPU that does not answer is not offered, whatever its layout.
     """
     return {
         uuid: decision.reason or "nothing is known of it yet"
@@ -253,7 +253,7 @@ def _allocatable(kubelet: KubeletView | str) -> frozenset[str]:
 
 
 def _hold(observed: Observation, uuid: str) -> str:
-    """Say why a GPU may not change now, "" where it may."""
+    """Say why a GPU may not change now, "" if it may."""
     if isinstance(observed.kubelet, str):
         return observed.kubelet
     if not observed.api_in_touch:

@@ -56,9 +56,9 @@ class Facts:
     ``plan`` the way to the target, or why it cannot be reached; ``held`` maps UUIDs of this GPU and
     its MIG devices to their holders; ``busy`` are UUIDs with processes on them that no pod accounts
     for; ``allocatable`` are the IDs the kubelet would allocate now, and ``fence`` whether it has
-    taken every list of ours. ``hold`` says why nothing may change now, "" where it may;
+    taken every list of ours. ``hold`` says why nothing may change now, "" if it may;
     ``holders_known`` is False where ``held`` is only not known. ``changing`` tells that ``applied``
-    was noted before a change: by now the GPU may be advertised otherwise. ``has_daemon``: the
+    was noted before a change: the GPU may be advertised otherwise now. ``has_daemon``: the
     GPU has an MPS daemon, or the compute mode that was set for one. Of one that goes to claims,
     ``move`` is the move of its node, and ``elsewhere`` are holders of the node's other GPUs, by
     UUID, without whose end no claim gets this one; ``committed``: other GPUs cannot go back to
@@ -189,7 +189,7 @@ def moves_to_claims(facts: Facts) -> bool:
 
 
 def cannot_change(facts: Facts) -> bool:
-    """Return whether a GPU that nobody holds does not get to its layout: the driver refuses."""
+    """Return whether an idle GPU does not get to its layout: the driver refuses."""
     if isinstance(facts.plan, CannotPartition):
         return True
     refused = facts.failure is not None and facts.failure.plan == facts.plan

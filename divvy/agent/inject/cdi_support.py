@@ -29,7 +29,7 @@ def cdi_is_on(runtime: str, folder: Path) -> bool:
 
     A file's word counts before the version's default, the last file's before the others', up to
     containerd 2.3: since 2.4 CDI cannot be switched off.
-    Where nothing is known it is off: what is granted without CDI works everywhere. What
+    If nothing is known it is off: what is granted without CDI works everywhere. What
     cannot be read of the files is logged, once, and counts as not there.
     """
     name, _, version = runtime.partition("://")

@@ -77,7 +77,7 @@ def write_claim(
     }
     hook = edits.hook
     if share and hook is not None:
-        # Where a container has a second claim, one of two mounts at a place is the other's.
+        # If a container has a second claim, one of two mounts at a place is the other's.
         (limits,) = (mount.host for mount in share if mount.path == LIMITS)
         alone = (f"--limits={limits}", f"--limiter={edits.limiters[claim.limiter]}")
         hook = replace(hook, arguments=(*hook.arguments, *alone))

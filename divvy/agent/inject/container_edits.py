@@ -12,7 +12,7 @@ from divvy.model.sharing import DeviceShare
 
 # "bind" and not "rbind": what is mounted below would come along, and "ro" does not reach it.
 _READ_ONLY = ("ro", "nosuid", "nodev", "bind", "rprivate")
-# Read-only too: a socket answers there all the same, and the folder is root's and every tenant's.
+# Read-only too: a socket still answers there, and the folder is root's and every tenant's.
 _SOCKETS = (*_READ_ONLY, "noexec")
 _WRITABLE = ("rw", "nosuid", "nodev", "noexec", "bind", "rprivate")
 # The limiter: what it stands in front of, and where it finds the driver's file and its share's.

@@ -42,7 +42,7 @@ def file_resources(entries: Sequence[FileDevices], find: Find) -> tuple[Resource
 def device_files(folder: Path) -> Find:
     """Return a finder over the host's /dev, which this process sees at ``folder``.
 
-    It raises InjectionProblem where the folder cannot be read.
+    It raises InjectionProblem if the folder cannot be read.
     """
 
     def find(pattern: str) -> Iterable[str]:

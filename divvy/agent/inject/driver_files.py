@@ -70,7 +70,7 @@ def _find(root: Path, version: str) -> DriverFiles:
 
 
 def file_below(root: Path, path: str) -> str | None:
-    """Return where links lead from a path below ``root``, or None where there is no file.
+    """Return where links lead from a path below ``root``, or None without a file.
 
     Debian's nvidia-smi is an absolute link, which means a file below the host's root and not
     below ours.

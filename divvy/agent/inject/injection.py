@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 class Injection:
     """Keeps the CDI specification up to date, and the same edits at hand for Allocate.
 
-    ``problem`` says why containers get no hook, "" where they do. ``described`` are the
+    ``problem`` says why containers get no hook, "" if they do. ``described`` are the
     UUIDs of the specification that was last written: no other device can be given.
     """
 
@@ -105,12 +105,12 @@ class Injection:
 
     @property
     def limiter_problem(self) -> str:
-        """Say why no container can be given a share with a limit, "" where it can."""
+        """Say why no container can be given a share with a limit, "" if it can."""
         return self._limiter_problem if self._limited is None else ""
 
     @property
     def driver_limits_problem(self) -> str:
-        """Say why no container can be given a share that the driver limits, "" where it can."""
+        """Say why no container can be given a share that the driver limits, "" if it can."""
         return self._driver_limits_problem
 
     @property
@@ -148,7 +148,7 @@ class Injection:
             file = limited_cdi_file(limiter.version)
             write_spec(settings.cdi_folder, spec_bytes(limited), file)
         limits = driver_limits_problem(self.capabilities(snapshot.driver_version, runtime))
-        # Should the writing fail, or should the hook have come this moment, nobody is given it.
+        # If the writing fails, or the hook has only just come, no container is given it.
         self._driver_limits_problem = limits or "its CDI specification is not written"
         if hook is not None:
             # Also where the driver has no limits: a boot empties the folder of specifications, and
@@ -172,7 +172,7 @@ class Injection:
 
     @property
     def limiter(self) -> str:
-        """Return the version of this image's limiter, "" where it is not installed yet."""
+        """Return the version of this image's limiter, "" if it is not installed yet."""
         return "" if self._limiter is None else self._limiter.version
 
     def remove_limiters(self, used: frozenset[str]) -> None:
@@ -182,7 +182,7 @@ class Injection:
         """
         for limiter in self.earlier_limiters:
             if limiter.version not in used:
-                _log.info("no container has limiter %s any more", limiter.version)
+                _log.info("no container uses limiter %s any longer", limiter.version)
                 file = self._settings.cdi_folder / limited_cdi_file(limiter.version)
                 with suppress(OSError):
                     file.unlink(missing_ok=True)

@@ -33,7 +33,7 @@ def install_files(folder: Path, kind: str, contents: Mapping[str, bytes]) -> Pat
 
 
 def all_there(*files: Path) -> bool:
-    """Return whether nobody has removed installed files since."""
+    """Return whether the installed files are still there."""
     return all(file.is_file() for file in files)
 
 

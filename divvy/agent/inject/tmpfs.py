@@ -1,4 +1,4 @@
-"""A tmpfs of a fixed size for files that tenants write: whoever fills it harms nobody else."""
+"""A tmpfs of a fixed size for files that tenants write: a tenant that fills it harms no other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Tmpfs:
     def unmount(self) -> None:
         """Take it away with all that is in it, and its folder; raises OSError.
 
-        A container that has it mounted keeps it until it ends. Where somebody has unmounted it
+        A container that has it mounted keeps it until it ends. If somebody has unmounted it
         before, a runtime has made a plain folder for containers, which goes with their files.
         """
         while self.folder.is_mount():

@@ -260,7 +260,7 @@ class ShareAccounts:
 
 
 def in_namespace(pid: int) -> InNamespace | None:
-    """Return a process of the host as its own namespace knows it; None where it has ended."""
+    """Return a process of the host as its own namespace knows it; None if it has ended."""
     try:
         status = (_PROC / str(pid) / "status").read_bytes()
         namespace = (_PROC / str(pid) / "ns/pid").readlink().name
@@ -272,7 +272,7 @@ def in_namespace(pid: int) -> InNamespace | None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, or the folder that a container runtime made where there was none."""
+    """Remove a file, or the folder that a container runtime made in its place."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -167,7 +167,7 @@ class Mps:
             _log.warning("GPU %s: client %s is not terminated: %s", uuid, client, no_answer)
 
     def problem(self, uuid: str) -> str:
-        """Say why no container can be a client of a GPU's daemon now, "" where it can."""
+        """Say why no container can be a client of a GPU's daemon now, "" if it can."""
         if not self._knows_wanted:
             return STARTING
         supervised = self._gpus.get(uuid)
@@ -229,7 +229,7 @@ class Mps:
         try:
             async with asyncio.timeout(_MODE_SECONDS_AT_STOP):
                 await self._set_mode(supervised, recorded.mode)
-            # Recorded all the same: containers still have the daemon's folders.
+            # It stays recorded: containers still have the daemon's folders.
             self._record.set_process(supervised.uuid, None)
         except (DriverProblem, TimeoutError, OSError) as error:
             _log.warning("GPU %s: its compute mode is not restored: %s", supervised.uuid, error)
@@ -375,7 +375,7 @@ class Mps:
         supervised.life = killed if life.quit_at is None else Life()
 
     async def _ask(self, supervised: _SupervisedGpu) -> None:
-        """Ask a daemon; raises NoAnswer. Silence is told long before it is no answer any more."""
+        """Ask a daemon; raises NoAnswer. Silence is reported long before it counts as no answer."""
         asking, began = asyncio.ensure_future(supervised.daemon.ask()), monotonic()
         try:
             await asyncio.wait({asking}, timeout=supervised.patience)

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from divvy.agent.mps.record import Recorded
 
 EXCLUSIVE_PROCESS = 3
-"""The compute mode (nvmlComputeMode_t) in which a GPU takes an MPS server and nobody else."""
+"""The compute mode (nvmlComputeMode_t) in which only an MPS server may use a GPU."""
 ASK_SECONDS = 0.4
 # Unanswered for so long, a daemon is ended: with it its clients, so not for a moment's silence.
 _WEDGED_SECONDS = 10.0
@@ -36,8 +36,8 @@ class Share:
 class Ceiling:
     """What no client of a daemon can exceed: memory in MiB, threads in per cent.
 
-    Both are None where clients are left of a profile that has gone: they keep what they had.
-    ``shares`` are those that are held, where each has a namespace of its own; None where it is not
+    Both are None if clients are left of a profile that has gone: they keep what they had.
+    ``shares`` are those that are held, where each has a namespace of its own; None if it is not
     known who holds any.
     """
 
@@ -77,7 +77,7 @@ class Seen:
 
     @property
     def outdated(self) -> bool:
-        """Return whether the daemon is of a driver that has been replaced: it serves nobody."""
+        """Return whether the daemon is of a driver that has been replaced: it serves no client."""
         recorded_driver = self.recorded.driver if self.recorded else ""
         is_known = bool(recorded_driver and self.driver)
         return self.alive and is_known and recorded_driver != self.driver
@@ -158,7 +158,7 @@ class Life:
         )
 
     def failed(self, problem: str, now: float) -> Life:
-        """Note an end that nobody wanted, or a step that failed: the next try waits longer."""
+        """Note an unexpected end, or a step that failed: the next try waits longer."""
         pause = _BACKOFF_SECONDS[min(self.failures, len(_BACKOFF_SECONDS) - 1)]
         return Life(
             failures=self.failures + 1, starts=self.starts, retry_at=now + pause, problem=problem
@@ -170,7 +170,7 @@ class Life:
 
 
 def next_step(wanted: Ceiling | None, seen: Seen, life: Life, now: float) -> Step:
-    """Decide; ``wanted`` is None where the GPU is to have no daemon."""
+    """Decide; ``wanted`` is None if the GPU is to have no daemon."""
     if wanted is None:
         return _towards_none(seen, life, now)
     if seen.recorded is None:
@@ -206,7 +206,7 @@ def _towards_none(seen: Seen, life: Life, now: float) -> Step:
 
 
 def problem_of(wanted: Ceiling | None, seen: Seen, life: Life) -> str:
-    """Say why no container can be given a share by MPS of this GPU, "" where it can."""
+    """Say why no container can be given a share by MPS of this GPU, "" if it can."""
     if wanted is None:
         return "it is not to have an MPS daemon now"
     if seen.outdated:

@@ -83,7 +83,7 @@ class Version3:
             raise refusals[0]
 
     async def _limit_share(self, share: Share, current: Share | None) -> None:
-        """See to one share's namespace, whose limits are the current ones, None where it is absent.
+        """See to one share's namespace, whose limits are the current ones, None if it is absent.
 
         The server's own has what its profile has now, as soon as it has no clients. Raises
         NoAnswer, Refused.
@@ -119,7 +119,7 @@ class Version3:
         self._unclaimed -= {share.name}
 
     async def tidy(self, ceiling: Ceiling) -> None:
-        """Delete namespaces that nobody has claimed, now and the last time; raises NoAnswer.
+        """Delete namespaces that no share claims, now and the last time; raises NoAnswer.
 
         Their limits are forgotten, also of one that has ended with its server.
         """

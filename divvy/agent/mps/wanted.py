@@ -16,7 +16,7 @@ from divvy.model.sharing import ALL_COMPUTE, Sharing
 
 
 def sharing_by_mps(layout: DesiredGpu) -> Sharing | None:
-    """Return how MPS shares a GPU of this layout, None where it does not."""
+    """Return how MPS shares a GPU of this layout, None if it does not."""
     return next((offer.sharing for offer in layout.offers if offer.sharing.by_mps), None)
 
 
@@ -28,7 +28,7 @@ def wanted_daemons(
 ) -> dict[str, Ceiling]:
     """Return GPU UUID → what its daemon's clients may use at most.
 
-    ``held`` is None where it is not known. A GPU that somebody holds otherwise gets none: its
+    ``held`` is None if it is not known. A GPU that somebody holds otherwise gets none: its
     holder would be shut out. A daemon stays as long as a container is its client, also where the
     GPU does not answer for a while; all that are ``started`` stay while the holders are unknown.
     """
@@ -55,7 +55,7 @@ def wanted_daemons(
 def share_of(device_ids: Sequence[str], sharing: Sharing | None, memory_mib: int) -> Share:
     """Return the share of a container with these replicas of one GPU, which has ``memory_mib``.
 
-    Nobody else has the first of them: it names the share.
+    No other container has the first of them: it names the share.
     """
     _, number = min(map(numeric_order, device_ids))
     if sharing is None:
@@ -78,7 +78,7 @@ def _shares(holders: Iterable[Holder], sharing: Sharing | None, gpu: Gpu) -> tup
 
 
 def ceiling_of(sharing: Sharing | None, gpu: Gpu) -> Ceiling:
-    """Return what the daemon itself enforces: a replica's part where nobody gets two of them."""
+    """Return what the daemon itself enforces: a replica's part if no container gets two."""
     if sharing is None:
         return Ceiling(None, None)
     if not sharing.one_per_container:

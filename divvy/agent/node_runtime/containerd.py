@@ -86,7 +86,7 @@ def exposed(dump: str) -> str | None:
 def candidates(root_text: str | None, dump: str, trial_drop_in: str) -> tuple[Files, ...]:
     """Return the files that could switch CDI on, the smallest first.
 
-    ``root_text`` is None where there is no root file. The first drop-in has our keys alone.
+    ``root_text`` is None without a root file. The first drop-in has our keys alone.
     The second carries the whole effective CRI table: before containerd 2.1 an imported table
     replaces what was read before it. Which of the two changes nothing else, a trial shows.
     """
@@ -155,7 +155,7 @@ def _absolute(entry: str) -> str:
 
 
 def table_at(value: object, *keys: str) -> dict[str, Any]:
-    """Return the table below these keys, an empty one where there is none."""
+    """Return the table below these keys, an empty one if there is none."""
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value if isinstance(value, dict) else {}

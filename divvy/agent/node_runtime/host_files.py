@@ -1,4 +1,4 @@
-"""Files of the host: read with all that belongs to them, replaced only if nobody else has."""
+"""Files of the host: read with all that belongs to them, replaced only if unchanged meanwhile."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class HostFiles:
             return False
 
     def read(self, path: str) -> HostFile | None:
-        """Return a file, through links, None where there is none; HostFailed if it is no file."""
+        """Return a file, through links, or None; raises HostFailed if it is no regular file."""
         with _failing(path, "read"):
             try:
                 with resolve(self.root, path) as place:
@@ -77,8 +77,8 @@ class HostFiles:
     ) -> HostFile:
         """Put a file with this content where ``before`` was (None: nothing), atomically.
 
-        Links stay links: what they lead to is replaced. Raises EditConflict where it is not
-        ``before`` any more, HostFailed where it cannot be written; the file is then as it was.
+        Links stay links: what they lead to is replaced. Raises EditConflict if it is no longer
+        ``before``, HostFailed if it cannot be written; the file is then as it was.
         """
         place = self._folder_of(path, make=before is None)
         with _failing(path, "replaced"), place as (folder, name):

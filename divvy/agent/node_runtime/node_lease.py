@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseLost(HostFailed):
-    """The Lease is another's, or could not be renewed: nothing may be begun any more."""
+    """The Lease is another's, or could not be renewed: nothing more may begin."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class HeldLease:
         self._over = threading.Event()
 
     def require(self) -> None:
-        """Raise LeaseLost where the Lease may be another node's before a change is over."""
+        """Raise LeaseLost if the Lease may be another node's before a change is over."""
         if self._lost:
             raise LeaseLost(self._lost)
         silent = time.monotonic() - self._renewed
@@ -94,7 +94,7 @@ class HeldLease:
             return f"the Lease {LEASE} was deleted"
         holder = _held(lease).get("holderIdentity")
         if holder != self._node:
-            return f"the Lease {LEASE} is held by {holder or 'nobody'} now"
+            return f"the Lease {LEASE} is held by {holder or 'no node'} now"
         _replace(self._client, lease, _spec(self._node))
         return ""
 

@@ -169,7 +169,7 @@ def _recovery(handle: Any) -> str:
 
 
 def _numa(handle: Any) -> int | None:
-    """Return the NUMA node nearest to a GPU, None where there is not exactly one.
+    """Return the NUMA node nearest to a GPU, None unless there is exactly one.
 
     nvmlDeviceGetNumaNodeId is another thing: it answers for GPUs that are nodes themselves.
     """

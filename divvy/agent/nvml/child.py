@@ -27,7 +27,7 @@ _Table = dict[str, Callable[..., Any]]
 
 
 class _Lines:
-    """Writes whole JSON lines from several threads; ends the process where nobody reads them."""
+    """Writes whole JSON lines from several threads; ends the process when the reader is gone."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

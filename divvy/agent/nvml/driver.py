@@ -136,7 +136,7 @@ class Driver:
             _log.info("driver %s answers", version)
 
     async def rescan(self) -> None:
-        """Look at all GPUs again; raises DriverProblem only where the driver itself fails.
+        """Look at all GPUs again; raises DriverProblem only if the driver itself fails.
 
         All who ask while a look is under way share the next one: changes of many GPUs end together.
         """
@@ -303,9 +303,9 @@ class Driver:
 
 
 def loaded_module(root: Path) -> str | None:
-    """Return the version of the loaded kernel module, "" where none is loaded.
+    """Return the version of the loaded kernel module, "" if none is loaded.
 
-    None where that cannot be told now: no reason to think that it is another.
+    None if that cannot be told now: no reason to think that it is another.
     """
     try:
         text = (root / "proc/driver/nvidia/version").read_text()
@@ -318,7 +318,7 @@ def loaded_module(root: Path) -> str | None:
 
 
 def boot_id(root: Path) -> str:
-    """Return what the kernel calls this boot, "" where it does not tell."""
+    """Return what the kernel calls this boot, "" if it does not tell."""
     for path in (root / "proc/sys/kernel/random/boot_id", Path("/proc/sys/kernel/random/boot_id")):
         with contextlib.suppress(OSError):
             return path.read_text().strip()

@@ -25,7 +25,7 @@ class OtherInstance(Exception):
 
 
 class HiddenDevice(Exception):
-    """There is a MIG device that the driver does not show: nobody knows which."""
+    """There is a MIG device that the driver does not show: which one is unknown."""
 
 
 def handle(bus_id: str) -> Any:
@@ -37,7 +37,7 @@ def handle(bus_id: str) -> Any:
 
 
 def mig_mode(handle: Any) -> tuple[bool | None, bool | None]:
-    """Return MIG mode as it is and as it will be; None where the GPU has none."""
+    """Return MIG mode as it is and as it will be; None if the GPU has none."""
     try:
         current, pending = nvml.nvmlDeviceGetMigMode(handle)
     except nvml.NVMLError_NotSupported:
@@ -130,7 +130,7 @@ def mig_handles(handle: Any) -> Iterator[Any]:
 
 
 def _mig_uuid(handle: Any, gi: int) -> str | None:
-    """Return the UUID of the MIG device on a GPU instance, None where there is none."""
+    """Return the UUID of the MIG device on a GPU instance, or None."""
     for mig in mig_handles(handle):
         if nvml.nvmlDeviceGetGpuInstanceId(mig) == gi:
             return str(nvml.nvmlDeviceGetUUID(mig))

@@ -41,7 +41,7 @@ class DriverProblem(Exception):
 
 
 class DriverAway(DriverProblem):
-    """Nobody is there to ask: says nothing about any GPU."""
+    """There is no process to ask: says nothing about any GPU."""
 
 
 class GpuHangs(DriverProblem):
@@ -99,7 +99,7 @@ class NvmlProcess:
         return self._child is not None
 
     def hanging_since(self) -> float | None:
-        """Return since when the longest hanging lane hangs (monotonic), None where none does."""
+        """Return since when the longest hanging lane hangs (monotonic), None if none does."""
         return min((lane.since for lane in self._hanging.values()), default=None)
 
     async def start(self, deadline: float = 20.0) -> str:
@@ -133,7 +133,7 @@ class NvmlProcess:
     async def call(self, name: str, lane: str = SYSTEM, deadline: float = 20.0, **args: Any) -> Any:
         """Make one call and return its answer.
 
-        Raises GpuHangs past the deadline, DriverAway where there is no child, DriverProblem with
+        Raises GpuHangs past the deadline, DriverAway without a child, DriverProblem with
         NVML's code where the driver refuses.
         """
         if self._child is None or self._child.stdin is None:
@@ -225,7 +225,7 @@ class NvmlProcess:
         if "error" in message:
             problem = message["error"]
             future.set_exception(DriverProblem(problem["text"], problem["code"]))
-            future.exception()  # nobody may be waiting any more
+            future.exception()  # the caller may no longer wait
         else:
             future.set_result(message["ok"])
 

@@ -236,7 +236,7 @@ class Advertiser:
     async def _require_daemon(
         self, resource: Resource, device_ids: Sequence[str], holders: Iterable[Holder]
     ) -> None:
-        """Raise Refused where a container would find no daemon: it would compute without limits.
+        """Raise Refused if a container would find no daemon: it would compute without limits.
 
         After a boot the kubelet starts containers again by what it was answered before it: a
         runtime would make a plain folder of what is not mounted.
@@ -264,7 +264,7 @@ class Advertiser:
         device_ids: Sequence[str],
         holders: Iterable[Holder],
     ) -> None:
-        """Raise Refused where a container has the socket of a namespace, and there is none now."""
+        """Raise Refused if a container has the socket of a namespace, and there is none now."""
         mounted = self._holders.mounted(PIPES)
         for container in containers_with(resource.name, device_ids, holders):
             pipes = mounted.get((container.pod_uid, container.container, resource.name))
@@ -324,7 +324,7 @@ class Advertiser:
     def _require_files(
         self, resource: Resource, device_ids: Sequence[str], holders: Iterable[Holder]
     ) -> None:
-        """Raise Refused where the files of a container's share are gone, and its profile is, too.
+        """Raise Refused if the files of a container's share are gone, and its profile is, too.
 
         A runtime would make folders in their place.
         """

@@ -20,7 +20,7 @@ def require_no_other_gpu(
     without_limiter: Collection[tuple[str, str, str]] = (),
     why: str = OF_THE_LIMITER,
 ) -> None:
-    """Raise Refused where the container of these devices has a GPU of another resource, too.
+    """Raise Refused if the container of these devices has a GPU of another resource, too.
 
     An init container and one after it may have the same devices: then neither may start.
     ``without_limiter`` are those that were allocated their devices before there was a limit, as

@@ -107,7 +107,7 @@ class DeviceHolders:
         A pod that it has forgotten may have ended, and the next one asks for its device at once.
         """
         if not self._is_known or not self._is_settled or self._before:
-            # A list of before may lack a pod that the kubelet has heard of since.
+            # An earlier list may lack a pod that the kubelet has heard of since.
             self._has_pods = False
             with suppress(HoldersUnknown):
                 await self.holders()
@@ -205,7 +205,7 @@ class DeviceHolders:
         return mounted
 
     def limiters(self) -> frozenset[str] | None:
-        """Return the versions of the limiter that containers may start with, None where unknown.
+        """Return the versions of the limiter that containers may start with, None if unknown.
 
         A container is made again of the answer to its Allocate, for as long as its pod lives.
         """
@@ -233,7 +233,7 @@ class DeviceHolders:
         return self._before
 
     def _recorded(self, version: Version) -> tuple[Holder, ...]:
-        """Return what the checkpoint records, read again only where it is another."""
+        """Return what the checkpoint records, read again only if it is another."""
         if version == self._initial_version:
             # What the agent before us allocated last may not be in it. Our first list brings it.
             raise HoldersUnknown(_UNWRITTEN)

@@ -37,7 +37,7 @@ class Allocator(Protocol):
         """Answer an Allocate, or raise Refused."""
 
     async def start_container(self, resource: Resource, device_ids: Sequence[str]) -> None:
-        """Raise Refused where the container of these devices may not start."""
+        """Raise Refused if the container of these devices may not start."""
 
 
 class ResourceServer(stubs.DevicePluginServicer):
@@ -131,7 +131,7 @@ class ResourceServer(stubs.DevicePluginServicer):
     def options(self) -> Any:
         """Return the options told to the kubelet: it asks before each start of a limited share.
 
-        Also of a client of MPS whose resource is shared otherwise by now.
+        Also of a client of MPS whose resource is shared otherwise now.
         """
         resource = self._resource
         return api.DevicePluginOptions(
@@ -152,7 +152,7 @@ class ResourceServer(stubs.DevicePluginServicer):
         finally:
             del self._sent[stream]
             # Of a server that was stopped the end was ours, and may be noticed after the next has
-            # started. Where the kubelet replaced this stream it has taken another one already.
+            # started. If the kubelet replaced this stream it has taken another one already.
             if server is not None and self._server is server and not self._sent:
                 self._on_stream_end(self._resource.name)
 

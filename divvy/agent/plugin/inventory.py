@@ -123,7 +123,7 @@ def without_open_memory(
 ) -> Iterator[Resource]:
     """Yield the resources of a node: limited shares of memory that no limit holds are unhealthy.
 
-    ``problem`` says of a GPU, by its UUID, why no limit of its memory holds, "" where one does.
+    ``problem`` says of a GPU, by its UUID, why no limit of its memory holds, "" if one does.
     """
     return _unhealthy(resources, problem, lambda sharing: sharing.is_prevented)
 
@@ -133,8 +133,8 @@ def with_clients(
 ) -> Iterator[Resource]:
     """Yield the resources of a node with what is known of containers that are clients of MPS.
 
-    Also one that no profile has any more, unless it is ``served`` still: a kubelet asks before its
-    containers start again only where it is.
+    Also one that is in no profile any longer, unless still ``served``: a kubelet asks before its
+    containers start again only if it is.
     """
     names = {holder.resource for holder in holders if is_client(holder.device_id)}
     for resource in resources:
@@ -147,7 +147,7 @@ def with_clients(
 def without_mps(resources: Iterable[Resource], problem: Callable[[str], str]) -> Iterator[Resource]:
     """Yield the resources of a node: replicas of GPUs without an MPS daemon are unhealthy.
 
-    ``problem`` says of a GPU, by its UUID, why it has none that answers, "" where it has.
+    ``problem`` says of a GPU, by its UUID, why it has none that answers, "" if it has.
     """
     return _unhealthy(resources, problem, lambda sharing: sharing.by_mps)
 

@@ -30,7 +30,7 @@ def serving_sockets(folder: Path, sockets: Mapping[str, str]) -> dict[str, str]:
 def folder_version(folder: Path) -> int | None:
     """Return what stays the same as long as nothing comes to the folder or goes from it.
 
-    None where that cannot be told now: something has just changed, or the clock was put back.
+    None if that cannot be told now: something has just changed, or the clock was put back.
     """
     try:
         changed = folder.stat().st_mtime_ns

@@ -134,7 +134,7 @@ def _exact(
         """Return total and sets of the first best partition of ``mask``.
 
         ``missing`` seats may stay empty; unless ``is_satisfied`` one full set must hold
-        every required GPU. The total is negative where there is no such partition.
+        every required GPU. The total is negative if there is no such partition.
         """
         if mask == 0:
             return (0, ()) if is_satisfied else (-1, ())

@@ -98,7 +98,7 @@ def replacing_paths(
 
 
 def drifted_paths(inputs: Any, recorded: Any, live: Any, path: str = "") -> Iterator[str]:
-    """Yield paths of ``inputs`` whose live value is not the recorded one any more.
+    """Yield paths of ``inputs`` whose live value is no longer the recorded one.
 
     Recorded and live are both as the API server wrote them, so that its own
     normalisation ("1000m" → "1") is no drift. An empty list or map claims nothing: a
@@ -141,7 +141,7 @@ def longer_lists(inputs: Any, live: Any, path: str = "") -> Iterator[str]:
 
 
 def projected(inputs: Any, recorded: Any, live: Any) -> Any:
-    """Return ``inputs`` with the live values where these are not the recorded ones any more."""
+    """Return ``inputs`` with the live values where these are no longer the recorded ones."""
     if recorded == live:
         return inputs
     if isinstance(inputs, Mapping) and isinstance(live, Mapping):

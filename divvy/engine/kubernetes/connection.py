@@ -30,7 +30,7 @@ class Connection:
             self._api.close()
 
     def cluster(self) -> Mapping[str, str]:
-        """Return the cluster's uid ("" where this user may not see it) and its server's URL."""
+        """Return the cluster's uid ("" if this user may not see it) and its server's URL."""
         with self._connecting:
             api = self._connected()
         return {"uid": api.cluster_uid(), "server": api.server}

@@ -92,7 +92,7 @@ class KubernetesProvider:
         self._connection.close()
 
     def cluster(self) -> Mapping[str, str]:
-        """Return the cluster's uid ("" where this user may not see it) and its server's URL."""
+        """Return the cluster's uid ("" if this user may not see it) and its server's URL."""
         return self._connection.cluster()
 
     def identity(self) -> str:
@@ -437,7 +437,7 @@ class KubernetesProvider:
         return True
 
     def _live(self, resource: ResourceState) -> dict[str, Any] | None:
-        """Return the live object, None where it is gone, or another one has its name."""
+        """Return the live object, None if it is gone, or another one has its name."""
         source = _described(resource)
         location = self._connection.known_location(source)
         if location is None:

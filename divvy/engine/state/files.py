@@ -13,7 +13,7 @@ from divvy.engine.errors import StateProblem
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise StateProblem where the disk does not take what is written (full, read-only)."""
+    """Raise StateProblem if the disk does not take what is written (full, read-only)."""
     try:
         yield
     except OSError as error:
@@ -22,7 +22,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Raise StateProblem where the disk does not give what is to be read."""
+    """Raise StateProblem if the disk does not give what is to be read."""
     try:
         yield
     except OSError as error:
@@ -56,5 +56,5 @@ def sync_folder(folder: Path) -> None:
 
 
 def digest(path: Path) -> str:
-    """Return a digest of a file's content, "" where there is none."""
+    """Return a digest of a file's content, "" if it does not exist."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""

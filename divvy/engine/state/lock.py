@@ -37,7 +37,7 @@ def locked(root: Path, project: str, stack: str) -> Iterator[None]:
         "timestamp": now(),
         **_place(),
     }
-    # A kill or a full disk must not leave half a lock: nobody could say whose it is.
+    # A kill or a full disk must not leave half a lock: its owner would be unknown.
     half = own.with_suffix(".new")
     try:
         with writing(own):
@@ -54,7 +54,7 @@ def locked(root: Path, project: str, stack: str) -> Iterator[None]:
 
 
 def lock_holder(root: Path, project: str, stack: str) -> str:
-    """Return who holds a stack's lock ("USER@HOST (process NUMBER, since TIME)"), "" for nobody."""
+    """Return who holds a stack's lock ("USER@HOST (process NUMBER, since TIME)"), or ""."""
     return next((_named(holder) for _, holder in _holders(lock_folder(root, project, stack))), "")
 
 

@@ -66,7 +66,7 @@ class Sealing:
         )
 
     def pending(self, operation: str, raw: Mapping[str, Any]) -> Pending:
-        """Read a step whose end nobody saw, in the format's words or in the journal's."""
+        """Read a step whose end is unknown, in the format's words or in the journal's."""
         resource = self.opened(raw)
         creating = operation in ("creating", "create", "replace")
         return Pending("create" if creating else operation, resource.urn, resource.id, resource)

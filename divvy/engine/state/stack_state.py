@@ -1,4 +1,4 @@
-"""What a stack has, as a value: its resources, and the steps whose end nobody saw."""
+"""What a stack has, as a value: its resources, and the steps whose end is unknown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from divvy.engine.state.resource import ResourceState
 
 @dataclass(frozen=True)
 class Pending:
-    """A step that began and whose end nobody saw; ``resource`` is what a creation makes."""
+    """A step that began and whose end is unknown; ``resource`` is what a creation makes."""
 
     operation: str
     urn: str

@@ -37,7 +37,7 @@ def base(root: Path) -> None:
         (root / name).mkdir()
     for package in (root / "var/cache/debconf").glob("*-old"):
         package.unlink()
-    # It names the machine's own mirror, which is nobody's business in an image.
+    # It names the machine's own mirror, which does not belong in an image.
     (root / "etc/apt/sources.list").write_text("")
 
 

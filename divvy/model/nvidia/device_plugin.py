@@ -110,12 +110,12 @@ class DevicePluginConfig(_Open):
 
 
 def read_config(document: object, name: str) -> DevicePluginConfig:
-    """Return a configuration; raises InvalidValue where the plugin would refuse it."""
+    """Return a configuration; raises InvalidValue if the plugin would refuse it."""
     return read(DevicePluginConfig, {} if document is None else document, name)
 
 
 def read_device_plugin(document: object, name: str) -> ImportResult:
-    """Turn one configuration into a profile; raises InvalidValue where the plugin refuses it."""
+    """Turn one configuration into a profile; raises InvalidValue if the plugin refuses it."""
     config = read_config(document, name)
     left_out = [f"{name}: {key} has no counterpart" for key in config.unknown()]
     left_out += _flags(config.flags, name)

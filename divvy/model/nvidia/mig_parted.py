@@ -99,7 +99,7 @@ class MigPartedFile(_Part):
 
 
 def read_mig_parted(document: object) -> ImportResult:
-    """Turn every mig-config into a profile; raises InvalidValue where mig-parted refuses it."""
+    """Turn every mig-config into a profile; raises InvalidValue if mig-parted refuses it."""
     imported = ImportResult()
     if document is None:
         return imported
@@ -118,7 +118,7 @@ def _config(name: str, entries: tuple[_Entry, ...]) -> ImportResult:
     if not rules:
         return ImportResult({}, tuple(left_out))
     if any(_overlap(rule, other) for rule, other in combinations(rules, 2)):
-        # Where entries overlap, mig-parted's last one wins; here it is the first.
+        # If entries overlap, mig-parted's last one wins; here it is the first.
         rules.reverse()
     return ImportResult({name: rules[0] if len(rules) == 1 else rules}, tuple(left_out))
 

@@ -17,7 +17,7 @@ _STRATEGIES = ("none", "single", "mixed")
 def read_operator(
     plugin: Mapping[str, object], mig_parted: object, strategy: object = "mixed"
 ) -> ImportResult:
-    """Turn both ConfigMaps into profiles; raises InvalidValue where NVIDIA's tools refuse them.
+    """Turn both ConfigMaps into profiles; raises InvalidValue if NVIDIA's tools refuse them.
 
     ``plugin`` are the device plugin's configurations by name, ``strategy`` is the
     operator's ``mig.strategy``. A name that is in both is one profile.

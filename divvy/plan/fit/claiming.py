@@ -15,7 +15,7 @@ from divvy.plan.claim_matching import (
 from divvy.plan.claim_requests import Request
 from divvy.plan.live_claims import ClaimedGpu, LiveDevice
 
-# A search that is not over by now is given up; the scheduler gives up after ten seconds.
+# A search that takes longer is given up; the scheduler gives up after ten seconds.
 _MOST_STEPS = 20_000
 
 
@@ -52,7 +52,7 @@ class NodeDevices:
     _steps: int = 0
 
     def claim(self, requests: Sequence[Request]) -> tuple[Allocation, ...] | None:
-        """Take devices for all requests of a pod, None and nothing where there is no way.
+        """Take devices for all requests of a pod, or none and return None if they do not fit.
 
         The first way that is found, requests in their order, devices in the order of the slices
         (k8s.io/dynamic-resource-allocation/structured, allocateOne): those of one request are

@@ -243,7 +243,7 @@ def _reason(
     last = _merged([obstacle for obstacle in obstacles if obstacle[1].lack is most])
     words = "; ".join(f"{obstacle.nodes} {obstacle.reason}" for obstacle in last[:2])
     more = f"; and {len(last) - 2} more" if len(last) > 2 else ""
-    # For a claim nobody is ended: a shortage of devices names no resource.
+    # For a claim no pod is ended: a shortage of devices names no resource.
     ended = [
         node.lowest_priority
         for node, shortage in obstacles

@@ -79,7 +79,7 @@ def claim_shortage(
 
 
 def _never(request: Request, devices: Sequence[LiveDevice]) -> str:
-    """Say why none of some devices can ever give what is asked for, "" where one can."""
+    """Say why none of some devices can ever give what is asked for, "" if one can."""
     unknown = [unknown_capacity(request, device) for device in devices]
     if all(unknown):
         return unknown[0]
@@ -121,7 +121,7 @@ def _kind(request: Request) -> str:
 
 
 def _free(gpu: ClaimedGpu) -> ClaimedGpu:
-    """Return a GPU of which nobody holds anything."""
+    """Return the GPU as it would be if it were idle."""
     free: dict[str, int] = dict(gpu.free)
     for device in gpu.devices:
         for name, number in (device.consumes if device.holders else {}).items():

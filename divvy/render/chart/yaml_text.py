@@ -30,7 +30,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Conditional:
-    """A value of a mapping, or an item of a list, that is there only where an action says so."""
+    """A value of a mapping, or an item of a list, that is there only if an action says so."""
 
     opening: str
     node: Any

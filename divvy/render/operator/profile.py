@@ -90,7 +90,7 @@ def nvidia_profile(
 
 
 def _parts(profile: Profile, hardware: Hardware | None) -> list[_Part] | None:
-    """Group the GPUs of a node by the rule that takes them, None where that is not known."""
+    """Group the GPUs of a node by the rule that takes them, None if that is not known."""
     if hardware is None:
         only = profile.rules[0]
         return [_Part(only, "all")] if only.devices.everything else None
@@ -162,7 +162,7 @@ def _words(replicas: int | None) -> str:
 
 
 def _cut(parts: Iterable[_Part]) -> tuple[Mapping[str, Any], ...] | None:
-    """Return the entries of a mig-config, None where nothing is cut."""
+    """Return the entries of a mig-config, None if nothing is cut."""
     listed = list(parts)
     if all(part.rule.mig is None for part in listed):
         return None

@@ -99,7 +99,7 @@ static int find_only_device(void)
     return count == 1 && tenant_device(0) >= 0 ? tenant_device(0) : -1;
 }
 
-/* The gate of the current context's device; NULL where there is nothing to pass. */
+/* The gate of the current context's device; NULL if there is nothing to pass. */
 static struct gate *current_gate(void)
 {
     int device = __atomic_load_n(&only_device, __ATOMIC_RELAXED);

@@ -30,7 +30,7 @@ struct peers {
     struct peer peer[MAX_PEERS];
 };
 
-/* False where there is no page of our own: then nothing can be agreed with anybody. */
+/* False without a page of our own: then nothing can be agreed with others. */
 bool peers_open(struct peers *peers, const char *share_folder, const char *uuid, const char *own_name);
 bool peer_read(const struct peer *peer, struct page *page); /* false: no page at the moment */
 void peers_scan(struct peers *peers); /* for shares that are new, and those that are gone */

@@ -393,7 +393,7 @@ EXPORT CUresult cuMemPoolCreate(CUpool *pool, const struct location_properties *
     return result;
 }
 
-/* What is allocated from a pool outlives it, and would be nobody's: so the driver's pool lives on, unseen,
+/* What is allocated from a pool outlives it, and would belong to no pool: so the driver's pool lives on, unseen,
  * until all of it is freed and nothing that is freed waits in a stream. */
 static CUresult end(struct pool *pool)
 {

@@ -3,7 +3,7 @@
 
 #include "cuda.h"
 
-/* After a synchronisation: pools may have given memory back. One load where there are none. */
+/* After a synchronisation: pools may have given memory back. One load if there are none. */
 void pools_synchronised(void);
 
 /* Launch or upload a graph whose nodes allocate so much, if the share has that. */

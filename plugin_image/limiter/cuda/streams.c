@@ -49,7 +49,7 @@ static bool query(struct mark *mark)
     return true;
 }
 
-/* Where there are more streams than room, one gives way whose work has run. */
+/* If there are more streams than room, one gives way whose work has run. */
 static struct mark *free_mark(struct streams *streams)
 {
     if (streams->count < MAX_STREAMS)

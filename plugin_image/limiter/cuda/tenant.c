@@ -123,7 +123,7 @@ bool tenant_reserve(unsigned device, uint64_t bytes)
         return false;
     if (account_reserve(device, bytes, limit))
         return true;
-    /* What pools keep although nobody uses it may do. */
+    /* What pools keep unused may be enough. */
     if (pools_give_up(device) && account_reserve(device, bytes, limit))
         return true;
     account_count_refusal(device);

@@ -49,8 +49,8 @@ unsigned turn_budget(unsigned launches, uint64_t nanoseconds);
 /* With a cap: when it may launch again, after a batch. */
 uint64_t turn_ready(uint64_t ready, uint64_t begun, uint64_t nanoseconds, unsigned weight);
 
-/* What the active rivals weigh, of whom nobody knows it but themselves: no more than the weights of all others
- * leave of 100 per cent, or than the share itself weighs. */
+/* What the active rivals weigh, whose weights only they know: no more than the weights of all others leave of
+ * 100 per cent, or than the share itself weighs. */
 unsigned turn_rivals_weight(unsigned weight, unsigned active, unsigned idle);
 
 /* The credit after so much of the GPU's time was used beside such rivals. */

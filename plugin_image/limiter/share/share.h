@@ -27,7 +27,7 @@ struct share {
     struct share_device device[MAX_DEVICES];
 };
 
-/* Read the file of limits. False where there is none or it is not sound; `problem` says why. */
+/* Read the file of limits. False if there is none or it is not sound; `problem` says why. */
 bool share_read(const char *path, struct share *share, char *problem, size_t size);
 
 /* Index of a device by its UUID; -1 for one that is not of the share. */

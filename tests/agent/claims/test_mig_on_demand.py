@@ -1,4 +1,4 @@
-"""MIG devices that claims ask for come and go, and nobody else's do."""
+"""MIG devices that claims ask for come and go, and no others do."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_moves_gpus_between_plugin_and_claims_without_sharing_one() -> None:
             lists = node.api.resources.lists
             await node.throughout(5, lambda: node.kubelet.allocatable(GPU) == 1)
             assert "default/tenant" in node.status["reason"]
-            # While it is held here, nobody has to say who was allocated what.
+            # While it is held here, the API need not be asked who was allocated what.
             assert node.api.resources.lists == lists
             await node.claims.unprepare(claim)
             del node.api.resources.claims["default", "tenant"]

@@ -1,4 +1,4 @@
-"""When a GPU whose profile has changed is free: nobody was allocated it, and nobody holds it."""
+"""When a GPU whose profile has changed is free: neither allocated nor held."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_frees_no_gpu_while_its_taint_may_not_be_written(
 def test_lists_all_claims_rarely_while_nothing_changes(
     monkeypatch: pytest.MonkeyPatch, allocated: list[str], *, refused: bool
 ) -> None:
-    """Whether the server refuses, the GPU stays allocated, or nobody takes what is free."""
+    """Whether the server refuses, the GPU stays allocated, or what is free is not taken."""
 
     async def scene() -> None:
         async with retiring(monkeypatch) as (followed, lists):

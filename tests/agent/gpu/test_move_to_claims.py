@@ -255,7 +255,7 @@ def test_moves_a_committed_node_without_a_gpu_taken_meanwhile() -> None:
 
 
 def test_serves_idle_gpus_after_the_deadline_without_its_state() -> None:
-    """What the layout was, nobody knows: it cannot be advertised again."""
+    """The layout before is unknown: it cannot be advertised again."""
     node = Node(held={"GPU-0": (POD,)})
     node.disk.saved = Checkpoint()
     node.restart()

@@ -39,7 +39,7 @@ def test_waits_with_a_change_that_cannot_be_saved() -> None:
         "Waiting",
         "the agent's state cannot be saved: no repartitioning until it can be saved",
     )
-    # What was saved before the disk was full goes on: nobody will believe the old layout.
+    # What was saved before the disk was full goes on: no start will believe the old layout.
     assert misleading(replace(before, changing=("GPU-0",)), decided) == frozenset()
     assert misleading(Checkpoint(), decided) == frozenset()
 
@@ -104,7 +104,7 @@ def test_removes_the_device_plugins_instances_before_claims_come() -> None:
 
 
 def test_waits_for_claims_before_the_device_plugin_gets_a_gpu() -> None:
-    """Whoever may be allocated it holds it: one that is in the slices, and nobody has yet."""
+    """Whoever may be allocated it holds it: one that is in the slices, and not yet allocated."""
     before = Checkpoint(applied={"GPU-0": CLAIMED})
     free = replace(FREE, snapshot=snapshot(gpu(0)))
     offered = offered_gpu()
@@ -131,7 +131,7 @@ def test_states_who_owns_each_gpu() -> None:
 
 
 def test_moves_the_gpus_of_a_node_to_claims_together() -> None:
-    """One that went ahead would serve nobody: claims get the node when its last pod has ended."""
+    """One that went ahead would serve no pod: claims get the node when its last pod has ended."""
     other = replace(LAYOUT, uuid="GPU-1", index=1)
     claimed = replace(NODE, gpus=(CLAIMED, replace(CLAIMED, uuid="GPU-1", index=1)))
     desired = DesiredState(node=claimed, policy=Policy("wait", 60.0))

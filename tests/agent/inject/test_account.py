@@ -207,4 +207,4 @@ def test_reads_nonsense_in_an_account_as_figures(tmp_path: Path) -> None:
     create_account(account)
     content = account.read_bytes()
     account.write_bytes(content[:4] + b"\xff" * (SIZE - 4))
-    assert read_account(account).slots == ()  # nobody holds a slot's byte
+    assert read_account(account).slots == ()  # no process holds a slot's byte

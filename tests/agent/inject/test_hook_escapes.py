@@ -275,7 +275,7 @@ def test_hides_itself_from_a_neighbour_with_its_own_rights(
 
 
 @administrator
-def test_runs_from_a_copy_that_nobody_can_write(container: Container, hanging: Path) -> None:
+def test_runs_from_a_copy_that_cannot_be_written(container: Container, hanging: Path) -> None:
     container.program = hanging
     files = (container.program, container.ldconfig)
     before = [path.read_bytes() for path in files]

@@ -219,7 +219,7 @@ def impatient(sanitized: Path) -> Path:
 def test_returns_in_time_when_the_driver_hangs(
     limited: Limited, impatient: Path, hanging: str
 ) -> None:
-    """A runtime waits until nobody has the hook's output open: call does so, too."""
+    """A runtime waits until the hook's output is closed everywhere: call does so, too."""
     limited.program = impatient
     limited.script(f"echo $$ >> {limited.folder}/calls; {hanging}")
     done = limited.call(limited.limits(line() + line(OTHER)))

@@ -373,7 +373,7 @@ def test_limits_by_the_driver_only_once_that_is_described(settings: Settings) ->
     )
     injection = installed(changed)
     injection.renew(snapshot(gpu(0)), WITH_CDI)
-    # For containers of before a boot that took the specifications and brought an older driver.
+    # For containers from before a boot that took the specifications and brought an older driver.
     assert (settings.cdi_folder / DRIVER_LIMITED_FILE).is_file()
     obstacle = settings.cdi_folder / f".{DRIVER_LIMITED_FILE}.new"
     obstacle.mkdir()

@@ -64,7 +64,7 @@ def files(node: ShareFolder, number: int) -> tuple[Path, Path]:
 
 
 def fallocate(path: Path, mode: int, start: int, size: int) -> int:
-    """Return the error's number, 0 where there is none."""
+    """Return the error's number, 0 for success."""
     with path.open("r+b") as file:
         done = _libc.fallocate(file.fileno(), mode, ctypes.c_long(start), ctypes.c_long(size))
     return 0 if done == 0 else ctypes.get_errno()
@@ -215,7 +215,7 @@ def test_frees_preallocated_disk_of_files_from_earlier_agents(node: ShareFolder)
 
 
 def test_keeps_an_account_of_a_share_that_the_driver_limits(node: ShareFolder) -> None:
-    """The agent charges it; its container does not see it, but one of before a boot may."""
+    """The agent charges it; its container does not see it, but one from before a boot may."""
     ids = ["GPU-0::0"]
     sharing = Sharing(memory_mib=1000, action="prevent", enforcement="driver")
     (limits,) = node.lay(ids, [DeviceShare("GPU-0", sharing)])

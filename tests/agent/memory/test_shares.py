@@ -36,7 +36,7 @@ time.sleep(60)
 
 @pytest.mark.parametrize("name", ["NSpid:\t4711", "\rNSpid:\t4711", "\xff"])
 def test_reads_the_pid_of_a_process_that_calls_itself_a_number(name: str) -> None:
-    """Else what it uses would be charged to another, or to nobody."""
+    """Else what it uses would be charged to another, or not at all."""
     command = [sys.executable, "-X", "utf8", "-c", _NAMED, name]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -304,7 +304,7 @@ def test_hides_neighbours_processes_from_a_share(
         asyncio.run(node.charged(300, 700))
 
 
-def test_charges_nobody_before_it_knows_the_shares_holder(
+def test_charges_no_pod_before_it_knows_the_shares_holder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = Node(tmp_path, monkeypatch)

@@ -50,7 +50,7 @@ async def claimed() -> dict[str, Any]:
 
 
 async def no_client(uuid: str, pid: int) -> None:
-    """Terminate nobody: the GPU has no MPS daemon."""
+    """Terminate no client: the GPU has no MPS daemon."""
 
 
 def looking(

@@ -63,7 +63,7 @@ class Walk:
         self.back = 0.0
 
     async def run(self) -> None:
-        """Kill until the number is reached; raises AssertionError where a promise is broken."""
+        """Kill until the number is reached; raises AssertionError if a promise is broken."""
         rounds = 0
         while self.left > 0:
             await self._round()
@@ -110,7 +110,7 @@ class Walk:
         if "agent" in victim:
             await self.node.kill()
             self._count("agent")
-            assert modes(self.node) == ["Default"] or record(self.node), "nobody knows the mode"
+            assert modes(self.node) == ["Default"] or record(self.node), "the mode is unknown"
             await asyncio.sleep(self.random.choice((0, self.random.uniform(0, _PAUSE_SECONDS))))
             await self.node.start()
 
@@ -156,7 +156,7 @@ def control_daemons(node: AgentNode) -> list[int]:
 
 
 async def kill_at_random(number: int, seed: int, driver: str = VERSION) -> Walk:
-    """Kill so many processes of a node; raises AssertionError where it does not recover."""
+    """Kill so many processes of a node; raises AssertionError if it does not recover."""
     async with agent_node(1, MPS, driver_version=driver) as node:
         await node.offered(SHARED, _REPLICAS)
         walk = Walk(node, number, seed)

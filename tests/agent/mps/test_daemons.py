@@ -544,7 +544,7 @@ def test_serves_containers_of_any_user_and_namespace() -> None:
             await node.offered(SHARED, 4)
             node.folder.chmod(0o755)  # a container has the sockets mounted, and no folder above
             first = await container(node, "team-a/root", 100)
-            answer = await node.kubelet.admit("team-b/nobody", SHARED)
+            answer = await node.kubelet.admit("team-b/refused", SHARED)
             second = allocated(node, answer, 100, user=NOBODY)
             assert (exit_code(first), exit_code(second)) == (0, 0)
             end(first, second)

@@ -171,7 +171,7 @@ class World:
             case Step.RECORD:
                 self.recorded = Recorded(self.mode)
             case Step.EXCLUDE:
-                assert self.recorded is not None, "a mode was changed that nobody can restore"
+                assert self.recorded is not None, "a mode was changed that cannot be restored"
                 self.mode = EXCLUSIVE_PROCESS
             case Step.START:
                 assert self.mode == EXCLUSIVE_PROCESS

@@ -365,7 +365,7 @@ def test_ends_its_server_neither_beside_another_container_nor_before_its_first()
     play(scene)
 
 
-def test_deletes_namespaces_that_nobody_has_claimed_twice() -> None:
+def test_deletes_namespaces_unclaimed_twice() -> None:
     async def scene() -> None:
         daemon = Daemon()
         version = Version3(daemon.run, {})
@@ -413,7 +413,7 @@ def test_forgets_limits_of_namespaces_that_ended_with_a_server() -> None:
     play(scene)
 
 
-def test_deletes_no_namespace_while_nobody_knows_who_holds_shares() -> None:
+def test_deletes_no_namespace_while_the_holders_are_unknown() -> None:
     async def scene() -> None:
         daemon = Daemon()
         version = Version3(daemon.run, {})

@@ -62,7 +62,7 @@ def test_keeps_the_daemon_of_a_client_without_a_profile() -> None:
     assert wanted_daemons({}, snapshot(GPU), {}, [GPU.uuid]) == {}
 
 
-def test_limits_by_the_daemon_where_nobody_gets_two_replicas() -> None:
+def test_limits_by_the_daemon_if_no_container_gets_two_replicas() -> None:
     (many,) = wanted_daemons(decided(BY_MPS), snapshot(GPU), {}, []).values()
     assert many == Ceiling(GPU.memory_mib, 100)
     alone = Sharing(4, one_per_container=True, memory_mib=10240, weight=25, threads=25)
@@ -105,7 +105,7 @@ def test_names_a_share_by_the_first_replica_of_its_container() -> None:
     assert lost.shares == (Share("share_1", GPU.memory_mib, 100),)
 
 
-def test_takes_nobody_for_gone_while_the_holders_are_unknown() -> None:
+def test_keeps_every_share_while_the_holders_are_unknown() -> None:
     (unknown,) = wanted_daemons(decided(BY_MPS), snapshot(GPU), None, [GPU.uuid]).values()
     assert unknown.shares is None
 

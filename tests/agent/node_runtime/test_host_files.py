@@ -1,4 +1,4 @@
-"""Files of a host: links stay inside its root, and nobody's edit is lost."""
+"""Files of a host: links stay inside its root, and no edit is lost."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_renews_a_held_lease() -> None:
         held.require()
 
 
-@pytest.mark.parametrize("how", ["another", "nobody", "deleted"])
+@pytest.mark.parametrize("how", ["another", "released", "deleted"])
 def test_refuses_to_begin_after_losing_the_lease(how: str) -> None:
     api = OneLease()
     with hold_lease(api, "this", "divvy-system", renew=0.02) as held:  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def test_refuses_to_begin_after_losing_the_lease(how: str) -> None:
             api.lease = None
         else:
             assert api.lease is not None
-            api.lease["spec"]["holderIdentity"] = {"another": "other", "nobody": ""}[how]
+            api.lease["spec"]["holderIdentity"] = {"another": "other", "released": ""}[how]
             api.version += 1
         until(lambda: not holds(held))
         with pytest.raises(LeaseLost, match="deleted|held by"):

@@ -176,7 +176,7 @@ def test_refuses_a_distribution_with_its_own_layout_by_name(host: ModelHost) -> 
 
 
 @pytest.mark.parametrize("change", [False, True])
-def test_stops_nothing_that_nobody_would_restart(host: ModelHost, change: bool) -> None:
+def test_stops_nothing_that_would_not_be_restarted(host: ModelHost, change: bool) -> None:
     host.set(restarted_by=None)
     before = host.everything()
     with pytest.raises(CannotConfigure, match="nothing is known to restart"):

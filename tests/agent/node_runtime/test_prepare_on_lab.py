@@ -224,7 +224,7 @@ NO_SUPERVISOR = (
 )
 
 
-def test_stops_no_containerd_that_nobody_would_restart(restored: RunningLab) -> None:
+def test_stops_no_containerd_without_a_supervisor(restored: RunningLab) -> None:
     lab = restored
     off = on_node(lab, "cat", FILE).replace("enable_cdi = true", "enable_cdi = false")
     on_node(lab, "tee", FILE, text=off)

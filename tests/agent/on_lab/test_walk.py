@@ -107,7 +107,7 @@ class Walk:
         return f"{name} {resource} {tenant.uuid}"
 
     def _started(self, name: str, resource: str, container: str) -> Tenant | None:
-        """Return the tenant when it runs; None where it is refused, or waits for a device."""
+        """Return the tenant when it runs; None if it is refused, or waits for a device."""
         lab, where = self.deployed.lab, f"-n={self.namespace}"
         tenants: list[Tenant] = []
 

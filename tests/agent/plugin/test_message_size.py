@@ -5,7 +5,7 @@ from divvy.agent.plugin.device_plugin import _device
 from divvy.agent.plugin.inventory import Device
 from divvy.model.profile import MAX_REPLICAS
 
-GRPC_LIMIT = 4 * 1024 * 1024  # of a message that is received, where nobody sets another
+GRPC_LIMIT = 4 * 1024 * 1024  # of a received message, unless set otherwise
 GPUS, MIG_DEVICES = 16, 7
 
 

@@ -311,7 +311,7 @@ class Oracle:
             log.seek(self._log)
             text = log.read()
             self._log = log.tell()
-        # The NVML process of an agent that was killed has nobody to answer to.
+        # The NVML process of an agent that was killed has no agent to answer to.
         text = re.sub(r"Traceback(?:(?!Traceback).)*?BrokenPipeError", "", text, flags=re.DOTALL)
         if "Traceback" in text or "internal error" in text:
             raise Broken(f"(e) an error in the agent:\n{text[-3000:]}")
@@ -323,7 +323,7 @@ class Oracle:
                 raise Broken(f"(g) state.json is not whole: {error}") from None
 
     def as_asked(self) -> str:
-        """Say what is not as it was asked for last, "" where everything is."""
+        """Say what is not as it was asked for last, "" if everything is."""
         if self.node.status.get("state") != "Ready":
             return f"the status: {self.node.status.get('state')} {self.node.status.get('reason')}"
         layouts = self.expectations[-1].layouts

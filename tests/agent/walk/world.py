@@ -168,7 +168,7 @@ class World(Tenants):
         return f"checkpoint {way}, pods after {ready} s, {first} first"
 
     async def change_release(self) -> str:
-        """Go back to an agent of before, or forth: the state's file is the other one's."""
+        """Go back to an earlier agent, or forth: the state's file is the other one's."""
         way = self.random.choice(("older", "newer"))
         async with self._moving:
             await self.away()
@@ -176,7 +176,7 @@ class World(Tenants):
             if path.exists():
                 state = json.loads(path.read_text())
                 if way == "older":
-                    # One of before knows whom the kubelet has forgotten, not whom it showed.
+                    # An earlier one knows whom the kubelet has forgotten, not whom it showed.
                     state = {k: v for k, v in state.items() if k not in ("shown", "kubelet")}
                     known = [
                         (holding["pod_uid"], holding["device_id"]) for holding in state["forgotten"]

@@ -1,4 +1,4 @@
-"""Another profile for a while: where the stack file has pods evicted, nobody is waited for."""
+"""Another profile for a while: if the stack file evicts pods, none is waited for."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -56,7 +56,7 @@ FAULTS = (
           ("NODE-14",), driver.gpu_that_is("link-error")),
     Fault("a GPU is at another NUMA node than the kubelet was told", "training",
           ("PLUG-11",), driver.other_numa),
-    Fault("the CDI specification names a MIG device of before", "research",
+    Fault("the CDI specification names an earlier MIG device", "research",
           ("NODE-04",), cdi.with_cdi(A100, cdi.former_device)),
     Fault("the node offers fewer GPUs than the stack file says", "training",
           ("PLUG-02", "PLUG-03", "PLUG-06", "PLUG-09", "ISO-03", "WORK-07"),

@@ -66,7 +66,7 @@ def gone_library(_: Scene, spec: dict[str, Any]) -> None:
 
 
 def unnamed_gpu(_: Scene, spec: dict[str, Any]) -> None:
-    """Let each GPU's containers open the other one, under a name that nobody looks for."""
+    """Let each GPU's containers open the other one, under a name that no check looks for."""
     nodes = [
         copy.deepcopy(device["containerEdits"]["deviceNodes"][0]) for device in spec["devices"]
     ]

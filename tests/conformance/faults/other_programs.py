@@ -162,7 +162,7 @@ def mutated(
 
 
 def _created(scene: Scene, pod: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a pod as the API server would create it, None where it refuses."""
+    """Return a pod as the API server would create it, None if it refuses."""
     done = scene.deployed.lab.try_kubectl(
         "create", "--dry-run=server", "--output=json", "--filename=-", stdin=json.dumps(pod)
     )

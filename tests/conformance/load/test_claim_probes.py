@@ -1,4 +1,4 @@
-"""What a pod saw of a GPU that it claimed, and which claim disturbs nobody."""
+"""What a pod saw of a GPU that it claimed, and which claim disturbs no pod."""
 
 from dataclasses import replace
 from typing import Any
@@ -89,7 +89,7 @@ def test_requests_part_of_a_gpus_memory_by_another_drivers_class() -> None:
     assert "GPU-n-0" in request["exactly"]["selectors"][0]["cel"]["expression"]
 
 
-def test_disturbs_nobody_who_holds_the_gpu() -> None:
+def test_disturbs_no_holder_of_the_gpu() -> None:
     _, looked = gpu({"shares": {}})
     (share,) = [device.name for device in looked.devices if device.kind == "share"]
     full = claim("c", "n", share, memory="40500Mi", cores="10")

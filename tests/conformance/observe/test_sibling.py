@@ -31,7 +31,7 @@ EXPECTED = "the container with the device sees 1 GPU, the other: nothing"
             SOUND.replace("look\n", "look\nnode /dev/nvidia0\n"),
             EXPECTED.replace("nothing", "node /dev/nvidia0"),
         ),
-        # Where nobody sees a GPU, that the other container sees none shows nothing.
+        # If no container sees a GPU, that the other one sees none shows nothing.
         (
             SOUND.replace("GPU-a", "none").replace("smi GPU", "smi"),
             EXPECTED.replace("1 GPU", "0 GPU"),

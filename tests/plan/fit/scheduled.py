@@ -87,7 +87,7 @@ class Case:
         self.counts: Counter[str] = Counter()
 
     def run(self) -> Counter[str]:
-        """Create pods one by one; raise Wrong where the scheduler does what fit does not say."""
+        """Create pods one by one; raise Wrong if the scheduler does what fit does not say."""
         try:
             self._make_nodes()
             offered = self._offered()
@@ -178,7 +178,7 @@ class Case:
         assert response.status in (201, 409), response.body
 
     def _verdict(self, name: str, *, expected: bool) -> str | None:
-        """Return the node that the scheduler chooses, None where it finds none."""
+        """Return the node that the scheduler chooses, None if it finds none."""
         deadline = time.monotonic() + 60
         refused = 0
         while time.monotonic() < deadline:
@@ -237,7 +237,7 @@ class Case:
         path = f"/api/v1/nodes/{name}"
         answer = self.server.send("PUT", f"{path}/status", {**node_object, "status": status})
         assert answer.status == 200, answer.body
-        # Nobody watches these nodes: the taint of one that has not reported yet stays.
+        # No controller watches these nodes: the taint of one that has not reported yet stays.
         node_object = answer.body
         node_object["spec"]["taints"] = taints
         answer = self.server.send("PUT", path, node_object)

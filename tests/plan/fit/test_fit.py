@@ -249,7 +249,7 @@ def test_reports_sizes_that_the_cluster_would_refuse(sizes: Any, words: str) -> 
     refusal = reason(cluster(shared=("by-size", 1, 1)), pod(limits=sizes))
     assert refusal.startswith("it would be refused: ")
     assert words in refusal
-    # Where nothing is served by claims they are resources that nobody offers.
+    # If nothing is served by claims, no node offers these resources.
     without = parse_cluster({"profiles": {"whole": {}}, "pools": {"all": {"profile": "whole"}}})
     assert reason(without, pod(limits=sizes)) == "there are no nodes"
 
@@ -550,7 +550,7 @@ def test_refuses_shares_that_need_a_quota_without_the_label(
     )
     whole = pod(limits={"nvidia.com/gpu": 1})
     assert reason(known, namespace, whole | {"metadata": asking["metadata"]}) == ""
-    # A namespace that nobody describes may have its label.
+    # A namespace that is not described may have its label.
     (unknown,) = fitted(known, asking).pods
     assert unknown.reason == ""
     assert "shares are refused unless its namespace has the label" in unknown.pod.notes[0]

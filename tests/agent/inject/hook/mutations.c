@@ -80,7 +80,7 @@ int main(void)
     for (int round = 0; round < ROUNDS; round++) {
         size_t size;
         char *text = damaged(SPECIFICATIONS[next() % 2], &size);
-        /* Without the byte that ends it: a reader goes by the size. */
+        /* Without the byte that ends it: a reader trusts the size. */
         char *exact = malloc(size + !size);
         memcpy(exact, text, size);
         read_specification(exact, exact + size);
