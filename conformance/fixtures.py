@@ -200,7 +200,7 @@ class DriverLooks:
     claim_probes: ClaimProbes
 
     def of(self, node: NodePromise) -> Part:
-        """Return what nvidia-smi said on a node; skips the check where no GPU was free."""
+        """Return what nvidia-smi said on a node; skips the check if no GPU was free."""
         skipped: NotMade | None = None
         looks: list[Callable[[], Outcome]] = [
             *(partial(self.probes.__getitem__, device) for device in self.target.devices_of(node)),

@@ -290,7 +290,7 @@ def _decided(place: PodNamespace, name: str) -> bool:
 
 
 def _share_step(target: ClusterUnderTest, node: NodePromise) -> int:
-    """Return the MiB that shares are rounded up to; skips where the suite's pods can have none."""
+    """Return the MiB that shares are rounded up to; skips if the suite's pods can have none."""
     if not target.implementation.is_divvy:
         return divisible_by(claimed_now(target, node))
     if shares_of(node) is None:

@@ -62,7 +62,7 @@ class Api:
         return self._ask("list", ask)
 
     def find_known(self, kind: Kind, namespace: str = "") -> list[dict[str, Any]]:
-        """Return objects of a kind that the API server may not have; [] where it has not."""
+        """Return objects of a kind that the API server may not have; [] if it has not."""
         try:
             return self.find(kind, namespace)
         except ApiError as problem:

@@ -159,7 +159,7 @@ class ClusterUnderTest:
         return live
 
     def status(self, node: str) -> Mapping[str, Any]:
-        """Return what the agent says of a node, {} where it says nothing."""
+        """Return what the agent says of a node, {} if it says nothing."""
         return node_status(self.live(node)["metadata"].get("annotations") or {})
 
     def advertised(self, node: str) -> dict[str, int]:

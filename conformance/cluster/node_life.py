@@ -66,7 +66,7 @@ class NodeLife:
         return ""
 
     def _is_silent(self, name: str) -> bool:
-        """Return whether a kubelet is behind all others; False where no lease can be read."""
+        """Return whether a kubelet is behind all others; False if no lease can be read."""
         own = self._renewals(name).get(name)
         if own is None:
             return False

@@ -82,12 +82,12 @@ def replicas_keep(
 
 
 def gigaflops(log: str) -> float:
-    """Return the last figure that gpu-burn gave, 0 where it gave none."""
+    """Return the last figure that gpu-burn gave, 0 if it gave none."""
     return _last(r"\((\d+(?:\.\d+)?) Gflop/s\)", log)
 
 
 def gigabytes(log: str) -> float:
-    """Return the figure that mem-bandwidth gave, 0 where it gave none."""
+    """Return the figure that mem-bandwidth gave, 0 if it gave none."""
     return _last(r"(\d+\.\d+) GB/s", log)
 
 

@@ -30,7 +30,7 @@ def claimed_now(target: ClusterUnderTest, node: NodePromise) -> tuple[ClaimedGpu
 
 
 def divisible_by(gpus: Sequence[ClaimedGpu]) -> int:
-    """Return the MiB that sizes of shares are rounded up to; skips where no claim has a size."""
+    """Return the MiB that sizes of shares are rounded up to; skips if no claim has a size."""
     assert gpus, "the node offers no GPU to claims"
     steps = {device.step_mib for gpu in gpus for device in gpu.devices if device.kind == "share"}
     if not steps:

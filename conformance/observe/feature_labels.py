@@ -83,7 +83,7 @@ def expected_labels(node: NodePromise, driver: str) -> dict[str, str]:
     model = node.plan.gpus[0].model
     whole = [device for device in node.plan.devices if device.kind.startswith("gpu")]
     parts = [device for device in node.plan.devices if device.placement is not None]
-    # GPU Feature Discovery: 0 where everything is MIG devices under their own names.
+    # GPU Feature Discovery: 0 if everything is MIG devices under their own names.
     shares = max((device.shares for device in whole), default=0 if parts else 1)
     wanted: dict[str, str | int] = {
         "gpu.count": len(node.plan.gpus),

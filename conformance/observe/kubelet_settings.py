@@ -16,7 +16,7 @@ MAX_SYNC_SECONDS = 10.0
 
 
 def kubelet_settings(api: Api, node: str) -> dict[str, Any]:
-    """Return the kubelet's KubeletConfiguration; skips the check where it may not be read."""
+    """Return the kubelet's KubeletConfiguration; skips the check if it may not be read."""
     try:
         configz = api.get(NODE, f"{node}/proxy/configz")
     except ApiError as problem:

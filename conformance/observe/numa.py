@@ -97,7 +97,7 @@ print(json.dumps({"devices": places, "nodes": nodes}))
 class Numa:
     """NUMA nodes: ``hints`` by the IDs that the kubelet knows, ``places`` by UUID from the bus.
 
-    A place is -1 where the firmware names none, and None if the bus says nothing of the GPU.
+    A place is -1 if the firmware names none, and None if the bus says nothing of the GPU.
     ``nodes`` is how many NUMA nodes the machine has.
     """
 
@@ -122,7 +122,7 @@ def read_numa(target: ClusterUnderTest, node: str) -> Numa | None:
 
 
 def hints_are_right(numa: Numa, devices: int) -> Verdict:
-    """Judge the kubelet's hints of so many devices; not applicable where nothing can be told."""
+    """Judge the kubelet's hints of so many devices; not applicable if nothing can be told."""
     if numa.hints is None:
         not_applicable("this kubelet does not report the NUMA nodes of devices")
     places = numa.places

@@ -25,7 +25,7 @@ def differences(owned: Any, live: Any, path: str = "") -> Iterator[str]:
     """Yield "path is X, not Y" for each field of ``owned`` that ``live`` has not so.
 
     Fields that only ``live`` has are somebody else's, or defaults. The order of objects in a list
-    means nothing where each has its like; that of plain values does.
+    means nothing if each has its like; that of plain values does.
     """
     if _is_empty(owned) and (live is None or _is_empty(live)):
         return

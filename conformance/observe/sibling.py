@@ -30,7 +30,7 @@ def look_beside(pods: PodNamespace, node: str, resource: str | None = None, **mo
 
 
 def sibling_sees_nothing(pod: Outcome) -> Verdict:
-    """Judge both looks: one that sees nothing shows nothing where the other sees no GPU either."""
+    """Judge both looks: one that sees nothing shows nothing if the other sees no GPU either."""
     holder, sibling = part(pod, "holder"), part(pod, "look")
     held = len(visible_devices(holder.log))
     lines = "; ".join(line for line in sibling.log.splitlines() if line.strip())

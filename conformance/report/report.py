@@ -85,7 +85,7 @@ class Report:
 
     @property
     def mode(self) -> str:
-        """Return simulated, hardware, or unknown where nothing said which it is."""
+        """Return simulated, hardware, or unknown if nothing said which it is."""
         if self.simulated:
             return "simulated"
         known = [node["simulated"] is False for node in self.target["nodes"]]

@@ -6,7 +6,7 @@ usage: train [--seconds N] [--ask MIB]
 Trains the same network twice from the same numbers, at least 200 steps each and `--seconds` the
 first time, counted from the first step: the loss must fall to a tenth, and what the GPU computes
 must be the same again. `--ask` then asks for so much memory more, and trains one step after it. The
-lines are for people and for the suite; the exit code is 0 where the network learns, 1 where it does
+lines are for people and for the suite; the exit code is 0 if the network learns, 1 if it does
 not, where a loss is no number or where the GPU computes differently.
 """
 

@@ -23,7 +23,7 @@ def find_process(pid: int) -> tuple[Process, Member] | None:
 
 
 def send(process: Process, number: signal.Signals) -> bool:
-    """Send a signal to this very process; False where it has ended.
+    """Send a signal to this very process; False if it has ended.
 
     The number may have been given to another process since it was looked at, or may be at
     any instant: what is opened first and compared then cannot become another.

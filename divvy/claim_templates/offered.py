@@ -48,7 +48,7 @@ class OfferedShares:
         self._gone: dict[Share, float] = {}
 
     def put(self, name: str, shares: frozenset[Share], now: float) -> bool:
-        """Note what a slice offers now, nothing where it is gone; tell whether that is news."""
+        """Note what a slice offers now, nothing if it is gone; tell whether that is news."""
         before = set(self.counted(now))
         self._remember(self._slices.pop(name, frozenset()), now)
         if shares:

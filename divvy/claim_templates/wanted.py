@@ -62,7 +62,7 @@ class Templates:
         return sorted(key for key in self._named if key not in self._live and _request(key))
 
     def pod(self, uid: str, named: frozenset[Key]) -> None:
-        """Note which templates a pod names, none where it is over or gone."""
+        """Note which templates a pod names, none if it is over or gone."""
         before = self._pods.pop(uid, frozenset())
         for key in before - named:
             self._named[key] -= 1
@@ -104,7 +104,7 @@ class Templates:
             self.template(key, templates.get(key))
 
     def slice(self, name: str, shares: frozenset[Share], now: float) -> None:
-        """Note what a slice offers, nothing where it is gone."""
+        """Note what a slice offers, nothing if it is gone."""
         self._news(self._offered.put(name, shares, now))
 
     def slices(self, slices: Mapping[str, frozenset[Share]], now: float) -> None:

@@ -106,7 +106,7 @@ class Providers:
         """Return how a provider resource is recorded now, and its step.
 
         The step is "create", "same" or "update". Raises NotSupported for a configuration that
-        another resource gives, StepFailed where it leads to another cluster than recorded.
+        another resource gives, StepFailed if it leads to another cluster than recorded.
         """
         inputs = dict(goal.inputs)
         if has_unknown(inputs) or any(goal.property_dependencies.values()):

@@ -34,7 +34,7 @@ def stack_text(
 ) -> str:
     """Return the file; ``connection`` are keys of the cluster that come first.
 
-    ``image`` is the agent's image as `plugin.image` writes it, empty where it is not known yet.
+    ``image`` is the agent's image as `plugin.image` writes it, empty if it is not known yet.
     ``schema`` is the path of the JSON Schema from the file, for editors.
     """
     notes = ["Written by `divvy init` from the cluster's nodes; `divvy plan` says what they get."]

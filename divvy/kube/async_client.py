@@ -85,7 +85,7 @@ class _Connection:
         return event
 
     def rest(self) -> bool:
-        """Get ready for another request; False where the connection ends with this answer."""
+        """Get ready for another request; False if the connection ends with this answer."""
         more, _ = self.http.trailing_data
         if more or self._ended or {self.http.our_state, self.http.their_state} != {h11.DONE}:
             return False

@@ -35,7 +35,7 @@ class ClaimDevice:
     ``uuid`` is the GPU's. ``share`` is set for shares, which several claims can hold at once;
     ``whole`` says that a request for a whole GPU may take the device. ``placement`` is the first
     memory slice of a MIG device. ``consumes`` are the counters of its GPU that it takes, once
-    however many claims hold it; none where the GPU has no counters.
+    however many claims hold it; none if the GPU has no counters.
     """
 
     name: str
@@ -52,7 +52,7 @@ class ClaimDevice:
 
 @dataclass(frozen=True)
 class ClaimableGpu:
-    """What one GPU offers: its counters (none where nothing excludes anything) and its devices."""
+    """What one GPU offers: its counters (none if nothing excludes anything) and its devices."""
 
     uuid: str
     counters: Mapping[str, int] | None
@@ -154,7 +154,7 @@ def _counters(geometry: MigGeometry | None) -> Mapping[str, int]:
 def _media_engines(geometry: MigGeometry) -> int:
     """Return how many media engines of a kind the MIG devices of a card share.
 
-    0 where each has those of its slices, so that the slices alone say what fits.
+    0 if each has those of its slices, so that the slices alone say what fits.
     """
     whole = geometry.whole
     if whole is None:

@@ -103,7 +103,7 @@ class GpuModel:
     sold, ``pci_device_ids`` their device numbers; ``derived`` lists the numbers
     that were computed instead of read. ``mig_unpublished`` says which MIG profiles
     the card has whose figures are not published: they are not in ``mig``.
-    ``node_architecture`` is the processors' of all nodes that have one, empty where it can be any.
+    ``node_architecture`` is the processors' of all nodes that have one, empty if it can be any.
     ``memory_of_system`` says that it has no memory of its own: ``memory_mib`` is the node's.
     """
 

@@ -197,7 +197,7 @@ def _missing(difference: LiveDifference, live: Sequence[LiveNode]) -> tuple[str,
 
 
 def _age(status: Mapping[str, Any], now: datetime) -> float:
-    """Return how old a status is in seconds, infinite where it does not say."""
+    """Return how old a status is in seconds, infinite if it does not say."""
     try:
         return (now - datetime.fromisoformat(str(status.get("time")))).total_seconds()
     except (ValueError, TypeError):

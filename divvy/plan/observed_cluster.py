@@ -32,7 +32,7 @@ class AgentAnswer:
 class ObservedCluster:
     """What the API and the agents of a cluster reported; agents by the names of their nodes.
 
-    ``has_all_pods`` is False where this user may not read all of them; ``no_answer`` says why a
+    ``has_all_pods`` is False if this user may not read all of them; ``no_answer`` says why a
     node has no answer; ``notes`` are what else this user may not see, and why.
     """
 

@@ -90,7 +90,7 @@ class ResourceUse:
 class UsedNode:
     """A node with GPUs: ``gpu_count`` of them, however many are looked at.
 
-    ``unknown`` says why use and holders are not known, empty where its agent has told. ``unplaced``
+    ``unknown`` says why use and holders are not known, empty if its agent has told. ``unplaced``
     are pods on the node of which it is not known which GPU they hold, or that hold none yet.
     """
 

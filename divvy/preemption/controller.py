@@ -89,7 +89,7 @@ class Controller:
         self._reported = reasons
 
     async def _preempt(self, decision: Decision) -> None:
-        """Evict all victims, or none where one may not be evicted or the pod no longer waits."""
+        """Evict all victims, or none if one may not be evicted or the pod no longer waits."""
         pod, node, priority = decision.pod, decision.node, decision.priority
         if pod.uid not in {
             _uid(waiting_pod)

@@ -7,6 +7,8 @@ from typing import Any
 from divvy.model import Cluster, Pool
 
 _NAME = "divvy-node-runtime"
+_LOOK_SECONDS = 2
+_DAY_SECONDS = 86_400
 
 
 def node_runtime_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
@@ -62,7 +64,13 @@ def _daemon_set(cluster: Cluster, name: str, pool: Pool, image: Any) -> dict[str
             for key, path in fields.items()
         ]
         + [{"name": "RUNTIME", "value": pool.runtime.name}],
-        "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 2},
+        # Ready once is ready for good, so the kubelet stops asking then. Its turn may be long in
+        # coming: after a day the container starts again.
+        "startupProbe": {
+            "exec": {"command": ["test", "-e", "/tmp/ready"]},
+            "periodSeconds": _LOOK_SECONDS,
+            "failureThreshold": _DAY_SECONDS // _LOOK_SECONDS,
+        },
         "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}, "limits": {"memory": "200Mi"}},
         # Privileged, and in the host's process namespace: it enters the host to restart containerd.
         "securityContext": {"privileged": True, "readOnlyRootFilesystem": True},

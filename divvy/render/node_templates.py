@@ -43,7 +43,7 @@ def cluster_api_annotations(templates: Sequence[NodeTemplate]) -> str:
     """Return the annotations of each pool's MachineDeployment for the Cluster Autoscaler, as YAML.
 
     They have one resource and a count (autoscaler, cloudprovider/clusterapi/README.md). Raises
-    CannotTell where no pool can be told.
+    CannotTell if no pool can be told.
     """
     return _for_autoscaler(
         templates,

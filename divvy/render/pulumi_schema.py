@@ -113,7 +113,7 @@ def _types(schema: Schema) -> dict[str, Any]:
 
 
 def _members(part: Schema) -> list[Schema]:
-    """Return the alternatives that a value has, none where it has one type.
+    """Return the alternatives that a value has, none if it has one type.
 
     Without null: in Pulumi, every property that is not required may be absent.
     """

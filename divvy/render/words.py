@@ -52,7 +52,7 @@ class GpuGroup:
 
 @dataclass(frozen=True)
 class Segment:
-    """One piece of a GPU's bar, in memory slices; both labels are empty where nothing lies."""
+    """One piece of a GPU's bar, in memory slices; both labels are empty if nothing is there."""
 
     start: int
     size: int

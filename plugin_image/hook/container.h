@@ -10,7 +10,7 @@ struct mount {
 };
 
 struct container {
-    long pid;           /* of its process, as the runtime sees it; 0 where the state tells none */
+    long pid;           /* of its process, as the runtime sees it; 0 if the state tells none */
     char *rootfs;       /* path of its root file system, as the host sees it */
     char **environment; /* of its process, ended by NULL */
     struct mount *mounts;

@@ -20,7 +20,7 @@ static bool take(struct json *text, char wanted)
     return true;
 }
 
-/* Return the number of four hexadecimal digits, -1 where they are none. */
+/* Return the number of four hexadecimal digits, -1 if they are none. */
 static long hex4(const char *digits, const char *end)
 {
     long number = 0;

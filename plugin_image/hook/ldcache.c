@@ -208,7 +208,7 @@ static struct timespec now(void)
     return time;
 }
 
-/* Return what is left until then, nothing where it is over. */
+/* Return what is left until then, nothing if it is over. */
 static struct timespec left(struct timespec then)
 {
     struct timespec at = now();

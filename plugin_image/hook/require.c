@@ -14,7 +14,7 @@ struct version {
     long part[PARTS];
 };
 
-/* Read "550.163.01"; a leading v is allowed. False where it is no version. */
+/* Read "550.163.01"; a leading v is allowed. False if it is no version. */
 static bool version(const char *text, struct version *out)
 {
     *out = (struct version){{0}};

@@ -6,7 +6,7 @@
 int sealed_copy(int program);
 
 /* Start this program again from a sealed copy of itself, with the same words and no
- * environment. 0 where it runs from one already, else -1 with errno. */
+ * environment. 0 if it runs from one already, else -1 with errno. */
 int sealed_restart(char **words);
 
 #endif

@@ -43,7 +43,7 @@ struct mps_answer {
     uint32_t reserved;
 };
 
-/* Write the path of one of the daemon's sockets; 0, or -1 where no address has room for it. */
+/* Write the path of one of the daemon's sockets; 0, or -1 if no address has room for it. */
 int mps_socket_path(const char *name, char *path, unsigned length);
 
 /* Connect to one of the daemon's sockets; a descriptor, or -1 without a listener. */

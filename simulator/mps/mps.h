@@ -127,7 +127,7 @@ void command(struct peer *peer, struct reply *reply);
 void module_command(struct peer *peer, struct reply *reply);
 
 /* prompt.c: the other end */
-int bring(const char *line); /* 0, or 1 where it failed */
+int bring(const char *line); /* 0, or 1 if it failed */
 int prompt(void);
 
 #endif

@@ -83,7 +83,7 @@ class MakerProcess:
         return code
 
     def page(self, path: str) -> tuple[int, str]:
-        """Return status and text of one of its pages; 0 where it does not answer."""
+        """Return status and text of one of its pages; 0 if it does not answer."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()

@@ -327,6 +327,21 @@ def test_counts_readiness_from_creation_without_a_transition_time() -> None:
 
 
 @pytest.mark.parametrize(
+    ("probe", "settled"),
+    [("readinessProbe", True), ("startupProbe", True), ("livenessProbe", False)],
+)
+def test_counts_a_probed_container_as_settled_at_once(probe: str, settled: bool) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": now.isoformat()}
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", probe: {"exec": {"command": ["true"]}}}]},
+        "status": {"phase": "Running", "conditions": [ready]},
+    }
+    assert (not_stable([pod], now) is None) is settled
+
+
+@pytest.mark.parametrize(
     ("code", "ready_for", "settled"), [(0, 3, True), (3, 3, False), (3, 9, False), (3, 11, True)]
 )
 def test_waits_longer_for_a_container_that_failed_before(

@@ -159,6 +159,15 @@ def test_gives_node_runtime_time_to_end_a_change() -> None:
     assert spec["terminationGracePeriodSeconds"] > MAX_CHANGE_SECONDS
 
 
+def test_stops_probing_node_runtime_once_the_node_is_prepared() -> None:
+    (container,) = pod(objects_of(lab(), IMAGE), "divvy-node-runtime-notebooks")["containers"]
+    probes = {name for name in container if name.endswith("Probe")}
+    assert probes == {"startupProbe"}
+    startup = container["startupProbe"]
+    # The nodes of a large pool restart their runtime one after the other.
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 24 * 3600
+
+
 def rights_of(objects: list[dict[str, Any]], account: str) -> set[tuple[str, str, str]]:
     """Return an account's rights as (resource, verb, named object or namespace or "everywhere")."""
     rights = set()

@@ -24,7 +24,7 @@ def is_limited(held: HeldDevice) -> bool:
 
 
 def claim_shares(claim: HeldClaim, uuids: Mapping[str, str]) -> tuple[DeviceShare, ...]:
-    """Return what a claim may use of each GPU or MIG device; none where nothing is limited.
+    """Return what a claim may use of each GPU or MIG device; none if nothing is limited.
 
     ``uuids`` maps its devices to the UUIDs that CUDA knows. A container may get all of a claim, so
     what is not limited stands beside what is, with all that it has. Two shares of one GPU add up.

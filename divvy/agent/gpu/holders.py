@@ -33,7 +33,7 @@ Version = tuple[int, int] | None
 class Holder:
     """A container that holds a device.
 
-    ``pod`` is "namespace/name", ``pod_uid`` its UID: each empty where the account that showed the
+    ``pod`` is "namespace/name", ``pod_uid`` its UID: each empty if the account that showed the
     holder does not tell; both while the device is only allocated.
     """
 

@@ -94,7 +94,7 @@ def try_plan_mig(
 def remaining_uuids_of(
     gpu: Gpu, layout: Mapping[str, int] | None, held: Collection[str] = ()
 ) -> frozenset[str]:
-    """Return the MIG devices that ``layout`` would keep, none where it cannot be made."""
+    """Return the MIG devices that ``layout`` would keep, none if it cannot be made."""
     plan = try_plan_mig(gpu, layout, held)
     return plan.remaining_uuids if isinstance(plan, MigPlan) else frozenset()
 

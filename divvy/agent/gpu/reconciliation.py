@@ -38,7 +38,7 @@ from divvy.model.contract import State
 class Observation:
     """What a reconciliation rests on.
 
-    ``kubelet`` is why its view is unknown where it is: no answer is never an empty answer.
+    ``kubelet`` says why its view is unknown, if it is: no answer is never an empty answer.
     ``busy`` maps GPUs to the UUIDs on them that have processes but no holder; ``applying`` are
     GPUs whose plan is being executed; ``failures`` the last refusals of the driver, by GPU;
     ``unrecorded`` GPUs whose change the agent's own checkpoint could not be told of; ``daemons``

@@ -72,7 +72,7 @@ def _hook(call: HookCall) -> dict[str, Any]:
 
 
 def write_spec(folder: Path, content: bytes, name: str = CDI_FILE) -> bool:
-    """Replace a specification file; False where it held these bytes, raises InjectionProblem."""
+    """Replace a specification file; False if it held these bytes, raises InjectionProblem."""
     path = folder / name
     try:
         if path.exists() and path.read_bytes() == content:

@@ -190,7 +190,7 @@ class MpsDaemon:
     async def prepare(self, share: Share, ceiling: Ceiling, *, alone: bool) -> None:
         """Make ready for a container that starts now; raises NoAnswer, Refused.
 
-        It is ``alone`` where no other container is to be a client, or is one.
+        It is ``alone`` if no other container is to be a client, or is one.
         A server in which a client was killed with work in flight lets new ones hang in their
         initialisation (drivers before 625), and says that it is active: one without clients ends.
         """

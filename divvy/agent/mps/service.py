@@ -141,7 +141,7 @@ class Mps:
     async def prepare(self, uuid: str, share: Share, *, alone: bool) -> None:
         """Make a GPU's daemon ready for a container that starts with a share; raises NoAnswer.
 
-        It is ``alone`` where no other container holds a share of the GPU.
+        It is ``alone`` if no other container holds a share of the GPU.
         """
         supervised = self._gpus[uuid]
         ceiling = self._wanted_of(supervised)

@@ -44,7 +44,7 @@ class Version2:
     async def limit(self, ceiling: Ceiling) -> None:
         """Tell it what clients may use at most, and servers that run: the default is the next's.
 
-        Raises NoAnswer, Refused where it does not take a limit or its server does not start.
+        Raises NoAnswer, Refused if it does not take a limit or its server does not start.
         """
         if ceiling.memory_mib is not None:
             await self._set(f"set_default_device_pinned_mem_limit 0 {ceiling.memory_mib}M")

@@ -61,7 +61,7 @@ class Version3:
 
         Those keep the limits that their containers were started with, whatever a share has now: a
         profile may have changed, or an init container's replicas are a later container's. Raises
-        NoAnswer, Refused where the server does not start or takes no limit.
+        NoAnswer, Refused if the server does not start or takes no limit.
         """
         if SERVER not in await self._servers():
             await self._command("server", "create", SERVER, "--uid=0")

@@ -238,7 +238,7 @@ def _clients_of_mps(gpu: Any) -> list[Any]:
 def utilisation(bus_id: str) -> list[dict[str, int]]:
     """List how much of a GPU's time each process took lately: pid, per cent.
 
-    The newest sample of each; none where the driver counts nothing, as in MIG mode. Drivers have
+    The newest sample of each; none if the driver counts nothing, as in MIG mode. Drivers have
     been seen to return entries of no process, with figures beyond 100.
     """
     since = int((time.time() - _UTILISATION_SECONDS) * 1e6)

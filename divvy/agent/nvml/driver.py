@@ -36,7 +36,7 @@ _LINKS_DEADLINE = 10.0
 
 @dataclass(frozen=True)
 class _NotDescribed:
-    """A GPU that did not answer, or only in part; ``bus_id`` is empty where it is not known."""
+    """A GPU that did not answer, or only in part; ``bus_id`` is empty if it is not known."""
 
     index: int
     bus_id: str

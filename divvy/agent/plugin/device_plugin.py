@@ -71,7 +71,7 @@ class ResourceServer(stubs.DevicePluginServicer):
         return self._resource
 
     def advertise(self, resource: Resource) -> bool:
-        """Serve another list from now on; False where nothing the kubelet sees changed."""
+        """Serve another list from now on; False if nothing the kubelet sees changed."""
         message = _message(resource)
         self._resource = resource
         if message == self._message:

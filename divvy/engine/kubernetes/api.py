@@ -21,7 +21,7 @@ _CREATED = 201
 
 
 class ApiProblem(StepFailed):
-    """The API refused a request; ``status`` is the HTTP status, 0 where it was not reached."""
+    """The API refused a request; ``status`` is the HTTP status, 0 if it was not reached."""
 
     def __init__(self, text: str, status: int) -> None:
         # Only a refusal says for certain that nothing was done.

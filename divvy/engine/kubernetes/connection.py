@@ -15,7 +15,7 @@ class Connection:
     """Connects when first needed.
 
     ``configuration`` are the provider resource's inputs; ``recorded`` is the cluster that it
-    had before, empty where it had none.
+    had before, empty if it had none.
     """
 
     def __init__(self, configuration: Mapping[str, Any], recorded: Mapping[str, str]) -> None:

@@ -21,6 +21,8 @@ _HOPELESS = {
 }
 # The kubelet waits 10 s, 20 s, 40 s … before it starts a container again: this is after 30 s.
 _MIN_RESTARTS = 3
+# A container with one of these is ready only after it has answered.
+_PROBES = {"readinessProbe", "startupProbe"}
 # The API's times are whole seconds.
 _SETTLING = timedelta(seconds=2)
 # What has failed before is ready for a moment at every new start.
@@ -186,8 +188,8 @@ def terminal_failure(pods: Sequence[Mapping[str, Any]]) -> ContainerFailure | No
 def not_stable(pods: Sequence[Mapping[str, Any]], now: datetime) -> str | None:
     """Name a pod that has not stayed ready yet, None for none.
 
-    A container without a readiness probe is ready the moment it starts, even if it
-    ends a moment later; and the workload may still count a pod that has just ended.
+    A container without a probe is ready the moment it starts, even if it ends a moment later;
+    and the workload may still count a pod that has just ended.
     """
     for pod in pods:
         status = pod.get("status") or {}
@@ -199,7 +201,7 @@ def not_stable(pods: Sequence[Mapping[str, Any]], now: datetime) -> str | None:
         if since is None:
             return f"pod {name} is not ready"
         containers = pod["spec"].get("containers") or ()
-        probed = all("readinessProbe" in container for container in containers)
+        probed = all(_PROBES & set(container) for container in containers)
         failed = _has_failed(status)
         if not probed and now - since < (_SETTLING_AGAIN if failed else _SETTLING):
             return f"pod {name} has just become ready{' again' if failed else ''}"

@@ -81,7 +81,7 @@ def resource_to_json(resource: ResourceState) -> dict[str, Any]:
 
 
 def resource_from_json(raw: Mapping[str, Any]) -> ResourceState:
-    """Read a resource; raises KeyError or TypeError where it is not one."""
+    """Read a resource; raises KeyError or TypeError if it is not one."""
     values: dict[str, Any] = {}
     for attribute, name in _FIELDS:
         if name not in raw or raw[name] is None:

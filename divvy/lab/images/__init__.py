@@ -14,7 +14,7 @@ from divvy.lab.paths import cache
 class Image:
     """One image: how its root file system is filled, and what a container of it runs.
 
-    ``platform`` is empty where it is this machine's.
+    ``platform`` is empty if it is this machine's.
     """
 
     name: str

@@ -16,7 +16,7 @@ from divvy.render.claims.warnings import warning_policy
 
 
 def claim_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
-    """Return the objects, none where no profile has claims.
+    """Return the objects, none if no profile has claims.
 
     The policies over pods are there where pods can ask by size, which only shares can serve.
     """

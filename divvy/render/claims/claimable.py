@@ -59,7 +59,7 @@ def types_of(model: GpuModel) -> set[str]:
 
 
 def _models(cluster: Cluster) -> list[GpuModel]:
-    """Return the models of all pools, none where one pool does not say, or of an unknown model."""
+    """Return the models of all pools, none if one pool does not say, or of an unknown model."""
     models = []
     for pool in cluster.pools.values():
         if pool.hardware is None:

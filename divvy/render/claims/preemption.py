@@ -35,5 +35,5 @@ _CONTROLLER = Controller(
 
 
 def preemption_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
-    """Return its account, its rights and its Deployment, nothing where it is off."""
+    """Return its account, its rights and its Deployment, nothing if it is off."""
     return controller_objects(_CONTROLLER, cluster, image) if cluster.preemption else []

@@ -22,7 +22,7 @@ _BOTH_LISTS = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue
 
 
 def share_quota_policies(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return the policies for pods and for claims, none where a quota is optional."""
+    """Return the policies for pods and for claims, none if a quota is optional."""
     if cluster.quota.shares != "required":
         return []
     labelled = f"namespaceObject.metadata.?labels[?{text(SHARE_QUOTA_LABEL)}].orValue('') == 'true'"
