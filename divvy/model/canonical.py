@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from divvy.model.cluster_value import parse_cluster
@@ -46,6 +47,8 @@ def canonical_json(value: object) -> str:
     )
 
 
+# An agent reads the same text at every look at its node.
+@lru_cache(maxsize=4)
 def parse_canonical(text: str) -> Cluster:
     """Read canonical JSON; raise NewerSchema for a later version, InvalidCluster for errors."""
     try:
