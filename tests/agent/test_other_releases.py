@@ -150,13 +150,13 @@ def test_keeps_a_state_that_it_cannot_read(tmp_path: Path, content: str) -> None
     path.write_text(content)
     file = CheckpointFile(tmp_path)
     assert file.saved == Checkpoint()
-    assert f"it is kept in {path}; remove that" in file.problem
+    assert f"it is kept in {path}; remove it" in file.problem
     file.save(Checkpoint(profile="p"))
     (aside,) = tmp_path.glob("state.json.unreadable-*")
     assert aside.read_text() == content
     again = CheckpointFile(tmp_path)
     assert again.saved == Checkpoint(profile="p")
-    assert f"it is kept in {aside}; remove that" in again.problem
+    assert f"it is kept in {aside}; remove it" in again.problem
     again.save(Checkpoint(profile="q"))
     assert aside.read_text() == content
     aside.unlink()
