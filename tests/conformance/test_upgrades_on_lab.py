@@ -1,14 +1,14 @@
 """containerd, the driver and Divvy's agent are upgraded below pods that hold devices.
 
-After each upgrade the whole suite runs and is compared with the run before: it names what the
-upgrade has broken, and nothing else.
+The whole suite runs once containerd and the driver are new, then after each upgrade, and is
+compared with the run before: it names what the upgrade has broken, and nothing else.
 """
 
 from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from divvy.lab.paths import REPOSITORY
-from divvy.reports.comparison import Comparison
+from divvy.reports.comparison import CaseChange, Comparison
 from tests.conformance.upgraded_cluster import IMAGE, UpgradedCluster, upgraded_cluster
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
@@ -58,18 +58,15 @@ def test_names_what_an_upgrade_breaks_below_pods(cluster: UpgradedCluster) -> No
     _describe_nodes(cluster, version="2.4")
     cluster.upgrade_lab()
     assert (cluster.containers(), cluster.devices()) == (containers, devices)
-    cluster.verify("containerd", "--compare=first/report.yaml")
-    comparison = cluster.compare("first", "containerd")
+
+    # The driver, which takes a boot: the pods are started again, and hold devices again.
+    _upgrade_driver(cluster, "580.65.06")
+    cluster.verify("driver-580", "--compare=first/report.yaml")
+    comparison = cluster.compare("first", "driver-580")
     assert comparison.outcomes_are_the_same, comparison
     assert _versions(comparison, "containerRuntime") == {
         ("containerd://2.3.7", "containerd://2.4.2", tuple(sorted(NODES)))
     }
-
-    # The driver, which takes a boot: the pods are started again, and hold devices again.
-    _upgrade_driver(cluster, "580.65.06")
-    cluster.verify("driver-580", "--compare=containerd/report.yaml")
-    comparison = cluster.compare("containerd", "driver-580")
-    assert comparison.outcomes_are_the_same, comparison
     assert _versions(comparison, "driver") == {("550.163.01", "580.65.06", tuple(sorted(NODES)))}
 
     # The next one, without the Fabric Manager of its version.
@@ -82,17 +79,18 @@ def test_names_what_an_upgrade_breaks_below_pods(cluster: UpgradedCluster) -> No
 
     # Divvy's agent, by a release that gives containers a folder of the host writable.
     containers, devices = cluster.containers(), cluster.devices()
-    cluster.verify("driver-615-repaired")
     cluster.sources = _next_release(cluster.folder)
     edits = cluster.sources / "divvy/agent/inject/container_edits.py"
     assert READ_ONLY in edits.read_text()
     edits.write_text(edits.read_text().replace(READ_ONLY, READ_ONLY.replace("ONLY,", "ONLY[1:],")))
     _upgrade_agent(cluster)
     assert (cluster.containers(), cluster.devices()) == (containers, devices)
-    cluster.verify("agent", "--compare=driver-615-repaired/report.yaml", expect=1)
-    newly_failing = _newly_failing(cluster, "driver-615-repaired", "agent")
+    cluster.verify("agent", "--compare=driver-615/report.yaml", expect=1)
+    newly_failing = _newly_failing(cluster, "driver-615", "agent")
     assert {check for check, _ in newly_failing} == {"ISO-09"}
-    agents = _versions(cluster.compare("driver-615-repaired", "agent"), "agentDigest")
+    comparison = cluster.compare("driver-615", "agent")
+    assert _cases(comparison.newly_passing) == {("NODE-08", H100)}
+    agents = _versions(comparison, "agentDigest")
     assert {nodes for _, _, nodes in agents} == {tuple(sorted(NODES))}
 
     # The release after it repairs that, below the same pods.
@@ -101,7 +99,7 @@ def test_names_what_an_upgrade_breaks_below_pods(cluster: UpgradedCluster) -> No
     assert (cluster.containers(), cluster.devices()) == (containers, devices)
     cluster.verify("agent-repaired", "--compare=agent/report.yaml")
     repaired = cluster.compare("agent", "agent-repaired").newly_passing
-    assert {(change.check, change.case) for change in repaired} == newly_failing
+    assert _cases(repaired) == newly_failing
 
 
 def _deployment(node: str, limits: dict[str, Any]) -> dict[str, Any]:
@@ -165,7 +163,11 @@ def _upgrade_agent(cluster: UpgradedCluster) -> None:
 
 
 def _newly_failing(cluster: UpgradedCluster, before: str, after: str) -> set[tuple[str, str]]:
-    return {(change.check, change.case) for change in cluster.compare(before, after).newly_failing}
+    return _cases(cluster.compare(before, after).newly_failing)
+
+
+def _cases(changes: Sequence[CaseChange]) -> set[tuple[str, str]]:
+    return {(change.check, change.case) for change in changes}
 
 
 def _versions(comparison: Comparison, name: str) -> set[tuple[str, str, tuple[str, ...]]]:
