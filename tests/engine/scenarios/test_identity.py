@@ -48,7 +48,7 @@ C(E("N"), R(aliases=[Alias(name="old")] if E("AL") else None))
 
 @scenario(
     "Component renamed with an alias on the component alone",
-    "children follow where their name begins with the component's; else already exists",
+    "children follow if their name begins with the component's; else already exists",
     "equal",
 )
 def test_inherits_a_parents_alias_in_its_children(trial: Trial) -> None:

@@ -49,7 +49,7 @@ def test_encrypts_secrets_after_every_operation(trial: Trial) -> None:
     "Drift of a Secret set by `stringData`; `refresh`, then `up`",
     "with `--refresh` only: replaced",
     "other",
-    "seen by `up` itself, and repaired in place where the provider allows it",
+    "seen by `up` itself, and repaired in place if the provider allows it",
 )
 def test_repairs_a_secret_edited_outside_in_place(trial: Trial) -> None:
     trial.write(
