@@ -70,7 +70,7 @@ class Installed:
         return json.dumps(self.origin)
 
 
-def test_is_required_by_its_hash_where_it_came_from_a_wheel(
+def test_is_required_by_its_hash_if_it_came_from_a_wheel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     url = "https://example.org/divvy_gpu-1.2.3-py3-none-any.whl"

@@ -69,7 +69,7 @@ def test_plans_a_stack_and_its_file_alike(project, monkeypatch):
     assert run("plan", "-s", "a", "-o", "json").stdout == by_name.stdout
 
 
-def test_plans_the_stack_of_the_environment_where_nothing_is_named(project, monkeypatch):
+def test_plans_the_stack_of_the_environment_if_nothing_is_named(project, monkeypatch):
     by_name = run("plan", "-s", "a")
     monkeypatch.setenv("PULUMI_STACK", "a")
     assert run("plan").stdout == by_name.stdout

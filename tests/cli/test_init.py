@@ -284,7 +284,7 @@ def test_asks_in_a_terminal_for_what_it_cannot_see(
         (("amd64", "amd64"), ["linux/amd64", "linux/arm64"]),
     ],
 )
-def test_has_the_image_built_for_processors_of_all_nodes_where_some_are_unusual(
+def test_has_the_image_built_for_processors_of_all_nodes_if_some_are_unusual(
     api: Api, others: tuple[str, ...], platforms: list[str]
 ) -> None:
     grace = node("gh-1", {GPU: 1}, gfd("NVIDIA-GH200-480GB", 1, 97871))

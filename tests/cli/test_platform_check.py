@@ -95,7 +95,7 @@ def test_looks_for_nodes_that_a_given_image_is_not_for(
         check(tmp_path, {"reference": DIGEST})
 
 
-def test_asks_no_registry_where_all_nodes_are_for_amd64(
+def test_asks_no_registry_if_all_nodes_are_for_amd64(
     api: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.nodes = []
@@ -103,7 +103,7 @@ def test_asks_no_registry_where_all_nodes_are_for_amd64(
     check(tmp_path, {"reference": DIGEST})
 
 
-def test_warns_where_a_registry_does_not_say_what_an_image_is_for(
+def test_warns_if_a_registry_does_not_say_what_an_image_is_for(
     api: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(_: str) -> None:
@@ -118,7 +118,7 @@ def test_warns_where_a_registry_does_not_say_what_an_image_is_for(
     assert len(api.asked) == 1
 
 
-def test_goes_on_where_the_nodes_cannot_be_read(
+def test_goes_on_if_the_nodes_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:

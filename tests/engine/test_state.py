@@ -338,7 +338,7 @@ def test_reads_and_writes_a_nested_secret_as_one(tmp_path: Path) -> None:
     assert back.inputs == {"data": secret({"token": "hush"})}
 
 
-def test_leaves_no_lock_where_the_disk_is_full(
+def test_leaves_no_lock_if_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, _: str) -> int:

@@ -102,7 +102,7 @@ def test_places_within_the_counters_and_names_every_device_once() -> None:
             assert all(gpu.counters[key] >= value for key, value in device.consumes.items())
 
 
-def test_counts_media_engines_where_a_profile_may_take_all() -> None:
+def test_counts_media_engines_if_a_profile_may_take_all() -> None:
     gpu = _gpu({"mig": ["1g.24gb", "1g.24gb+me.all", "1g.24gb-me"]}, "RTX-PRO-6000")
     assert gpu.counters is not None
     assert gpu.counters["media-engines"] == 4

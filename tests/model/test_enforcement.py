@@ -125,7 +125,7 @@ def test_without_the_key_a_rule_means_what_it_meant() -> None:
         {"mig": {"3g.20gb": 2}, **sliced("auto")},
     ],
 )
-def test_auto_means_the_limiter_where_only_that_will_do(rule: dict[str, Any]) -> None:
+def test_chooses_the_limiter_for_auto_if_only_that_will_do(rule: dict[str, Any]) -> None:
     assert sharing(rule, R615).enforcement == "limiter"
 
 

@@ -174,7 +174,7 @@ def _is_noted(quota: KueueQuota, exactly: Mapping[str, Any]) -> bool:
     return any(note.startswith(tuple(starts)) for note in quota.notes)
 
 
-def test_charges_cores_where_the_source_names_them() -> None:
+def test_charges_cores_if_the_source_names_them() -> None:
     profiles = {"sized": {"claims": {"shares": {}}}}
     pools = {"a": {"select": {"pool": "a"}, **pool("sized")}}
     cluster = parse_cluster({"profiles": profiles, "pools": pools})

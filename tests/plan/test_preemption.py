@@ -593,7 +593,7 @@ def test_frees_one_gpu_for_two_waiting_pods_of_one_claim() -> None:
     assert sum(len(decision.victims) for decision in decisions) <= 1
 
 
-def test_preempts_no_pod_where_a_resident_pod_repels_the_waiting_one() -> None:
+def test_preempts_no_pod_if_a_resident_pod_repels_the_waiting_one() -> None:
     state = State()
     state.run("held", WHOLE)
     resident = _pod("resident", 1000)

@@ -83,7 +83,7 @@ def test_many_nodes_are_counted() -> None:
     ],
     ids=["MIG devices", "compute"],
 )
-def test_nothing_is_said_where_any_driver_leaves_it_to_the_limiter(rule: dict[str, Any]) -> None:
+def test_says_nothing_if_any_driver_leaves_it_to_the_limiter(rule: dict[str, Any]) -> None:
     cluster = parse_cluster({"profiles": {"p": rule}, "pools": {"all": {"profile": "p"}}})
     assert list(rung_warnings(cluster, [node("n-0", "all", "580.95.05")])) == []
 
@@ -113,7 +113,7 @@ def test_nodes_with_version_2_of_mps_are_named_beside_others_of_their_profile() 
     ],
     ids=["old nodes alone", "new nodes alone", "time slices", "limits of the daemon's own"],
 )
-def test_nothing_is_said_where_all_nodes_hold_shares_alike(
+def test_says_nothing_if_all_nodes_hold_shares_alike(
     rule: dict[str, Any], nodes: tuple[dict[str, Any], ...]
 ) -> None:
     assert of_mps(rule, *nodes) == []

@@ -73,7 +73,7 @@ def test_stops_at_what_a_policy_refuses(
     assert left(cluster) == set()
 
 
-def test_warns_where_a_rule_is_advisory(program: Program) -> None:
+def test_warns_if_a_rule_is_advisory(program: Program) -> None:
     policy = {"maxContainersPerDevice": 2, "advisory": ["maxContainersPerDevice"]}
     output = program.run("preview", policy)
     assert "[advisory]" in output

@@ -148,7 +148,7 @@ def test_reports_nothing_of_a_cluster_that_a_policy_allows(tmp_path: Path) -> No
         assert reported(pack, described("turns")) != []
 
 
-def test_warns_where_a_rule_is_advisory(tmp_path: Path) -> None:
+def test_warns_if_a_rule_is_advisory(tmp_path: Path) -> None:
     policy = {"sharing": "none", "maxContainersPerDevice": 2, "advisory": ["sharing"]}
     with running(tmp_path, policy) as pack:
         levels = [

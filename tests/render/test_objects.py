@@ -81,7 +81,7 @@ def test_keeps_profiles_out_of_pod_templates() -> None:
     assert by_kind("DaemonSet", objects_of(changed, IMAGE)) == before
 
 
-def test_grants_eviction_only_where_the_policy_evicts() -> None:
+def test_grants_eviction_only_if_the_policy_evicts() -> None:
     def rights(objects: list[dict[str, Any]]) -> str:
         return json.dumps(by_kind("ClusterRole", objects))
 

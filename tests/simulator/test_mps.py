@@ -219,7 +219,7 @@ def test_wedges_the_server_of_a_client_killed_with_work_in_flight(start: Start) 
 
 
 @pytest.mark.parametrize("fault", ["mps-wedge", ""])
-def test_spares_the_others_where_a_client_is_terminated_before_its_kill(
+def test_spares_the_others_when_a_client_is_terminated_before_its_kill(
     start: Start, fault: str
 ) -> None:
     mps = start("-multiuser-server")

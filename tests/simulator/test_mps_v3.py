@@ -223,7 +223,7 @@ def test_keeps_limits_and_namespaces_of_active_clients(start: Start) -> None:
     assert not (mps.pipes / "shared").exists()
 
 
-def test_computes_without_limits_where_a_namespace_is_gone(start: Start) -> None:
+def test_computes_without_limits_if_a_namespace_is_gone(start: Start) -> None:
     """NVIDIA's caution: only an exclusive GPU keeps such a program out."""
     mps = shared(start, "one")
     inside = mps.hold(1, "shared/default")

@@ -31,7 +31,7 @@ def on(*instances: MigInstance) -> Gpu:
     return gpu(mig=True, instances=instances)
 
 
-def test_switches_the_mig_mode_where_needed() -> None:
+def test_switches_the_mig_mode_if_needed() -> None:
     placements = (Placement(2, 2, "2g.10gb"),)
     assert plan_device(gpu(), HELD, EMPTY) == MigPlan("GPU-0", mode=True, create=placements)
     assert plan_device(on(), HELD, EMPTY) == MigPlan("GPU-0", create=placements)

@@ -102,7 +102,7 @@ def test_counts_mig_devices_to_their_gpu() -> None:
     assert kubelet_fence((split,), listed, {}).waits_for("GPU-0") == WITHDRAWING
 
 
-def test_offers_nothing_where_containers_cannot_get_it() -> None:
+def test_offers_nothing_if_containers_cannot_get_it() -> None:
     ownership = hand_over("GPU-0", OLD, fence(), replace(claimed(), cdi=False))
     assert (ownership.owner, ownership.waits_for, ownership.offered) == (Owner.NOBODY, NO_CDI, None)
 

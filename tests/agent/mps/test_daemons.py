@@ -196,7 +196,7 @@ def test_withdraws_the_shares_of_a_failing_daemon_within_a_second(how: signal.Si
     play(scene)
 
 
-def test_offers_shares_steadily_where_every_answer_is_slow() -> None:
+def test_offers_shares_steadily_if_every_answer_is_slow() -> None:
     """As on a node whose tenants take all processors: only that it gets slow withdraws them."""
 
     async def scene() -> None:
@@ -458,7 +458,7 @@ def test_serves_one_gpu_by_mps_beside_one_in_time_slices() -> None:
     play(scene)
 
 
-def test_withholds_mps_shares_where_the_driver_lacks_the_program() -> None:
+def test_withholds_mps_shares_if_the_driver_lacks_the_program() -> None:
     async def scene() -> None:
         async with agent_node(1, {}) as node:
             await node.offered(GPU, 1)

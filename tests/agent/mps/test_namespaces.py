@@ -181,7 +181,7 @@ def test_keeps_a_containers_limits_when_its_profile_goes() -> None:
 
 
 @pytest.mark.parametrize("victim", ["server", "daemon"])
-def test_makes_namespaces_again_where_the_server_or_the_daemon_died(victim: str) -> None:
+def test_makes_namespaces_again_if_the_server_or_the_daemon_died(victim: str) -> None:
     async def scene() -> None:
         async with agent_node(1, MPS, driver_version=R615) as node:
             await node.offered(SHARED, 4)

@@ -57,7 +57,7 @@ async def agent(folder: Path, ceiling: Ceiling) -> AsyncIterator[Mps]:
             await work
 
 
-def test_keeps_limits_where_agent_and_daemon_end_and_the_profile_goes(
+def test_keeps_limits_when_agent_and_daemon_end_and_the_profile_goes(
     tmp_path: Path, daemon: Daemon
 ) -> None:
     """An update of the agent ends its pod, and the daemon with it; containers run on."""
@@ -79,7 +79,7 @@ def test_keeps_limits_where_agent_and_daemon_end_and_the_profile_goes(
 
 
 @pytest.mark.parametrize("late", ["server create", "namespace create share_0"])
-def test_limits_other_containers_again_where_a_start_fails_after_their_servers_end(
+def test_limits_other_containers_again_if_a_start_fails_after_their_servers_end(
     tmp_path: Path, daemon: Daemon, late: str
 ) -> None:
     """The start is faster than the next question, and has no answer in the middle of its work."""

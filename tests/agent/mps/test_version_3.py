@@ -99,7 +99,7 @@ def test_starts_its_server_with_namespaces_of_shares_that_are_held() -> None:
     play(scene)
 
 
-def test_refuses_limits_where_its_server_does_not_start() -> None:
+def test_refuses_limits_if_its_server_does_not_start() -> None:
     async def scene() -> None:
         with pytest.raises(Refused, match="the server has not started"):
             await Version3(Daemon(starts=False).run, {}).limit(WHOLE)
@@ -153,7 +153,7 @@ def test_leaves_no_client_without_limits_that_comes_before_they_are_set() -> Non
     play(scene)
 
 
-def test_leaves_no_client_without_limits_where_the_agent_is_killed_before_they_are_set() -> None:
+def test_leaves_no_client_without_limits_when_the_agent_is_killed_before_they_are_set() -> None:
     """The agent after it finds the namespace, with a client."""
 
     async def scene() -> None:

@@ -161,7 +161,7 @@ def test_names_what_is_missing() -> None:
     assert missing(on) == ()
 
 
-def test_misses_no_switch_where_cdi_is_always_on() -> None:
+def test_misses_no_switch_if_cdi_is_always_on() -> None:
     """The switch is gone in containerd 2.4; 1.6 has no CDI, and neither of the two keys."""
     dropped = f'version = 4\n[plugins."{NEW}"]\ncdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]\n'
     assert missing(dropped) == ()

@@ -320,7 +320,7 @@ def test_leaves_nothing_of_a_trial(host: ModelHost) -> None:
     assert list((host.root / "run").iterdir()) == []
 
 
-def test_writes_a_crio_drop_in_where_cdi_was_switched_off(host: ModelHost) -> None:
+def test_writes_a_crio_drop_in_if_cdi_was_switched_off(host: ModelHost) -> None:
     assert prepare_crio(host, change=False) == ("enable_cdi is off",)
     assert not host.path(crio.DROP_IN).exists()
     assert prepare_crio(host) == ("enable_cdi is off",)

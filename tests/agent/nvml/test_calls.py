@@ -101,7 +101,7 @@ def test_ignores_samples_of_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls.utilisation("0") == [{"pid": 8, "percent": 100}]
 
 
-def test_reads_nothing_where_the_driver_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_nothing_if_the_driver_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise calls.nvml.NVMLError(calls.nvml.NVML_ERROR_NOT_SUPPORTED)
 

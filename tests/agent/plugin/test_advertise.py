@@ -123,7 +123,7 @@ def test_offers_no_limited_share_of_open_memory_and_says_why(tmp_path: Path) -> 
     }
 
 
-def test_complains_of_open_memory_only_where_its_own_shares_are_limited(tmp_path: Path) -> None:
+def test_complains_of_open_memory_only_if_its_own_shares_are_limited(tmp_path: Path) -> None:
     """A whole GPU of such memory is as it should be, whatever another GPU of the node offers."""
     problems, (whole, shares) = advertised(tmp_path, LIMITED, WHOLE)
     assert problems == {}
@@ -184,13 +184,13 @@ def started(
     return prepared
 
 
-def test_starts_a_container_of_turns_again_where_the_profile_has_mps_now(tmp_path: Path) -> None:
+def test_starts_a_container_of_turns_again_if_the_profile_has_mps_now(tmp_path: Path) -> None:
     """Its GPU has no daemon before its last holder has ended."""
     assert started(tmp_path, BY_MPS, TURN, "it is not to have an MPS daemon now") == []
 
 
 @pytest.mark.parametrize("sharing", [TURNS, Sharing(4)])
-def test_starts_a_client_again_behind_its_daemon_where_the_profile_has_none_now(
+def test_starts_a_client_again_behind_its_daemon_if_the_profile_has_none_now(
     tmp_path: Path, sharing: Sharing
 ) -> None:
     """Without one it would have the whole GPU. The daemon knows what the container had."""
@@ -202,7 +202,7 @@ def test_starts_a_client_again_behind_its_daemon_where_the_profile_has_none_now(
 @pytest.mark.parametrize(
     ("sharing", "device_id"), [(BY_MPS, TURN), (TURNS, CLIENT), (Sharing(4), CLIENT)]
 )
-def test_starts_no_container_whose_limits_a_boot_took_where_its_profile_has_gone(
+def test_starts_no_container_whose_limits_a_boot_took_if_its_profile_has_gone(
     tmp_path: Path, sharing: Sharing, device_id: str
 ) -> None:
     """A runtime makes folders in their place, and the next container could not have its files."""

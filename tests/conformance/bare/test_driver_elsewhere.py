@@ -19,5 +19,5 @@ def test_links_a_driver_elsewhere_into_a_root(tmp_path: Path) -> None:
     assert [(root / name).readlink() for name in ("dev", "proc")] == [Path("/dev"), Path("/proc")]
 
 
-def test_finds_no_driver_where_there_is_none(tmp_path: Path) -> None:
+def test_finds_no_driver_if_there_is_none(tmp_path: Path) -> None:
     assert linked_root(tmp_path, [str(tmp_path)]) is None

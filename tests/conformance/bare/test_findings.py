@@ -6,7 +6,7 @@ from conformance.bare.findings import Findings
 from conformance.evidence import Evidence
 
 
-def test_passes_where_every_statement_holds() -> None:
+def test_passes_if_every_statement_holds() -> None:
     findings = Findings(evidence := Evidence(), simulated=False)
     findings.equal("GPUs", 2, 2)
     findings.tell("CUDA", "12.4")

@@ -25,7 +25,7 @@ class EndingApi(FakeApi):
         return iter(())
 
 
-def test_lists_once_a_second_where_watches_end_at_once() -> None:
+def test_lists_once_a_second_when_watches_end_at_once() -> None:
     api = EndingApi()
     pods: Any = PodWatch(api, "n")  # type: ignore[arg-type]
     time.sleep(1.5)

@@ -61,7 +61,7 @@ def test_requests_a_small_share_of_the_very_gpu() -> None:
     assert "GPU-n-0" in request["exactly"]["selectors"][0]["cel"]["expression"]
 
 
-def test_requests_the_whole_gpu_where_there_are_no_shares() -> None:
+def test_requests_the_whole_gpu_if_there_are_no_shares() -> None:
     spec, size = small_claim(*gpu({}), DIVVY)
     assert size is None
     assert spec["devices"]["requests"][0]["exactly"]["deviceClassName"] == "divvy-gpu"

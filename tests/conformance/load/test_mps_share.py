@@ -82,7 +82,7 @@ class Pods:
 @pytest.mark.parametrize(
     ("driver", "drops"), [("615.71.09", True), ("580.95.05", False), ("", False)]
 )
-def test_asks_without_the_containers_variables_where_a_share_is_a_namespace(
+def test_asks_without_the_containers_variables_if_a_share_is_a_namespace(
     driver: str, *, drops: bool
 ) -> None:
     promise = SimpleNamespace(

@@ -139,7 +139,7 @@ def test_expects_no_pod_on_nodes_that_can_run_none() -> None:
     assert problems(Part.AGENTS, "DaemonSet divvy-agent", change) != ""
 
 
-def test_accepts_the_live_image_where_built_and_by_digest() -> None:
+def test_accepts_the_live_image_if_built_and_by_digest() -> None:
     built = PluginImage(registry="r:5000", base="b")
     assert expected_image(built, IMAGE) == (IMAGE, "")
     assert (

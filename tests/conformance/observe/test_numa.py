@@ -56,7 +56,7 @@ def test_judges_nothing_by_a_kubelet_that_lists_no_device() -> None:
     assert (expected, seen) == (RIGHT, "devices at the NUMA nodes of their GPUs: 0")
 
 
-def test_accepts_the_only_node_where_firmware_names_none() -> None:
+def test_accepts_the_only_node_if_firmware_names_none() -> None:
     unnamed = {"GPU-a": -1}
     sentence = "devices at the NUMA nodes of their GPUs: 1"
     assert hints_are_right(Numa({"GPU-a": (0,)}, unnamed, 1), 1) == (sentence, sentence)

@@ -74,7 +74,7 @@ def test_names_the_nearest_of_a_resource_that_no_pool_offers() -> None:
     )
 
 
-def test_says_where_nothing_is_offered_at_all() -> None:
+def test_reports_that_nothing_is_offered_at_all() -> None:
     """As on a cluster before its first `divvy up`."""
     known = cluster(training=("whole", 4, 1))
     (node,) = nodes_of_plan(known, plan(known, "test"))
