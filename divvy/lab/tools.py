@@ -28,7 +28,6 @@ PULUMI_VERSION = "v3.274.1"
 PULUMI_KUBERNETES_VERSION = "v4.25.0"
 KUEUE_VERSION = "v0.19.1"
 NVIDIA_DRA_DRIVER_VERSION = "v0.5.0"
-HYDROPHONE_VERSION = "v0.8.0"
 
 # Debugging information that -s -w drops at the end is not made at all: a sixth of the time.
 _FLAGS = ("-gcflags=all=-dwarf=false",)
