@@ -34,6 +34,9 @@ def main() -> None:
     node, namespace = os.environ["NODE_NAME"], os.environ["NAMESPACE"]
     prepare = _PREPARE.get(os.environ["RUNTIME"])
     host = Host()
+    # The pod's volume outlives its container: one that was killed, or a boot, has left the file,
+    # and the probe would find this node prepared before it is looked at again.
+    _READY.unlink(missing_ok=True)
     try:
         if prepare is not None and prepare(host, change=False):
             client = Client(cluster_config(None, None), seconds=10)
