@@ -35,6 +35,7 @@ from conformance.load.claims import (
     refused_for_gpus,
     requested_share,
     shares_of,
+    tenants_without_gpu,
     usual_size,
 )
 from conformance.not_made import not_applicable
@@ -274,9 +275,8 @@ def test_tenants_are_never_on_one_gpu(
         }
         evidence.add(seen)
         together = [*tenants_together(gpus), *sorted(set.intersection(*seen.values()))]
-        without = [tenant for tenant, uuids in seen.items() if not uuids]
-        if gpus_of_tenants(node, two) > 1:
-            together += [f"no pod of {tenant} runs" for tenant in without]
+        waiting = tenants_without_gpu(seen, gpus_of_tenants(node, two))
+        together += [f"no pod of {tenant} runs" for tenant in waiting]
         evidence.require("apart", "; ".join(together) or "apart")
     finally:
         for tenant, place in places.items():

@@ -10,14 +10,13 @@ from conformance.catalogue import BY_MPS, LIMITED, check
 from conformance.checks.verdicts import opens_nothing_by_number, sees_nothing
 from conformance.evidence import Evidence
 from conformance.fixtures import Allocations, Bare, Fills, Overcommits, Probes
+from conformance.load.overcommit import refuses_beyond
 from conformance.not_made import not_applicable
 from conformance.observe.device_memory import allowed_mib, memory_fits
 from conformance.observe.host_mounts import host_mounts, of_mps, of_one_share
 from conformance.observe.probes import part, smi_total
 from conformance.observe.sibling import sibling_sees_nothing
 from conformance.promise import DevicePromise, NodePromise
-
-_OUT_OF_MEMORY = 12
 
 
 @check("ISO-01")
@@ -152,13 +151,8 @@ def test_a_mig_device_refuses_more_than_its_slice(
     overcommit = overcommits[promise]
     evidence.command = " ".join(overcommit.command)
     evidence.add(overcommit.greedy.log)
-    last_line = overcommit.greedy.log.strip().splitlines()[-1:] or [str(overcommit.greedy)]
     evidence.add(overcommit.words)
-    evidence.require_that(
-        overcommit.greedy.code == _OUT_OF_MEMORY and overcommit.undisturbed,
-        "exit code 12 (out of memory), neighbours on the same GPU compute on",
-        f"exit code {overcommit.greedy.code}, {last_line[0]}; {overcommit.words}",
-    )
+    evidence.require_that(*refuses_beyond(promise.device.memory_mib or 0, overcommit))
 
 
 @check("ISO-06")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,15 @@ def gpus_of_tenants(node: NodePromise, tenants: Sequence[str]) -> int:
     """Return the number of GPUs with shares for at least one of these tenants."""
     offers = (gpu.claims for gpu in node.plan.gpus if gpu.claims and gpu.claims.shares)
     return sum(not set(tenants).isdisjoint(offer.tenants) for offer in offers)
+
+
+def tenants_without_gpu(seen: Mapping[str, Collection[str]], gpus: int) -> list[str]:
+    """Return the tenants that should have got a GPU and have none; ``seen`` has their GPUs' UUIDs.
+
+    With one GPU for all of them the first tenant keeps the others waiting, but one has it.
+    """
+    waiting = [tenant for tenant, uuids in seen.items() if not uuids]
+    return waiting if gpus > 1 or len(waiting) == len(seen) else []
 
 
 @contextlib.contextmanager

@@ -16,6 +16,10 @@ nvidia-smi -L
 while cuda-vector-add --size 1000 >/dev/null; do echo {_MARK}; sleep 0.5; done
 echo '{_BROKEN}'; exit 1
 """
+# As mem-hog ends when the device has no more: ENOMEM.
+_REFUSED = 12
+# As much of a device's memory as a process's context takes.
+_CONTEXT_MIB = 512
 # Enough of them that one is on the same GPU, however devices are spread.
 _MAX_NEIGHBOURS = 8
 _STARTED, _WENT_ON = 60, 20
@@ -34,16 +38,31 @@ class Overcommit:
     elsewhere: int
 
     @property
-    def undisturbed(self) -> bool:
-        """Return whether no neighbour on the same GPU was disturbed."""
-        return all(self.neighbours)
-
-    @property
     def words(self) -> str:
         """Say what neighbours showed."""
         if not self.neighbours:
             return "no neighbour on the same GPU"
         return f"{sum(self.neighbours)} of {len(self.neighbours)} neighbours compute on"
+
+
+def refuses_beyond(memory_mib: int, overcommit: Overcommit) -> tuple[bool, str, str]:
+    """Judge a device of this memory: whether it holds, what is expected, what came of it.
+
+    A device that grants less than half of its memory, and its process's context, does not have the
+    memory that it shows.
+    """
+    least_mib = max(memory_mib // 2 - _CONTEXT_MIB, 1)
+    greedy = overcommit.greedy
+    granted = re.search(r"^allocated (\d+) MiB", greedy.log, re.MULTILINE)
+    granted_mib = int(granted[1]) if granted else 0
+    last_line = greedy.log.strip().splitlines()[-1:] or [str(greedy)]
+    holds = greedy.code == _REFUSED and all(overcommit.neighbours)
+    return (
+        holds and granted_mib >= least_mib,
+        f"exit code {_REFUSED} (out of memory), at least {least_mib} MiB of {memory_mib} "
+        "allocated, neighbours on the same GPU compute on",
+        f"exit code {greedy.code}, {last_line[0]}; {overcommit.words}",
+    )
 
 
 def overcommit(pods: PodNamespace, promise: DevicePromise) -> Overcommit:

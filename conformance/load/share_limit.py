@@ -53,7 +53,7 @@ def judge_requests(sizes: Sequence[int], log: str) -> Verdict:
     words = {
         "beyond the limit": "refused" if codes.get("alone") == REFUSED else "not refused",
         "the size shown": "the limit" if _is_limit(totals, sizes) else f"{sorted(set(totals))}",
-        "the most granted": "within it" if max(granted, default=-1) <= limit_mib else "beyond it",
+        "the most granted": _granted(max(granted, default=0), limit_mib),
         "two at once": "one of two" if two == [GRANTED, REFUSED] else f"exit codes {two}",
         "beside an orphan": "refused" if codes.get("beside") == REFUSED else "not refused",
         "after its end": "granted" if codes.get("after") == GRANTED else "not granted",
@@ -66,6 +66,13 @@ def judge_requests(sizes: Sequence[int], log: str) -> Verdict:
         ", ".join(f"{what}: {word}" for what, word in pairs),
         ", ".join(f"{what}: {word}" for what, word in words.items()),
     )
+
+
+def _granted(mib: int, limit_mib: int) -> str:
+    """Say whether what was granted is within the limit: a share that gives nothing is none."""
+    if not mib:
+        return "nothing"
+    return "within it" if mib <= limit_mib else "beyond it"
 
 
 def _is_limit(totals: Sequence[int], sizes: Sequence[int]) -> bool:

@@ -38,9 +38,11 @@ def daemon(uuid):
 modes = {}
 for index in range(nvml.nvmlDeviceGetCount()):
     gpu = ask(nvml.nvmlDeviceGetHandleByIndex, index)
-    if not isinstance(gpu, str):
-        uuid = ask(nvml.nvmlDeviceGetUUID, gpu)
-        modes[uuid] = [ask(nvml.nvmlDeviceGetComputeMode, gpu), daemon(uuid)]
+    if isinstance(gpu, str):
+        modes[f"GPU {index}"] = [gpu, "none"]
+        continue
+    uuid = ask(nvml.nvmlDeviceGetUUID, gpu)
+    modes[uuid] = [ask(nvml.nvmlDeviceGetComputeMode, gpu), daemon(uuid)]
 print(json.dumps(modes))
 """
 )
@@ -52,7 +54,8 @@ Access = Mapping[str, tuple[int | str | None, str]]
 def compute_modes(target: ClusterUnderTest, node: str) -> Access | None:
     """Return each GPU's mode and what its MPS daemon answers, by UUID in the driver's order.
 
-    None without an agent to ask the driver.
+    A GPU that does not answer has its index for a name and the driver's error for a mode. None
+    without an agent to ask the driver.
     """
     look = script(target.implementation.mps_pipes)
     modes: Access | None = run_nvml_script(target, node, look)
@@ -67,9 +70,12 @@ def script(pipes: str) -> str:
 def let_in(access: Access, by_mps: Sequence[bool]) -> Verdict:
     """Judge the GPUs of a node, of which ``by_mps`` says in the same order who MPS shares.
 
-    A driver that has no modes lets every process in.
+    A driver that has no modes lets every process in. Which GPU is missing of a shorter list is not
+    known: its modes cannot be judged.
     """
     wrong = []
+    if len(access) < len(by_mps):
+        return f"{len(by_mps)} GPUs", f"the driver lists {len(access)} GPUs (see NODE-01)"
     for (uuid, (mode, daemon)), shared in zip(access.items(), by_mps, strict=False):
         named = _MODES[mode] if isinstance(mode, int) and mode < len(_MODES) else mode
         if shared and named != _EXCLUSIVE:

@@ -16,6 +16,7 @@ from conformance.load.claims import (
     refused_for_gpus,
     requested_share,
     rounded,
+    tenants_without_gpu,
 )
 from conformance.not_made import NotApplicable, NotMade
 from conformance.observe.claims import divisible_by, overcommitted, tenants_together
@@ -169,3 +170,10 @@ def test_judges_nothing_by_a_refusal_of_another_policy() -> None:
     assert refused_for_gpus({"a unit": None, "too much": own}, names)[1] == "accepted: a unit"
     with pytest.raises(NotMade, match="for something else: pods need a team label"):
         refused_for_gpus({"a unit": own, "too much": "pods need a team label"}, names)
+
+
+def test_misses_a_tenant_that_gets_no_gpu() -> None:
+    alone = {"red": {"GPU-a"}, "blue": set[str]()}
+    assert tenants_without_gpu(alone, 2) == ["blue"]
+    assert tenants_without_gpu(alone, 1) == []
+    assert tenants_without_gpu({"red": set(), "blue": set()}, 1) == ["red", "blue"]

@@ -53,6 +53,8 @@ def test_starts_only_one_process_in_a_small_share() -> None:
         == actual
         == ("beyond the limit: refused, the size shown: the limit, the most granted: within it")
     )
+    nothing = judge_requests([1000], alone.replace("allocated 960", "allocated 0"))[1]
+    assert nothing.endswith("the most granted: nothing")
 
 
 def test_reads_every_programs_memory_in_mib() -> None:

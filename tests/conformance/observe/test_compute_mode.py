@@ -36,6 +36,23 @@ def test_accepts_a_driver_without_compute_modes() -> None:
     assert let_in({"GPU-a": ("Unknown Error", "none")}, [False])[1] == "GPU-a: Unknown Error"
 
 
+def test_judges_each_gpu_by_its_place_when_another_is_lost(
+    driver: DriverRoot, run_script: RunScript
+) -> None:
+    driver.install("T4", 2)
+    _, second = run_script(SCRIPT)
+    driver.smi("-i", "1", "-c", "EXCLUSIVE_PROCESS")
+    driver.sim("fault", "lost", "0")
+    seen = let_in(run_script(SCRIPT), (False, True))[1]
+    assert seen == f"GPU 0: GPU is lost; {second}: its MPS daemon: none"
+
+
+def test_judges_no_gpu_by_its_place_when_the_driver_lists_fewer() -> None:
+    verdict = let_in({"GPU-b": (3, "answers")}, (False, True))
+    assert verdict == ("2 GPUs", "the driver lists 1 GPUs (see NODE-01)")
+    assert let_in({}, [False]) == ("1 GPUs", "the driver lists 0 GPUs (see NODE-01)")
+
+
 @contextmanager
 def daemon(
     driver: DriverRoot, uuid: str, state: Path, *options: str
