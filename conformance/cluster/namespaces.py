@@ -37,6 +37,7 @@ class PodNamespaces:
         self._home = home
         self._pull_secrets = pull_secrets
         self._pulls = ImagePulls()
+        self._created: list[str] = []
         self._namespaces: dict[Level, PodNamespace] = {}
         self._lease: RunLease | None = None
         self.name = f"divvy-conformance-{secrets.token_hex(3)}"
@@ -44,14 +45,9 @@ class PodNamespaces:
     def at(self, level: Level, labels: Mapping[str, str] | None = None) -> PodNamespace:
         """Return the namespace whose pods run at this level; ``labels`` are added to its own."""
         if level not in self._namespaces:
-            if not self._namespaces:
-                self._api.create(PRIORITY_CLASS, _priority_class(self.name))
             name = f"{self.name}-{level}"
-            own = {"pod-security.kubernetes.io/enforce": level, **OWN}
-            metadata: Any = {"name": name, "labels": own}
-            self._api.create(NAMESPACE, {"metadata": metadata})
-            if self._lease is None:
-                self._lease = RunLease(self._api, name)
+            if name not in self._created:
+                self._create(name, level)
             for secret in self._pull_secrets:
                 _copy_secret(self._api, secret, self._home, name)
             place = PodNamespace(
@@ -64,6 +60,17 @@ class PodNamespaces:
             self.label(self._namespaces[level], labels)
         return self._namespaces[level]
 
+    def _create(self, name: str, level: Level) -> None:
+        own = {"pod-security.kubernetes.io/enforce": level, **OWN}
+        metadata: Any = {"name": name, "labels": own}
+        self._api.create(NAMESPACE, {"metadata": metadata})
+        self._created.append(name)
+        # Never without a namespace: if this run is killed, the next one finds the priority class
+        # by the name of a namespace that is left.
+        if len(self._created) == 1:
+            self._api.create(PRIORITY_CLASS, _priority_class(self.name))
+            self._lease = RunLease(self._api, name)
+
     def label(self, place: PodNamespace, labels: Mapping[str, str | None]) -> None:
         """Set labels of one of the namespaces; None removes one."""
         patch = {"metadata": {"labels": dict(labels)}}
@@ -75,9 +82,10 @@ class PodNamespaces:
             self._lease.end()
         for place in self._namespaces.values():
             place.end()
-            self._api.delete(NAMESPACE, place.name)
-        if self._namespaces:
+        if self._created:
             self._api.delete(PRIORITY_CLASS, self.name)
+        for name in self._created:
+            self._api.delete(NAMESPACE, name)
 
 
 def _copy_secret(api: Api, name: str, home: str, namespace: str) -> None:
@@ -161,14 +169,14 @@ def clear_leftovers(api: Api) -> None:
         _mark(api, name, None if label == profile else label, None, cordon=uncordon)
         print(f"  {name}: a killed run left it on profile {profile}; reverted",
               file=sys.stderr)  # fmt: skip
-    for name in names:
-        if name.rpartition("-")[0] not in runs:
-            api.delete(NAMESPACE, name)
-            print(f"  {name}: a killed run left it; removed", file=sys.stderr)
     for leftover in api.find(PRIORITY_CLASS, labels=OWN):
         run = leftover["metadata"]["name"]
         if run in {name.rpartition("-")[0] for name in names} - runs:
             api.delete(PRIORITY_CLASS, run)
+    for name in names:
+        if name.rpartition("-")[0] not in runs:
+            api.delete(NAMESPACE, name)
+            print(f"  {name}: a killed run left it; removed", file=sys.stderr)
 
 
 def _mark(

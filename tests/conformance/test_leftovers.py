@@ -10,12 +10,14 @@ import pytest
 
 from conformance.cluster import run_lease
 from conformance.cluster.namespaces import (
+    PodNamespaces,
     clear_leftovers,
     profile_on,
 )
+from conformance.not_made import NotMade
 from divvy.kube.kind import LEASE, NAMESPACE, NODE, PRIORITY_CLASS
 from divvy.model.contract import CONFORMANCE_CORDON, CONFORMANCE_PROFILE, PROFILE_LABEL
-from tests.conformance.fake_api import refusal
+from tests.conformance.fake_api import FakeApi, refusal
 
 RUN = "divvy-conformance-0a1b2c"
 MARKED = {CONFORMANCE_PROFILE: f"slices {RUN}", CONFORMANCE_CORDON: "yes"}
@@ -80,7 +82,57 @@ def test_cleans_up_after_a_dead_run() -> None:
     cluster = marked(Cluster(f"{RUN}-restricted"))
     clear_leftovers(cluster)  # type: ignore[arg-type]
     assert cluster.node == Cluster().node
-    assert cluster.deleted == [f"{RUN}-restricted", RUN]
+    # A second kill in between leaves the namespace, by which the priority class is found.
+    assert cluster.deleted == [RUN, f"{RUN}-restricted"]
+
+
+class Recording(FakeApi):
+    """Keeps what there is of namespaces and priority classes after each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: list[frozenset[str]] = [frozenset()]
+
+    def create(self, kind: Any, obj: Any) -> Any:
+        if kind in (NAMESPACE, PRIORITY_CLASS):
+            self.left.append(self.left[-1] | {f"{kind.kind} {obj['metadata']['name']}"})
+        return super().create(kind, obj)
+
+    def delete(self, kind: Any, name: str, **_options: Any) -> None:
+        self.left.append(self.left[-1] - {f"{kind.kind} {name}"})
+
+    def get(self, kind: Any, name: str, _namespace: str = "") -> Any:
+        return {"metadata": {"name": name}}
+
+
+def test_leaves_no_priority_class_without_a_namespace_whenever_it_is_killed() -> None:
+    api = Recording()
+    namespaces = PodNamespaces(api, "image", "divvy-system")  # type: ignore[arg-type]
+    namespaces.at("restricted")
+    namespaces.at("baseline")
+    namespaces.remove()
+    assert len(api.left) == 7
+    assert api.left[-1] == frozenset()
+    for left in api.left:
+        kinds = {name.partition(" ")[0] for name in left}
+        assert kinds in (set(), {"Namespace"}, {"Namespace", "PriorityClass"})
+
+
+def test_says_each_time_that_a_pull_secret_cannot_be_read_and_leaves_nothing() -> None:
+    api = Recording()
+
+    def refused(*_: Any) -> Any:
+        raise refusal(403, "secrets is forbidden")
+
+    api.get = refused  # type: ignore[method-assign]
+    namespaces = PodNamespaces(api, "image", "divvy-system", ["registry"])  # type: ignore[arg-type]
+    for _ in range(2):
+        with pytest.raises(NotMade, match="divvy-system/registry cannot be read"):
+            namespaces.at("restricted")
+    with pytest.raises(NotMade, match="divvy-system/registry cannot be read"):
+        namespaces.at("baseline")
+    namespaces.remove()
+    assert api.left[-1] == frozenset()
 
 
 def test_leaves_changes_of_a_live_run_alone() -> None:
