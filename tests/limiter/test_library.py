@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from divvy.agent.inject.account import MAX_SLOTS
+from tests.limiter.programs import compiled
 from tests.target import CC, RUN
 
 OLDEST_GLIBC = (2, 17)
@@ -65,3 +67,10 @@ def test_limits_a_linked_program(tenants, tmp_path):
     subprocess.run([CC, "-o", program, source, driver, f"-Wl,-rpath,{folder}"], check=True)
     done = subprocess.run([*RUN, program], capture_output=True, text=True, check=True)
     assert done.stdout == "0 0 0 2\n"
+
+
+def test_takes_one_slot_however_often_a_process_loads_it(tenants, tmp_path):
+    program = compiled("reloads.c", tmp_path)
+    command = [*RUN, program, tenants(100).library("libcuda.so.1"), str(MAX_SLOTS + 1)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
