@@ -272,3 +272,55 @@ for _ in range(20):
     tenant = tenants(1000, compute="cap", weight=50)
     tenant.run(script)
     assert time_of(tenant) >= 2 * 10 * 1_000_000  # the rest is in the last batch
+
+
+_UNSEEN = {
+    "a retain and release": """
+primary = c.c_void_p()
+cuda.call('cuDevicePrimaryCtxRetain', c.byref(primary), 0)
+cuda.call('cuCtxSetCurrent', primary)
+def between():
+    cuda.call('cuDevicePrimaryCtxRetain', c.byref(primary), 0)
+    cuda.call('cuDevicePrimaryCtxRelease_v2', 0)
+""",
+    "a refused end": """
+primary = c.c_void_p()
+cuda.call('cuDevicePrimaryCtxRetain', c.byref(primary), 0)
+cuda.call('cuCtxSetCurrent', primary)
+def between():
+    assert cuda.code('cuCtxDestroy_v2', primary) != 0
+""",
+    "another context": """
+mine, other = c.c_void_p(), cuda.context()
+cuda.call('cuCtxPopCurrent_v2', None)
+cuda.call('cuCtxGetCurrent', c.byref(mine))
+def between():
+    cuda.call('cuCtxPushCurrent_v2', other)
+    cuda.call('cuCtxSynchronize')
+    cuda.call('cuCtxPopCurrent_v2', None)
+""",
+    "a refused synchronisation": """
+stream = cuda.stream()
+def between():
+    cuda.call('cuStreamBeginCapture_v2', stream, 0)
+    assert cuda.code('cuCtxSynchronize') != 0
+    cuda.code('cuStreamEndCapture', stream, c.byref(c.c_void_p()))
+""",
+}
+
+
+@pytest.mark.parametrize("means", _UNSEEN)
+def test_measures_launches_with_other_calls_between_them(tenants, means):
+    """Nothing that has run yet of what they launched: it must not count as done."""
+    script = _UNSEEN[means] + (
+        """
+from tests.simulator.sleeper import Sleeper
+sleeper = Sleeper(cuda)
+for _ in range(20):
+    sleeper.start(5_000_000)
+    between()
+"""
+    )
+    tenant = tenants(1000, compute="cap", weight=50)
+    tenant.run(script)
+    assert time_of(tenant) >= 2 * 10 * 5_000_000  # the rest is in the last batch

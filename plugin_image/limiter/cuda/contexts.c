@@ -117,8 +117,9 @@ static void end_charges(const void *context)
 
 static CUresult destroy(CUresult (*run)(void *), void *context)
 {
-    gates_forget(context);
+    gates_end(context);
     CUresult result = run(context);
+    gates_ended(context, result == 0);
     if (result == 0)
         end_charges(context);
     return result;
@@ -158,9 +159,12 @@ static CUresult end_primary(CUresult (*run)(CUdevice), CUdevice device, bool who
     pthread_mutex_lock(&lock);
     void *context = primary(device);
     if (context != NULL)
-        gates_forget(context);
+        gates_end(context);
     CUresult result = run(device);
-    if (result == 0 && context != NULL && (whoever_uses_it || !is_active(device)))
+    bool gone = result == 0 && (whoever_uses_it || !is_active(device));
+    if (context != NULL)
+        gates_ended(context, gone);
+    if (context != NULL && gone)
         end_charges(context);
     pthread_mutex_unlock(&lock);
     return result;

@@ -398,7 +398,8 @@ void gate_synchronised(struct gate *gate, bool all)
     end_waiting(gate);
     pthread_mutex_lock(&gate->lock);
     gate->last = clock_now();
-    if (all && gate->in_batch) {
+    /* There may be other contexts, and the driver may have refused to wait. */
+    if (all && gate->in_batch && streams_done(&gate->streams, 0)) {
         close_batch(gate, gate->last);
         publish(gate, QUANTUM);
     }
@@ -406,11 +407,18 @@ void gate_synchronised(struct gate *gate, bool all)
     pthread_mutex_unlock(&gate->lock);
 }
 
-void gates_forget(const void *context)
+void gates_end(const void *context)
 {
     for (unsigned i = 0; i < MAX_DEVICES; i++)
         if (__atomic_load_n(&gates[i].tried, __ATOMIC_ACQUIRE))
-            streams_forget(&gates[i].streams, context);
+            streams_end(&gates[i].streams, context);
+}
+
+void gates_ended(const void *context, bool gone)
+{
+    for (unsigned i = 0; i < MAX_DEVICES; i++)
+        if (__atomic_load_n(&gates[i].tried, __ATOMIC_ACQUIRE))
+            streams_ended(&gates[i].streams, context, gone);
 }
 
 /* A child has no context, so nothing to launch; what it has of its parent stays where it is. */

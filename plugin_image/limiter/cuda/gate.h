@@ -16,7 +16,10 @@ void gate_passed(struct gate *gate, CUstream stream);
 struct gate *gate_synchronises(void);
 void gate_synchronised(struct gate *gate, bool all);
 
-void gates_forget(const void *context); /* it is about to end */
+/* Before and after a call that may end a context. */
+void gates_end(const void *context);
+void gates_ended(const void *context, bool gone);
+
 void gates_in_child(void);              /* of a fork */
 
 #endif

@@ -42,7 +42,7 @@ static bool query(struct mark *mark)
 {
     if (!mark->recorded)
         return true;
-    if (CALL(cuEventQuery, mark->event) == NOT_READY)
+    if (mark->ends || CALL(cuEventQuery, mark->event) == NOT_READY)
         return false;
     mark->recorded = false;
     mark->patience = LONGEST_DRAIN;
@@ -56,7 +56,7 @@ static struct mark *free_mark(struct streams *streams)
         return &streams->mark[streams->count++];
     for (unsigned i = 0; i < MAX_STREAMS; i++) {
         struct mark *mark = &streams->mark[streams->next++ % MAX_STREAMS];
-        if (query(mark)) {
+        if (!mark->ends && query(mark)) {
             CALL(cuEventDestroy_v2, mark->event);
             return mark;
         }
@@ -82,7 +82,7 @@ static struct mark *mark_of(struct streams *streams, CUstream stream)
     if (mark == NULL)
         CALL(cuEventDestroy_v2, event);
     else
-        *mark = (struct mark){context, stream, thread, event, false, LONGEST_DRAIN};
+        *mark = (struct mark){context, stream, thread, event, false, LONGEST_DRAIN, false};
     return mark;
 }
 
@@ -119,13 +119,26 @@ bool streams_done(struct streams *streams, uint64_t waited)
     return done;
 }
 
-void streams_forget(struct streams *streams, const void *context)
+void streams_end(struct streams *streams, const void *context)
 {
     pthread_mutex_lock(&streams->lock);
-    for (unsigned i = 0; i < streams->count;)
-        if (streams->mark[i].context == context)
-            streams->mark[i] = streams->mark[--streams->count];
-        else
-            i++;
+    for (unsigned i = 0; i < streams->count; i++)
+        streams->mark[i].ends = streams->mark[i].ends || streams->mark[i].context == context;
+    pthread_mutex_unlock(&streams->lock);
+}
+
+/* Most releases of a primary context do not end it, and what was launched there goes on. */
+void streams_ended(struct streams *streams, const void *context, bool gone)
+{
+    pthread_mutex_lock(&streams->lock);
+    for (unsigned i = 0; i < streams->count;) {
+        struct mark *mark = &streams->mark[i];
+        if (mark->context == context && gone) {
+            *mark = streams->mark[--streams->count];
+            continue;
+        }
+        mark->ends = mark->ends && mark->context != context;
+        i++;
+    }
     pthread_mutex_unlock(&streams->lock);
 }

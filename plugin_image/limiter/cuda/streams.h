@@ -20,6 +20,7 @@ struct mark {
     CUevent event;
     bool recorded;
     uint64_t patience; /* ns; halved whenever it was not enough */
+    bool ends;         /* perhaps: nothing is asked of its event meanwhile */
 };
 
 struct streams {
@@ -41,7 +42,8 @@ void streams_record(struct streams *streams, CUstream stream);
 /* Whether all has run that was launched, or was waited for long enough, `waited` ns until now. */
 bool streams_done(struct streams *streams, uint64_t waited);
 
-/* The events of a context end with it. */
-void streams_forget(struct streams *streams, const void *context);
+/* Around a call that may end a context, and with it its events. */
+void streams_end(struct streams *streams, const void *context);
+void streams_ended(struct streams *streams, const void *context, bool gone);
 
 #endif
