@@ -89,3 +89,18 @@ print('trimmed', flush=True); sys.stdin.readline()
     tell(process)
     assert line(process) == "trimmed"
     assert (tenant.figures.used[0], driver.used_mib()[0]) == (0, 0)
+
+
+def test_admits_no_graph_by_what_graphs_keep_and_give_up_for_it(tenants, driver):
+    script = _GRAPHS + (
+        """
+cuda.call('cuGraphLaunch', executable(chain(400, 0)[0]), None)
+cuda.call('cuCtxSynchronize')
+cuda.allocate(500 * MIB)
+print(left(), cuda.code('cuGraphLaunch', executable(chain(600)[0]), None), left(), flush=True)
+sys.stdin.readline()
+"""
+    )
+    process = tenants(1000).start(script)
+    assert line(process) == "100 2 500"
+    assert driver.used_mib()[0] == 500

@@ -175,13 +175,6 @@ bool pools_give_up(unsigned device)
     return any;
 }
 
-/* Under the lock, so not by tenant_reserve. */
-static bool reserve(unsigned device, uint64_t bytes)
-{
-    uint64_t limit = tenant_share(device)->memory;
-    return account_reserve(device, bytes, limit) || (give_up(device) && account_reserve(device, bytes, limit));
-}
-
 typedef CUresult (*allocate_fn)(CUdeviceptr *pointer, size_t bytes, CUpool pool, CUstream stream);
 
 /* The calls that an allocation comes down to, each with the driver's function behind it. */
@@ -207,13 +200,25 @@ static CUresult named_ptsz(CUdeviceptr *pointer, size_t bytes, CUpool pool, CUst
     return CALL(cuMemAllocFromPoolAsync_ptsz, pointer, bytes, pool, stream);
 }
 
-/* Reserve what the pool has to grow by: what it holds unused is charged already, also in a share that is full. */
-static bool reserve_growth(struct pool *pool, uint64_t bytes, uint64_t *growth)
+static uint64_t growth_for(struct pool *pool, uint64_t bytes)
 {
     settle(pool, 0);
     uint64_t taken = used(pool), unused = pool->charged > taken ? pool->charged - taken : 0;
-    *growth = bytes > unused ? bytes - unused : 0;
-    return *growth == 0 || reserve((unsigned)pool->device, *growth);
+    return bytes > unused ? bytes - unused : 0;
+}
+
+/* Reserve what the pool has to grow by: what it holds unused is charged already, also in a share that is full.
+ * If pools have to give up what they keep, it may be this one's. Under the lock, so not by tenant_reserve. */
+static bool reserve_growth(struct pool *pool, uint64_t bytes, uint64_t *growth)
+{
+    unsigned device = (unsigned)pool->device;
+    uint64_t limit = tenant_share(device)->memory;
+    *growth = growth_for(pool, bytes);
+    if (*growth == 0 || account_reserve(device, *growth, limit))
+        return true;
+    bool any = give_up(device);
+    *growth = growth_for(pool, bytes);
+    return any && account_reserve(device, *growth, limit);
 }
 
 /* A capture may refuse, or not take, what was allocated while there was none. */
