@@ -104,3 +104,16 @@ sys.stdin.readline()
     process = tenants(1000).start(script)
     assert line(process) == "100 2 500"
     assert driver.used_mib()[0] == 500
+
+
+def test_charges_the_memory_of_a_graph_on_every_gpu(tenants):
+    script = _GRAPHS + (
+        """
+graph, _ = chain(600)
+node, there = c.c_void_p(), Node(type=1, place=1, device=1, bytes=10 * MIB)
+cuda.call('cuGraphAddMemAllocNode', c.byref(node), graph, None, c.c_size_t(0), c.byref(there))
+print(cuda.code('cuGraphLaunch', executable(graph), None), left() <= 400,
+      tried(lambda: cuda.allocate(500 * MIB)))
+"""
+    )
+    assert tenants(1000, 1000).run(script) == "0 True 2"

@@ -42,8 +42,7 @@ CUresult cuGraphChildGraphNodeGetGraph(CUnode node, CUgraph *graph);
 /* A graph that allocates. */
 struct executable {
     CUgraphExec handle;
-    CUdevice ordinal;
-    uint64_t bytes;
+    struct graph_memory memory;
     struct executable *next;
 };
 
@@ -56,12 +55,14 @@ void graphs_in_child(void)
     executables = NULL;
 }
 
-/* All of it, although nodes may use the same memory one after the other: what they share is the driver's to say. */
-static void add_memory(CUgraph graph, struct executable *executable, unsigned depth)
+/* All of it, although nodes may use the same memory one after the other: what they share is the driver's to say.
+ * False if there is none on the share's devices. */
+static bool add_memory(CUgraph graph, struct graph_memory *all, unsigned depth)
 {
     size_t count = 0;
+    bool any = false;
     if (depth > MAX_DEPTH || CALL(cuGraphGetNodes, graph, NULL, &count) != 0 || count == 0)
-        return;
+        return false;
     CUnode *nodes = calloc(count, sizeof(CUnode));
     if (nodes == NULL || CALL(cuGraphGetNodes, graph, nodes, &count) != 0)
         count = 0;
@@ -71,22 +72,26 @@ static void add_memory(CUgraph graph, struct executable *executable, unsigned de
         int type = 0;
         CALL(cuGraphNodeGetType, nodes[i], &type);
         if (type == NODE_MEM_ALLOC && CALL(cuGraphMemAllocNodeGetParams, nodes[i], &memory) == 0) {
-            uint64_t bytes = executable->bytes + memory.bytes;
-            executable->bytes = bytes < memory.bytes ? UINT64_MAX : bytes;
-            executable->ordinal = memory.pool.location;
+            int device = tenant_device(memory.pool.location);
+            if (device < 0)
+                continue;
+            uint64_t bytes = all->bytes[device] + memory.bytes;
+            all->bytes[device] = bytes < memory.bytes ? UINT64_MAX : bytes;
+            all->ordinal[device] = memory.pool.location;
+            any = true;
         } else if (type == NODE_GRAPH && CALL(cuGraphChildGraphNodeGetGraph, nodes[i], &child) == 0) {
-            add_memory(child, executable, depth + 1);
+            any = add_memory(child, all, depth + 1) || any;
         }
     }
     free(nodes);
+    return any;
 }
 
 static CUresult instantiated(CUresult result, const CUgraphExec *made, CUgraph graph)
 {
-    struct executable memory = {.bytes = 0}, *kept;
-    if (result == 0)
-        add_memory(graph, &memory, 0);
-    if (memory.bytes == 0)
+    struct graph_memory memory = {.bytes = {0}};
+    struct executable *kept;
+    if (result != 0 || !add_memory(graph, &memory, 0))
         return result;
     kept = malloc(sizeof *kept);
     if (kept == NULL) {
@@ -94,7 +99,7 @@ static CUresult instantiated(CUresult result, const CUgraphExec *made, CUgraph g
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_lock(&lock);
-    *kept = (struct executable){*made, memory.ordinal, memory.bytes, executables};
+    *kept = (struct executable){*made, memory, executables};
     __atomic_store_n(&executables, kept, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&lock);
     return result;
@@ -159,7 +164,7 @@ static bool find(CUgraphExec graph, struct executable *found)
 static CUresult run(CUresult (*driver)(CUgraphExec, CUstream), CUgraphExec graph, CUstream stream)
 {
     struct executable allocates;
-    return find(graph, &allocates) ? pools_run_graph(allocates.ordinal, allocates.bytes, driver, graph, stream)
+    return find(graph, &allocates) ? pools_run_graph(&allocates.memory, driver, graph, stream)
                                    : driver(graph, stream);
 }
 

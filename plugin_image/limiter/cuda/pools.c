@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "driver.h"
 #include "memory.h"
@@ -289,37 +290,66 @@ static CUresult allocate(allocate_fn run, CUdeviceptr *pointer, size_t bytes, CU
     return result;
 }
 
+/* The memory for graphs of each device where a graph allocates; false if there is no room to note it. */
+static bool find_graph_pools(const struct graph_memory *memory, struct pool **graph_pools)
+{
+    bool all = true;
+    for (unsigned device = 0; device < MAX_DEVICES && all; device++)
+        if (memory->bytes[device] > 0)
+            all = (graph_pools[device] = add(NULL, memory->ordinal[device], (int)device)) != NULL;
+    return all;
+}
+
+/* On all of its devices, or on none; `refused` is the one that has too little. */
+static bool reserve_graph(const struct graph_memory *memory, struct pool **graph_pools, uint64_t *growth,
+                          unsigned *refused)
+{
+    for (unsigned device = 0; device < MAX_DEVICES; device++) {
+        if (graph_pools[device] == NULL || reserve_growth(graph_pools[device], memory->bytes[device], &growth[device]))
+            continue;
+        for (unsigned i = 0; i < device; i++)
+            account_release(i, growth[i]);
+        memset(growth, 0, MAX_DEVICES * sizeof *growth);
+        *refused = device;
+        return false;
+    }
+    return true;
+}
+
 /* Nodes may use the same memory one after the other, or what an earlier launch of the graph has left. Only the
  * driver knows, and says it when it has made room: what does not fit is given back before anything runs. */
-static bool fits_uploaded(struct pool *pool, CUgraphExec graph, CUstream stream)
+static bool fits_uploaded(struct pool **graph_pools, CUgraphExec graph, CUstream stream)
 {
-    unsigned device = (unsigned)pool->device;
     bool fits = !stream_captures(stream) && CALL(cuGraphUpload, graph, stream) == 0;
-    settle(pool, 0);
-    fits = fits && account_used(device) <= tenant_share(device)->memory;
-    if (!fits) {
-        trim(pool);
-        settle(pool, 0);
-    }
+    for (unsigned device = 0; device < MAX_DEVICES; device++)
+        if (graph_pools[device] != NULL) {
+            settle(graph_pools[device], 0);
+            fits = fits && account_used(device) <= tenant_share(device)->memory;
+        }
+    for (unsigned device = 0; device < MAX_DEVICES && !fits; device++)
+        if (graph_pools[device] != NULL) {
+            trim(graph_pools[device]);
+            settle(graph_pools[device], 0);
+        }
     return fits;
 }
 
-CUresult pools_run_graph(CUdevice ordinal, uint64_t bytes, CUresult (*run)(CUgraphExec, CUstream), CUgraphExec graph,
+CUresult pools_run_graph(const struct graph_memory *memory, CUresult (*run)(CUgraphExec, CUstream), CUgraphExec graph,
                          CUstream stream)
 {
-    int device = tenant_device(ordinal);
-    uint64_t growth = 0;
-    if (device < 0)
-        return run(graph, stream);
-    pthread_mutex_lock(&lock);
-    struct pool *pool = add(NULL, ordinal, device);
+    struct pool *graph_pools[MAX_DEVICES] = {NULL};
+    uint64_t growth[MAX_DEVICES] = {0};
+    unsigned refused = 0;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    bool reserved = pool != NULL && reserve_growth(pool, bytes, &growth);
-    if (reserved || (pool != NULL && fits_uploaded(pool, graph, stream))) {
+    pthread_mutex_lock(&lock);
+    bool found = find_graph_pools(memory, graph_pools);
+    if (found && (reserve_graph(memory, graph_pools, growth, &refused) || fits_uploaded(graph_pools, graph, stream))) {
         result = run(graph, stream);
-        settle(pool, reserved ? growth : 0);
-    } else {
-        account_count_refusal((unsigned)device);
+        for (unsigned device = 0; device < MAX_DEVICES; device++)
+            if (graph_pools[device] != NULL)
+                settle(graph_pools[device], growth[device]);
+    } else if (found) {
+        account_count_refusal(refused);
     }
     pthread_mutex_unlock(&lock);
     return result;

@@ -1,13 +1,20 @@
 #ifndef DIVVY_POOLS_H
 #define DIVVY_POOLS_H
 
+#include "../share/share.h"
 #include "cuda.h"
+
+/* What the nodes of a graph allocate, by the share's devices. */
+struct graph_memory {
+    CUdevice ordinal[MAX_DEVICES];
+    uint64_t bytes[MAX_DEVICES];
+};
 
 /* After a synchronisation: pools may have given memory back. One load if there are none. */
 void pools_synchronised(void);
 
 /* Launch or upload a graph whose nodes allocate so much, if the share has that. */
-CUresult pools_run_graph(CUdevice ordinal, uint64_t bytes, CUresult (*run)(CUgraphExec, CUstream), CUgraphExec graph,
+CUresult pools_run_graph(const struct graph_memory *memory, CUresult (*run)(CUgraphExec, CUstream), CUgraphExec graph,
                          CUstream stream);
 
 /* In the child of a fork. */
