@@ -215,15 +215,32 @@ EXPORT CUresult cuCtxGetDevice(CUdevice *device)
     FINISH(0);
 }
 
-EXPORT CUresult cuCtxSynchronize(void)
+static CUresult synchronize(CUcontext context)
 {
-    WITH_CONTEXT(context);
     CUresult result = capture_refuses_context(context);
     if (result == 0)
         result = context_wait(context);
     if (result == 0)
         pools_trim(context->device);
-    FINISH(result);
+    return result;
+}
+
+EXPORT CUresult cuCtxSynchronize(void)
+{
+    WITH_CONTEXT(context);
+    FINISH(synchronize(context));
+}
+
+/* Of CUDA 13: without a context it is the current one. */
+EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+    if (context == NULL)
+        return cuCtxSynchronize();
+    driver_lock();
+    CUresult result = driver_ready();
+    if (result == 0)
+        result = context_is_known(context) ? context->error : CUDA_ERROR_INVALID_CONTEXT;
+    FINISH(result == 0 ? synchronize(context) : result);
 }
 
 EXPORT CUresult cuCtxGetFlags(unsigned *flags)

@@ -59,6 +59,24 @@ def test_measures_launches_beside_a_capture_that_never_ends(programs, tenants, p
     assert used > 200 * 200_000  # half of 400 kernels of 0.2 ms
 
 
+@pytest.mark.parametrize("compute", [None, "cap"])
+def test_synchronizes_the_context_that_is_named(tenants, compute):
+    """From CUDA 13 on the name stands for a function that takes a context."""
+    script = """
+from tests.simulator.sleeper import Sleeper
+first, found, status = c.c_void_p(), c.c_void_p(), c.c_int()
+cuda.call('cuCtxGetCurrent', c.byref(first))
+cuda.call('cuGetProcAddress_v2', b'cuCtxSynchronize', c.byref(found), 13000, c.c_uint64(0),
+          c.byref(status))
+Sleeper(cuda).start(300_000_000)
+cuda.context()
+print(c.CFUNCTYPE(c.c_int, c.c_void_p)(found.value)(first))
+cuda.call('cuCtxSetCurrent', first)
+print(cuda.code('cuStreamQuery', None))
+"""
+    assert tenants(1000, compute=compute, weight=50).run(script).split() == ["0", "0"]
+
+
 def test_charges_the_memory_of_graphs(programs, tenants):
     library = tenants(1000).library("libcuda.so.1")
     # What a graph has allocated, and what the driver keeps for graphs after it is freed.

@@ -7,6 +7,7 @@ import pytest
 from tests.simulator import cuda as codes
 from tests.simulator.cuda import fails
 from tests.simulator.cuda_process import run
+from tests.simulator.sleeper import Sleeper
 
 
 def test_creates_switches_and_destroys_contexts(gpu):
@@ -42,6 +43,19 @@ def test_creates_switches_and_destroys_contexts(gpu):
     gpu.call("cuCtxSetCurrent", None)
     with fails(201):
         gpu.call("cuCtxSynchronize")
+
+
+def test_synchronizes_the_context_that_is_named(gpu):
+    first = c.c_void_p()
+    gpu.call("cuCtxGetCurrent", c.byref(first))
+    Sleeper(gpu).start(100_000_000)
+    gpu.context()
+    gpu.call("cuCtxSynchronize_v2", None)
+    gpu.call("cuCtxSynchronize_v2", first)
+    gpu.call("cuCtxSetCurrent", first)
+    gpu.call("cuStreamQuery", None)
+    with fails(201):
+        gpu.call("cuCtxSynchronize_v2", c.c_void_p(8))
 
 
 @pytest.mark.usefixtures("administrator")

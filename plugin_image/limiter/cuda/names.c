@@ -78,6 +78,7 @@ static const struct name {
     BOTH(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, _ptsz),
     PLAIN(cuGraphExecDestroy, cuGraphExecDestroy),
     PLAIN(cuCtxSynchronize, cuCtxSynchronize),
+    FROM(13000, cuCtxSynchronize, cuCtxSynchronize_v2),
     BOTH(cuStreamSynchronize, cuStreamSynchronize, _ptsz),
     PLAIN(cuEventSynchronize, cuEventSynchronize),
     BOTH(cuMemcpyDtoH, cuMemcpyDtoH_v2, _ptds),
@@ -94,8 +95,11 @@ static const char *our_name(const char *name, const void *function, int version,
         if (one->per_thread != NULL && strcmp(one->per_thread, name) == 0)
             return one->per_thread;
         bool is_base = strcmp(one->base, name) == 0;
-        if (is_base && one->since > 0 && driver_symbol(one->ours) == function)
+        const void *theirs = is_base && one->since > 0 ? driver_symbol(one->ours) : NULL;
+        if (theirs == function)
             return one->ours;
+        if (is_base && one->since > 0 && theirs == NULL) /* a driver that is older than the version */
+            continue;
         if (is_base ? one->since <= version : strcmp(one->ours, name) == 0)
             found = one;
     }

@@ -24,6 +24,7 @@ EXPORT CUresult cuCtxSynchronize(void)
     return result;
 }
 
+WAIT(cuCtxSynchronize_v2, true, (void *context), context)
 WAIT(cuStreamSynchronize, false, (CUstream stream), stream)
 WAIT(cuStreamSynchronize_ptsz, false, (CUstream stream), stream)
 WAIT(cuEventSynchronize, false, (CUevent event), event)
