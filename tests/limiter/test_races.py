@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.limiter.programs import compiled
 from tests.limiter.tenant import Tenant, line, tell
 
 MIB = 1 << 20
@@ -74,3 +75,13 @@ def test_leaves_nothing_of_a_process_killed_while_allocating(tenants, race, driv
         time.sleep(0.01)
     assert driver.used_mib() == [0, 0]
     tell(watcher)
+
+
+def test_charges_a_context_at_the_address_of_one_that_ends(tenants, tmp_path):
+    # Memory that one thread frees is at once the other's.
+    shared = {"MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
+    command = [compiled("contexts.c", tmp_path), tenants(1000).library("libcuda.so.1"), str(ROUNDS)]
+    done = subprocess.run(
+        command, env=os.environ | shared, capture_output=True, text=True, check=True, timeout=600
+    )
+    assert done.stdout == "0\n"

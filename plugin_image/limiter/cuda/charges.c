@@ -86,6 +86,15 @@ void charges_in_child(void)
     room = filled = 0;
 }
 
+void charges_move(const void *context, void *other)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < room; i++)
+        if (table[i].state == TAKEN && table[i].charge.context == context)
+            table[i].charge.context = other;
+    pthread_mutex_unlock(&lock);
+}
+
 void charges_end(const void *context)
 {
     pthread_mutex_lock(&lock);

@@ -108,20 +108,30 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(void **context, CUdevice device)
     return result;
 }
 
-/* Pools may have had memory in it. */
-static void end_charges(const void *context)
+/* Around a call that may end a context: as soon as it has, another thread may be given a new one at the same
+ * address. So what the old one has is put aside before, at an address that is no context's. */
+static void begin_end(void *context, void *aside)
 {
-    charges_end(context);
-    pools_refresh();
+    gates_end(context);
+    charges_move(context, aside);
+}
+
+static void finish_end(void *context, void *aside, bool gone)
+{
+    gates_ended(context, gone);
+    if (!gone) {
+        charges_move(aside, context);
+        return;
+    }
+    charges_end(aside);
+    pools_refresh(); /* they may have had memory in it */
 }
 
 static CUresult destroy(CUresult (*run)(void *), void *context)
 {
-    gates_end(context);
+    begin_end(context, &context);
     CUresult result = run(context);
-    gates_ended(context, result == 0);
-    if (result == 0)
-        end_charges(context);
+    finish_end(context, &context, result == 0);
     return result;
 }
 
@@ -159,13 +169,10 @@ static CUresult end_primary(CUresult (*run)(CUdevice), CUdevice device, bool who
     pthread_mutex_lock(&lock);
     void *context = primary(device);
     if (context != NULL)
-        gates_end(context);
+        begin_end(context, &context);
     CUresult result = run(device);
-    bool gone = result == 0 && (whoever_uses_it || !is_active(device));
     if (context != NULL)
-        gates_ended(context, gone);
-    if (context != NULL && gone)
-        end_charges(context);
+        finish_end(context, &context, result == 0 && (whoever_uses_it || !is_active(device)));
     pthread_mutex_unlock(&lock);
     return result;
 }

@@ -21,7 +21,8 @@ struct charge {
 };
 
 /* charges.c */
-void charges_end(const void *context); /* gives them back to the account */
+void charges_move(const void *context, void *other); /* as if they had been made in the other */
+void charges_end(const void *context);                /* gives them back to the account */
 
 /* In the child of a fork: nothing of its parent's is its own. */
 void charges_in_child(void);

@@ -73,7 +73,7 @@ static struct mark *mark_of(struct streams *streams, CUstream stream)
         return NULL;
     for (unsigned i = 0; i < streams->count; i++) {
         struct mark *mark = &streams->mark[i];
-        if (mark->stream == stream && mark->context == context && mark->thread == thread)
+        if (!mark->ends && mark->stream == stream && mark->context == context && mark->thread == thread)
             return mark;
     }
     if (CALL(cuEventCreate, &event, NO_TIMING) != 0)
@@ -133,12 +133,13 @@ void streams_ended(struct streams *streams, const void *context, bool gone)
     pthread_mutex_lock(&streams->lock);
     for (unsigned i = 0; i < streams->count;) {
         struct mark *mark = &streams->mark[i];
-        if (mark->context == context && gone) {
+        bool ours = mark->ends && mark->context == context;
+        if (ours)
+            mark->ends = false;
+        if (ours && gone)
             *mark = streams->mark[--streams->count];
-            continue;
-        }
-        mark->ends = mark->ends && mark->context != context;
-        i++;
+        else
+            i++;
     }
     pthread_mutex_unlock(&streams->lock);
 }
