@@ -55,7 +55,7 @@ static CUresult settle(CUresult result, void **context, struct charge *charge)
 {
     if (result == 0)
         charge->context = *context;
-    /* If the table cannot grow it stays charged in the account alone. */
+    /* If the table cannot grow it is not charged: NVML's figure has it soon. */
     charge_settle(CHARGE_CONTEXT, result, result == 0 ? (uint64_t)(uintptr_t)*context : 0, charge);
     return result;
 }
