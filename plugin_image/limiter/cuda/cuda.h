@@ -24,7 +24,6 @@ typedef struct CUgraph_st *CUgraph;
 typedef struct CUevent_st *CUevent;
 
 enum {
-    CUDA_SUCCESS = 0,
     CUDA_ERROR_INVALID_VALUE = 1,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_OPERATING_SYSTEM = 304,
@@ -48,5 +47,12 @@ struct array3d_descriptor { /* CUDA_ARRAY3D_DESCRIPTOR */
 };
 
 #define LOCATION_DEVICE 1
+#define PER_THREAD ((CUstream)2)
+
+/* Without a stream it is the default one: here that of the thread, else that of the context. */
+static inline CUstream per_thread(CUstream stream)
+{
+    return stream == NULL ? PER_THREAD : stream;
+}
 
 #endif

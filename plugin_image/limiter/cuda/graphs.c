@@ -10,7 +10,6 @@
 
 #define NODE_GRAPH 4
 #define NODE_MEM_ALLOC 10
-#define PER_THREAD ((CUstream)2)
 #define MAX_DEPTH 16
 
 typedef struct CUnode_st *CUnode;
@@ -175,11 +174,6 @@ static CUresult launch(CUresult (*driver)(CUgraphExec, CUstream), CUgraphExec gr
     if (gate != NULL)
         gate_passed(gate, stream);
     return result;
-}
-
-static CUstream per_thread(CUstream stream)
-{
-    return stream == NULL ? PER_THREAD : stream;
 }
 
 #define DRIVERS(name)                                             \

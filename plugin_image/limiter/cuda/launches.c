@@ -2,18 +2,10 @@
 #include "driver.h"
 #include "gate.h"
 
-#define PER_THREAD ((CUstream)2)
-
 struct launch_configuration { /* the first fields of CUlaunchConfig */
     unsigned grid[3], block[3], shared;
     CUstream stream;
 };
-
-/* Without a stream it is the default one: of the context, or of the thread. */
-static CUstream per_thread(CUstream stream)
-{
-    return stream == NULL ? PER_THREAD : stream;
-}
 
 static CUstream stream_of(const struct launch_configuration *how)
 {

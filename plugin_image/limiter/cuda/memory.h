@@ -42,6 +42,6 @@ void charge_freed(enum charge_kind kind, CUresult result, uint64_t handle, const
 
 /* pools.c */
 bool pools_give_up(unsigned device); /* whether anything came free */
-void pools_refresh(void);            /* what the process's pools hold now */
+void pools_refresh(void);            /* what the process's pools hold now; one load if there are none */
 
 #endif

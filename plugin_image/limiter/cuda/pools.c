@@ -17,7 +17,6 @@
 #define GRAPHS_RESERVED 2
 #define GRAPHS_USED 0
 #define HOST (-1)
-#define PER_THREAD ((CUstream)2)
 
 EXPORT CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream);
 EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream);
@@ -148,11 +147,6 @@ void pools_in_child(void)
     pools = NULL;
 }
 
-void pools_synchronised(void)
-{
-    pools_refresh();
-}
-
 static bool give_up(unsigned device)
 {
     bool any = false;
@@ -239,8 +233,9 @@ static CUresult within_limit(allocate_fn run, CUdeviceptr *pointer, size_t bytes
 {
     unsigned device = (unsigned)pool->device;
     uint64_t limit = tenant_share(device)->memory, growth = 0;
-    settle(pool, 0);
-    if (!captures && !reserve_growth(pool, bytes, &growth)) {
+    if (captures) {
+        settle(pool, 0);
+    } else if (!reserve_growth(pool, bytes, &growth)) {
         account_count_refusal(device);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -353,11 +348,6 @@ CUresult pools_run_graph(const struct graph_memory *memory, CUresult (*run)(CUgr
     }
     pthread_mutex_unlock(&lock);
     return result;
-}
-
-static CUstream per_thread(CUstream stream)
-{
-    return stream == NULL ? PER_THREAD : stream;
 }
 
 EXPORT CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)

@@ -10,9 +10,6 @@ struct graph_memory {
     uint64_t bytes[MAX_DEVICES];
 };
 
-/* After a synchronisation: pools may have given memory back. One load if there are none. */
-void pools_synchronised(void);
-
 /* Launch or upload a graph whose nodes allocate so much, if the share has that. */
 CUresult pools_run_graph(const struct graph_memory *memory, CUresult (*run)(CUgraphExec, CUstream), CUgraphExec graph,
                          CUstream stream);

@@ -9,7 +9,6 @@
 #define NOT_READY 600
 #define MODE_RELAXED 2
 #define NO_TIMING 2u
-#define PER_THREAD ((CUstream)2)
 
 CUresult cuEventCreate(CUevent *event, unsigned flags);
 CUresult cuEventDestroy_v2(CUevent event);

@@ -1,7 +1,7 @@
 /* Calls that wait for the GPU: the time of a launch ends there, and pools may have given memory back. */
 #include "driver.h"
 #include "gate.h"
-#include "pools.h"
+#include "memory.h"
 
 #define WAIT(name, all, parameters, ...)                     \
     EXPORT CUresult name parameters;                         \
@@ -10,20 +10,11 @@
         struct gate *gate = gate_synchronises();             \
         CUresult result = CALL(name, __VA_ARGS__);           \
         gate_synchronised(gate, all);                        \
-        pools_synchronised();                                \
+        pools_refresh();                                     \
         return result;                                       \
     }
 
-EXPORT CUresult cuCtxSynchronize(void);
-EXPORT CUresult cuCtxSynchronize(void)
-{
-    struct gate *gate = gate_synchronises();
-    CUresult result = CALL(cuCtxSynchronize);
-    gate_synchronised(gate, true);
-    pools_synchronised();
-    return result;
-}
-
+WAIT(cuCtxSynchronize, true, (void), )
 WAIT(cuCtxSynchronize_v2, true, (void *context), context)
 WAIT(cuStreamSynchronize, false, (CUstream stream), stream)
 WAIT(cuStreamSynchronize_ptsz, false, (CUstream stream), stream)
