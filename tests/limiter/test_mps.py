@@ -65,3 +65,24 @@ def test_counts_a_container_whose_processes_mps_limits(
     assert taken(second, 300) == 0
     outside = tenant.run("cuda.init(); print(tried(cuda.context))", context=False)
     assert outside == DEVICE_UNAVAILABLE
+
+
+def test_shows_a_container_no_clients_of_others(tenants: Tenants, client: dict[str, str]) -> None:
+    tenant, other = tenants(1024), tenants(1024)
+    theirs, mine = (each.start(PROGRAM, **client) for each in (other, tenant))
+    assert [line(theirs), line(mine)] == [str(SMS_OF_A_T4 // 4)] * 2
+    script = """
+nvml = c.CDLL(str(Path(sys.argv[1]).with_name('libnvidia-ml.so.1')))
+device, infos = c.c_void_p(), (c.c_uint64 * 64)()
+nvml.nvmlInit_v2()
+nvml.nvmlDeviceGetHandleByIndex_v2(0, c.byref(device))
+for kind in ('Compute', 'MPSCompute'):
+    for version in ('', '_v2', '_v3'):
+        count = c.c_uint(16)
+        list_of = getattr(nvml, f'nvmlDeviceGet{kind}RunningProcesses{version}')
+        print(list_of(device, c.byref(count), infos), count.value, infos[0] & 0xffffffff)
+        infos[0] = 0
+"""
+    listed = tenant.run(script, context=False).splitlines()
+    # Each of its own once, whether it is a client of MPS or not.
+    assert listed == [f"0 1 {mine.pid}"] * 3 + ["0 0 0"] * 3

@@ -24,6 +24,12 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
                                                             struct process_v2 *infos);
 EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
                                                             struct process_v2 *infos);
+EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned *count,
+                                                            struct process *infos);
+EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned *count,
+                                                               struct process_v2 *infos);
+EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
+                                                               struct process_v2 *infos);
 EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length);
 
 /* As NVML answers: how many there are, and an error where the caller's list is too short. */
@@ -70,6 +76,21 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
     return view_of(device, &view) ? list(&view, count, infos)
                                   : CALL(nvmlDeviceGetComputeRunningProcesses_v3, device, count, infos);
 }
+
+/* Clients of MPS: the container's own are in the list above, all others are none of its. */
+#define CLIENTS(name, type)                                                             \
+    EXPORT nvmlReturn_t name(nvmlDevice_t device, unsigned *count, struct type *infos)  \
+    {                                                                                   \
+        struct view view;                                                               \
+        if (count == NULL || !view_of(device, &view))                                   \
+            return CALL(name, device, count, infos);                                    \
+        *count = 0;                                                                     \
+        return 0;                                                                       \
+    }
+
+CLIENTS(nvmlDeviceGetMPSComputeRunningProcesses, process)
+CLIENTS(nvmlDeviceGetMPSComputeRunningProcesses_v2, process_v2)
+CLIENTS(nvmlDeviceGetMPSComputeRunningProcesses_v3, process_v2)
 
 /* The driver takes the number for the node's: it is the container's. */
 EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length)
