@@ -68,8 +68,8 @@ def test_counts_a_container_whose_processes_mps_limits(
 
 
 def test_shows_a_container_no_clients_of_others(tenants: Tenants, client: dict[str, str]) -> None:
-    tenant, other = tenants(1024), tenants(1024)
-    theirs, mine = (each.start(PROGRAM, **client) for each in (other, tenant))
+    tenant = tenants(1024)
+    theirs, mine = tenants(1024).start(PROGRAM, **client), tenant.start(PROGRAM, **client)
     assert [line(theirs), line(mine)] == [str(SMS_OF_A_T4 // 4)] * 2
     script = """
 nvml = c.CDLL(str(Path(sys.argv[1]).with_name('libnvidia-ml.so.1')))
