@@ -106,3 +106,14 @@ def test_keeps_host_allocations_off_the_gpu_while_it_is_full(tenants, driver):
     assert line(holder) == "done"
     assert before <= driver.used_mib()[0] <= 15360
     assert tenant.figures.used[0] >= 4000 << 20
+
+
+def test_shows_a_share_that_is_larger_than_the_gpu(tenants):
+    script = """
+total = c.c_size_t()
+cuda.call('cuDeviceTotalMem_v2', c.byref(total), 0)
+cuda.allocate(1000 * MIB)
+print(total.value // MIB, *(each // MIB for each in cuda.memory()))
+"""
+    # More left than there is in all would make a program's own figures negative.
+    assert tenants(20_000, oversubscribed=True).run(script) == "20000 19000 20000"

@@ -12,6 +12,12 @@ EXPORT CUresult cuInit(unsigned flags)
     return result != 0 ? result : CALL(cuInit, flags);
 }
 
+/* A share may have more than the GPU, with the host's memory for the rest. */
+static size_t total_of(const struct share_device *share, size_t driver_total)
+{
+    return share->memory < driver_total || share->oversubscribed ? share->memory : driver_total;
+}
+
 EXPORT CUresult cuMemGetInfo_v2(size_t *unused, size_t *total)
 {
     size_t driver_unused, driver_total;
@@ -27,7 +33,7 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *unused, size_t *total)
         uint64_t used = account_used((unsigned)device), left = used < limit ? limit - used : 0;
         /* Others may have left less than the share promises. */
         driver_unused = left < driver_unused || share->oversubscribed ? left : driver_unused;
-        driver_total = limit < driver_total ? limit : driver_total;
+        driver_total = total_of(share, driver_total);
     }
     if (unused != NULL)
         *unused = driver_unused;
@@ -40,7 +46,7 @@ EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
 {
     CUresult result = CALL(cuDeviceTotalMem_v2, bytes, ordinal);
     int device = result == 0 ? tenant_device(ordinal) : -1;
-    if (device >= 0 && tenant_share((unsigned)device)->memory < *bytes)
-        *bytes = tenant_share((unsigned)device)->memory;
+    if (device >= 0)
+        *bytes = total_of(tenant_share((unsigned)device), *bytes);
     return result;
 }
