@@ -193,8 +193,10 @@ EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *made, const struct arra
 {
     WITH_CONTEXT(context);
     unsigned most = 1;
-    if (made == NULL || shape == NULL || !is_sound(shape) || levels == 0)
+    if (made == NULL || shape == NULL || !is_sound(shape))
         FINISH(CUDA_ERROR_INVALID_VALUE);
+    if (levels == 0)
+        levels = 1;
     for (size_t extent = shape->width > shape->height ? shape->width : shape->height; extent > 1; extent /= 2)
         most++;
     CUmipmappedArray mipmap = calloc(1, sizeof *mipmap);

@@ -47,6 +47,22 @@ def test_limits_every_way_to_allocate_memory(tenants, way):
     assert tenant.figures.refused[0] == 1
 
 
+def test_charges_a_mipmap_by_the_levels_that_are_possible(tenants):
+    """A driver makes one of none, and of too many as many as there can be."""
+    script = PREPARE + (
+        """
+def left(levels, **extents):
+    shape = Shape(format=0x20, channels=1, **extents)
+    return (cuda.code('cuMipmappedArrayCreate', c.byref(at), c.byref(shape), c.c_uint(levels)),
+            cuda.memory()[0] // MIB)
+LAYERED = 1
+print(left(0, width=1 << 16, height=600 << 2), left(0, width=1 << 16, height=600 << 2))
+print(left(2**32 - 1, width=1024, height=1024, depth=6, flags=LAYERED))
+"""
+    )
+    assert tenants(1024).run(script).splitlines() == ["(0, 424) (2, 424)", "(0, 391)"]
+
+
 FREES = {
     "cuMemAlloc": "cuda.free(at.value)",
     "managed": "cuda.free(at.value)",

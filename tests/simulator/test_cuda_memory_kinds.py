@@ -332,6 +332,10 @@ def test_allocates_mipmapped_arrays_with_all_levels_or_none(gpu):
         gpu.call("cuMipmappedArrayGetLevel", c.byref(level), mipmap, c.c_uint(3))
     gpu.call("cuMipmappedArrayDestroy", mipmap)
     assert used(gpu, before) == 0
+    # The number is raised to the least that is possible.
+    gpu.call("cuMipmappedArrayCreate", c.byref(mipmap), c.byref(shape), c.c_uint(0))
+    assert used(gpu, before) == 4096 * 256
+    gpu.call("cuMipmappedArrayDestroy", mipmap)
     gpu.allocate(gpu.memory()[0] - MIB)
     with fails(codes.OUT_OF_MEMORY):
         gpu.call("cuMipmappedArrayCreate", c.byref(mipmap), c.byref(shape), c.c_uint(9))

@@ -50,13 +50,20 @@ static size_t half(size_t extent)
     return extent > 1 ? extent / 2 : extent;
 }
 
+static size_t larger(size_t one, size_t other)
+{
+    return one > other ? one : other;
+}
+
+/* The driver makes one level at least, and no more than down to a single element. */
 static uint64_t bytes_of_levels(struct array3d_descriptor level, unsigned levels)
 {
+    unsigned most = 1;
+    for (size_t extent = larger(level.width, larger(level.height, level.depth)); extent > 1; extent /= 2)
+        most++;
     uint64_t all = 0;
-    for (unsigned i = 0; i < levels; i++) {
+    for (unsigned i = 0; i < most && (i == 0 || i < levels); i++) {
         all += bytes_of(&level);
-        if (level.width <= 1 && level.height <= 1 && level.depth <= 1)
-            break;
         level.width = half(level.width);
         level.height = half(level.height);
         if ((level.flags & (FLAG_LAYERED | FLAG_CUBEMAP)) == 0)
