@@ -198,6 +198,8 @@ class NvmlProcess:
     async def _read(self, child: asyncio.subprocess.Process) -> None:
         assert child.stdout is not None
         async for line in child.stdout:
+            if not line.endswith(b"\n"):
+                break  # it was killed while it wrote, as by the kernel for want of memory
             message = json.loads(line)
             if "xid" in message:
                 self._on_xid(Xid(message["xid"], message["uuid"], message["gi"]))

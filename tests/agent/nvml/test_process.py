@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from divvy.agent.nvml.process import GpuHangs, NvmlProcess
+from divvy.agent.nvml.process import DriverAway, GpuHangs, NvmlProcess
 from tests.fakes.agent import simulate, simulated_driver
 from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
@@ -78,3 +79,38 @@ def test_reports_a_hanging_gpu_from_its_deadline_until_its_answer() -> None:
                 await process.stop()
 
     play(scene)
+
+
+def test_reports_the_end_of_a_process_that_was_killed_while_it_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU that had been asked has no fault: the others could not answer either."""
+    library = tmp_path / "usr/lib64/libnvidia-ml.so.1"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    child = tmp_path / "child"
+    child.write_text(
+        """#!/bin/sh
+        echo '{"id":0,"ok":{"version":"550.163.01"}}'
+        read -r request
+        printf '{"id":1,"ok":{"product":"A1'
+        kill -KILL $$
+        """
+    )
+    child.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(child))
+    ends: list[str] = []
+
+    async def scene() -> None:
+        process = NvmlProcess(tmp_path, lambda _: None, lambda _: None, ends.append)
+        await process.start()
+        try:
+            with pytest.raises(DriverAway, match="signal 9"):
+                await process.call("describe", LANE, 5.0, index=0)
+            assert not process.running
+            assert process.hanging_since() is None
+        finally:
+            await process.stop()
+
+    play(scene)
+    assert ends == ["the NVML process ended with signal 9"]
