@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from divvy.model.contract import CLAIMS_DRIVER, claims_pool
 
+_CLAIM = "ResourceClaim"
 _REASONS = {
     200: "OK",
     403: "Forbidden",
@@ -47,6 +48,8 @@ class FakeResources:
     """The status with which watches are refused: 410 says that their version is too old."""
     others: set[str] = field(default_factory=set)
     """Slices of these names are somebody else's, and no list of ours has them."""
+    odd_answers: list[bytes] = field(default_factory=list)
+    """What something on the way answers the next writes with, and reads of a claim."""
     requests: int = 0
     lists: int = 0
     """How often all claims were asked for, page by page."""
@@ -70,7 +73,7 @@ class FakeResources:
         number = next(self._uids)
         claim = {
             "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
+            "kind": _CLAIM,
             "metadata": {"namespace": "default", "name": name, "uid": f"uid-{number}"},
             "status": {
                 "allocation": {"devices": {"results": results}},
@@ -124,7 +127,8 @@ class FakeResources:
             status = refusal.status
             value = {"kind": "Status", "code": status, "message": str(refusal), "metadata": {}}
         _head(writer, status)
-        writer.write(json.dumps(value).encode())
+        is_odd = self.odd_answers and (method in ("POST", "PUT") or value.get("kind") == _CLAIM)
+        writer.write(self.odd_answers.pop(0) if is_odd else json.dumps(value).encode())
 
     def _request(
         self, method: str, path: str, body: Any, query: Mapping[str, list[str]]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from divvy.agent.api_server.claims_api import ClaimsApi, is_forbidden
+from divvy.kube.async_client import raising_unreachable
 from divvy.kube.backoff import Backoff
 from divvy.kube.errors import CONFLICT, GONE, NOT_FOUND, ApiError, KubeError
 from divvy.model.slice_specs import same_spec
@@ -84,6 +85,10 @@ class SlicePublisher:
                 if code != GONE:
                     self._tell(f"the slices of this node are not published: {error}")
                 await asyncio.sleep(pause)
+            except Exception:
+                # Whoever starts this again goes on at once, and not at the next change.
+                self._wake.set()
+                raise
 
     def _tell(self, problem: str) -> None:
         if problem == self.problem:
@@ -201,12 +206,13 @@ class SlicePublisher:
             written = await self._api.replace_slice(slice_)
         else:
             written = await self._api.create_slice(slice_)
-        version = written["metadata"]["resourceVersion"]
+        with raising_unreachable():
+            version, stored = written["metadata"]["resourceVersion"], written["spec"]
         # Somebody may have written or deleted it before our answer arrived.
         self._overtaken |= self._watched_versions.get(name, version) != version
         self._accepted.pop(name, None)
-        if not same_spec(written["spec"], spec):
-            self._accepted[name] = (spec, written["spec"])
+        if not same_spec(stored, spec):
+            self._accepted[name] = (spec, stored)
         return written
 
     def _loss(self) -> str:

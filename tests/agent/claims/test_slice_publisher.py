@@ -14,6 +14,7 @@ from divvy.agent.api_server import claims_api
 from divvy.agent.api_server.claims_api import ClaimsApi
 from divvy.agent.claims.slice_publisher import SlicePublisher
 from divvy.kube import async_client, backoff
+from divvy.kube.errors import Unreachable
 from divvy.model.slice_specs import slice_specs
 from tests.agent.claim_values import ON_DEMAND, offered_gpu
 from tests.fakes.api import FakeApi, fake_api
@@ -110,6 +111,54 @@ def test_recreates_a_slice_deleted_before_its_creation_was_answered(
             await until(lambda: len(resources.writes) >= 6 and name in resources.slices)
             await until(lambda: publisher.current)
             assert published(api) == before
+
+    play(scene)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]"])
+def test_goes_on_after_an_answer_that_is_no_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """As something between agent and API server gives it; the slice itself is written."""
+
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            api.resources.odd_answers[:] = [text.encode()]
+            publisher.publish(specs(GPU_0=2), "uid")
+            await until(lambda: "not published" in publisher.problem)
+            await until(lambda: publisher.current and not publisher.problem)
+            assert not api.resources.odd_answers
+            before = published(api)
+            api.resources.delete("node-divvy.gpu-by-size-0")
+            await until(lambda: published(api) == before)
+
+    play(scene)
+
+
+def test_goes_on_when_it_is_started_again_after_an_unforeseen_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        async with fake_api("node") as api:
+            monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
+            claims = ClaimsApi("node")
+            create, errors = claims.create_slice, [ZeroDivisionError()]
+
+            async def created(slice_: Any) -> dict[str, Any]:
+                if errors:
+                    raise errors.pop()
+                return await create(slice_)
+
+            monkeypatch.setattr(claims, "create_slice", created)
+            publisher = SlicePublisher(claims, "node", lambda: None)
+            publisher.publish(specs(), "uid")
+            with pytest.raises(ZeroDivisionError):
+                await publisher.run()
+            running = asyncio.create_task(publisher.run())
+            await until(lambda: publisher.current)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await claims.close()
 
     play(scene)
 
@@ -274,6 +323,24 @@ def test_reads_all_claims_page_by_page(
             names = [resource_slice["metadata"]["name"] async for resource_slice in claims.claims()]
             assert names == ["c0", "c1", "c2", "c3", "c4"]
             assert api.resources.lists == lists
+            await claims.close()
+
+    play(scene)
+
+
+def test_reads_nothing_from_an_empty_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A preparation asks again, where an internal error would hold its pod up for a minute."""
+
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, _):
+            api.resources.allocate("mine", "gpu-0-share")
+            api.resources.odd_answers[:] = [b""]
+            claims = ClaimsApi("node")
+            with pytest.raises(Unreachable):
+                await claims.claim("default", "mine")
+            assert await claims.claim("default", "mine")
             await claims.close()
 
     play(scene)
