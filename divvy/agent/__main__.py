@@ -7,6 +7,8 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 from divvy.agent.agent import Agent
 from divvy.agent.api_server.client import ApiServer
@@ -14,7 +16,7 @@ from divvy.agent.debug import SOCKET, state_page
 from divvy.agent.metrics import metrics_page
 from divvy.agent.node_lock import NodeLock
 from divvy.agent.settings import InvalidSetting, Settings, settings_from
-from divvy.agent.web import Answer, cached, serve, serve_on_socket, text
+from divvy.agent.web import Answer, Page, cached, serve, serve_on_socket, text
 from divvy.kube.errors import KubeconfigError
 
 _LOCK_SECONDS = 2.0
@@ -45,14 +47,24 @@ class _Process:
             )
             self._agent = Agent(settings, api)
             # Behind the lock: the socket is that of the node's agent.
-            debug = await serve_on_socket(
-                settings.state_folder / SOCKET, {"/": self._state, **pages}
-            )
-            async with debug:
+            async with self._debug_socket(pages):
                 await self._agent.run()
         finally:
             lock.release()
             server.close()
+
+    @asynccontextmanager
+    async def _debug_socket(self, pages: Mapping[str, Page]) -> AsyncIterator[None]:
+        """Serve the debug socket; on a disk without room for it the agent works without."""
+        try:
+            path = self._settings.state_folder / SOCKET
+            debug = await serve_on_socket(path, {"/": self._state, **pages})
+        except OSError as error:
+            _log.warning("the debug socket is not served until the agent's next start: %s", error)
+            yield
+            return
+        async with debug:
+            yield
 
     async def _until_alone(self, lock: NodeLock) -> None:
         while other := lock.take():

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import shutil
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -19,16 +23,18 @@ pytestmark = [
 ]
 
 
+@pytest.mark.parametrize("of", ["bytes", "inodes"])
 @pytest.mark.parametrize("full", ["at the agent's start", "later"])
-def test_reports_a_full_disk_and_keeps_the_devices(full: str) -> None:
+def test_reports_a_full_disk_and_keeps_the_devices(full: str, of: str) -> None:
     async def scene() -> None:
-        async with agent_node(2, {}) as node, full_state(node, later=full == "later"):
+        fill = fill_bytes if of == "bytes" else fill_inodes
+        async with agent_node(2, {}) as node, full_state(node, fill, later=full == "later"):
             await node.offered(GPU, 2)
             node.configure({"timeSlicing": {"replicas": 2}})
             await node.until(lambda: "No space left" in node.status["reason"])
             await node.until(lambda: "no repartitioning until" in node.status["reason"])
             await node.throughout(3, lambda: node.kubelet.allocatable(GPU) == 2)
-            (node.folder / "state/fill").unlink()
+            shutil.rmtree(node.folder / "state/fill")
             await node.offered(SHARED, 4)
             await node.until(lambda: node.status["state"] == "Ready")
 
@@ -68,27 +74,37 @@ def test_allocates_nothing_twice_when_it_could_not_save() -> None:
     play(scene)
 
 
+def fill_bytes(folder: Path) -> None:
+    command = ["dd", "if=/dev/zero", f"of={folder / 'file'}", "bs=4k"]
+    subprocess.run(command, capture_output=True, check=False)
+
+
+def fill_inodes(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        for number in itertools.count():
+            (folder / str(number)).touch()
+
+
 @asynccontextmanager
-async def full_state(node: AgentNode, later: bool) -> AsyncIterator[None]:
+async def full_state(
+    node: AgentNode, fill: Callable[[Path], None], later: bool
+) -> AsyncIterator[None]:
     """Put the agent's state on a file system without room, from its next start on or later."""
     state = node.folder / "state"
     await node.offered(GPU, 2)
     await node.kill()
     saved = (state / "state.json").read_bytes()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(state)], check=True)
-
-    def fill() -> None:
-        command = ["dd", "if=/dev/zero", f"of={state / 'fill'}", "bs=4k"]
-        subprocess.run(command, capture_output=True, check=False)
-
+    options = "size=16m,nr_inodes=500"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(state)], check=True)
     try:
         (state / "state.json").write_bytes(saved)
+        (state / "fill").mkdir()
         if not later:
-            fill()
+            fill(state / "fill")
         await node.start()
         if later:
             await node.until(lambda: len(node.kubelet.registrations) > 1)
-            fill()
+            fill(state / "fill")
         yield
     finally:
         await node.kill()
