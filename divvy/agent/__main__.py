@@ -99,7 +99,8 @@ class _Process:
         if agent.plugins.rivals:
             return text("503 Service Unavailable", f"{agent.status.reason}\n")
         if agent.plugins.advertised() and not agent.plugins.registered:
-            return text("503 Service Unavailable", "not registered with the kubelet\n")
+            reason = agent.plugins.problem or "not registered with the kubelet"
+            return text("503 Service Unavailable", f"{reason}\n")
         if refused := agent.refused():
             return text("503 Service Unavailable", f"{refused}\n")
         return text("200 OK", f"{agent.status.state} {agent.status.reason}\n")

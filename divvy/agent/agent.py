@@ -364,6 +364,7 @@ class Agent:
             self._desired.problem,
             *(() if snapshot is None else snapshot.unreadable),
             self._advertiser.injection.problem,
+            self.plugins.problem,
             self.claims.problem,
             self._record.problem,
             *self._problems.values(),

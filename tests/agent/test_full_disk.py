@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import shutil
@@ -83,6 +84,41 @@ def fill_inodes(folder: Path) -> None:
     with contextlib.suppress(OSError):
         for number in itertools.count():
             (folder / str(number)).touch()
+
+
+def test_reports_a_resource_without_a_socket_and_goes_on_with_the_others() -> None:
+    """The kubelet's folder has no room for another socket."""
+
+    async def scene() -> None:
+        async with agent_node(2, {}) as node:
+            await node.offered(GPU, 2)
+            place = node.kubelet.plugins / "divvy-nvidia.com_gpu.shared.sock"
+            place.mkdir()
+            node.configure([{"devices": [0], "timeSlicing": {"replicas": 2}}, {"devices": [1]}])
+            await node.offered(GPU, 1)
+            await node.until(lambda: place.name in node.status["reason"])
+            assert node.status["state"] == "Degraded"
+            assert place.name in await answer(node, "/readyz")
+            # The agent looks after the other GPU meanwhile, and its kubelet comes and goes.
+            await node.kubelet.stop()
+            await node.kubelet.start()
+            await node.offered(GPU, 1)
+            node.simulate("fault", "xid", "1", "79")
+            await node.offered(GPU, 0)
+            await node.until(lambda: "XID 79" in node.status["reason"])
+            place.rmdir()
+            await node.offered(SHARED, 2)
+            await node.until(lambda: place.name not in node.status["reason"])
+
+    play(scene)
+
+
+async def answer(node: AgentNode, path: str) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+    writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+    text = (await reader.read()).decode()
+    writer.close()
+    return text
 
 
 @asynccontextmanager

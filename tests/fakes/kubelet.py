@@ -74,7 +74,8 @@ class FakeKubelet(DeviceManager, stubs.RegistrationServicer, pods_stubs.PodResou
         self.plugins.mkdir(parents=True, exist_ok=True)
         self.pod_resources.parent.mkdir(parents=True, exist_ok=True)
         for socket in self.plugins.glob("*.sock"):
-            socket.unlink()
+            if not socket.is_dir():
+                socket.unlink()
         self.pod_resources.unlink(missing_ok=True)
         registration = grpc.aio.server()
         stubs.add_RegistrationServicer_to_server(self, registration)

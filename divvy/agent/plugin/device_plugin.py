@@ -103,6 +103,11 @@ class ResourceServer(stubs.DevicePluginServicer):
         self._server = server
 
     @property
+    def listens(self) -> bool:
+        """Return whether it serves its socket, and nobody has removed that."""
+        return self._server is not None and self.socket.exists()
+
+    @property
     def socket(self) -> Path:
         """Return where it listens, or is to."""
         path = self._folder / socket_name(self._resource.name)

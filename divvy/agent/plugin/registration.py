@@ -35,7 +35,8 @@ class DevicePlugins:
     Registration is repeated when the kubelet's socket is a new one, when ours
     was removed, when the kubelet ends a stream, and for other options. While another device plugin
     serves the same GPUs (``rivals``), nothing of ours is served or registered:
-    the kubelet would take whichever registered last.
+    the kubelet would take whichever registered last. A resource whose socket cannot be made is
+    tried again, and holds up no other.
     """
 
     def __init__(self, folder: Path, allocator: Allocator, on_change: Callable[[], None]) -> None:
@@ -51,6 +52,8 @@ class DevicePlugins:
         self._wake = asyncio.Event()
         self._on_change = on_change
         self._reported = ""
+        # Why a resource is not served.
+        self._unserved: dict[str, str] = {}
         # The folder's version at the last look, where another look would find the same.
         self._calm: int | None = None
         self.listed = 0.0  # when a list became another last (monotonic)
@@ -67,6 +70,12 @@ class DevicePlugins:
         """Return whether the kubelet has been sent every list as it is now."""
         servers = self._servers.values()
         return self.registered and bool(servers) and all(server.current for server in servers)
+
+    @property
+    def problem(self) -> str:
+        """Say which resource cannot be served and why, "" if all can."""
+        problems = sorted(self._unserved.items())
+        return f"{problems[0][0]} cannot be served: {problems[0][1]}" if problems else ""
 
     def resend(self) -> None:
         """Send every list again, so that the kubelet brings its checkpoint up to date."""
@@ -95,9 +104,9 @@ class DevicePlugins:
                     self._wake.set()
                 continue
             server = ResourceServer(resource, self._folder, self._allocator, self._stream_ended)
-            if not self.rivals:
-                await server.start()
             self._servers[name] = server
+            if not self.rivals:
+                await self._serve(name, server)
             self._unregistered.add(name)
             changed = True
             self._wake.set()
@@ -149,16 +158,14 @@ class DevicePlugins:
             # resource may be added meanwhile: by whom adds it, it is started and to be registered.
             self._tried.clear()
             for name, server in list(self._servers.items()):
-                await server.stop()
-                await server.start()
+                await self._serve(name, server)
                 self._unregistered.add(name)
         else:
             for name, server in list(self._servers.items()):
-                if not server.socket.exists():
-                    await server.stop()
-                    await server.start()
+                if not server.listens:
+                    await self._serve(name, server)
                     self._unregistered.add(name)
-        for name in sorted(self._unregistered):
+        for name in sorted(self._unregistered - self._unserved.keys()):
             # While the kubelet answers, it may end the stream, and other options may be advertised:
             # then the name is to be registered once more.
             self._unregistered.discard(name)
@@ -170,9 +177,24 @@ class DevicePlugins:
                 if not is_registered:
                     self._unregistered.add(name)
         self._identity = identity
-        self._reported = ""
+        if not self._unregistered:
+            self._reported = ""
         # A socket of others may get somebody who listens at any time.
         self._calm = None if others else version
+
+    async def _serve(self, name: str, server: ResourceServer) -> None:
+        """Listen, from the start; what keeps a resource from that is noted."""
+        before = self.problem
+        try:
+            await server.stop()
+            await server.start()
+            self._unserved.pop(name, None)
+        except OSError as error:
+            self._unserved[name] = str(error)
+        if self.problem != before:
+            if self.problem:
+                _log.warning("%s", self.problem)
+            self._on_change()
 
     async def _register(self, resource: str) -> bool:
         server = self._servers[resource]

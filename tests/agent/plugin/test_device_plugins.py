@@ -326,14 +326,66 @@ def test_registers_options_that_change_while_the_kubelet_answers(sockets: Path) 
     play(scene)
 
 
-@pytest.mark.parametrize("resources", [1, 2])
-def test_reports_a_missing_plugin_folder(sockets: Path, resources: int) -> None:
-    """As for every other file of the node: an OSError, which is reported and tried again."""
+def test_reports_a_missing_plugin_folder_until_it_is_there(sockets: Path) -> None:
+    async def scene() -> None:
+        changes: list[str] = []
+        plugin = DevicePlugins(sockets / "device-plugins", Allocator(), lambda: told(plugin))
+
+        def told(plugin: DevicePlugins) -> None:
+            changes.append(plugin.problem)
+
+        await plugin.advertise([whole(2), replicas(2, 4)])
+        assert f"{GPU} cannot be served: {sockets}" in plugin.problem
+        assert not plugin.registered
+        assert changes == [plugin.problem]
+        async with fake_kubelet(sockets) as kubelet:
+            watch = asyncio.create_task(plugin.watch())
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2 and plugin.current)
+            assert (changes[-1], plugin.problem) == ("", "")
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+        await plugin.stop()
+
+    play(scene)
+
+
+@pytest.mark.parametrize("when", ["from the start", "from another kubelet's start on"])
+def test_registers_what_it_can_serve_beside_what_it_cannot(sockets: Path, when: str) -> None:
+    place = sockets / "device-plugins/divvy-nvidia.com_gpu.sock"
 
     async def scene() -> None:
-        plugin = DevicePlugins(sockets / "nowhere", Allocator(), lambda: None)
-        with pytest.raises(OSError, match=r"nowhere/divvy-nvidia.com_gpu.*\.sock"):
-            await plugin.advertise([whole(2), replicas(2, 4)][:resources])
-        await plugin.stop()
+        if when == "from the start":
+            place.mkdir(parents=True)
+        async with serving(sockets, whole(2), replicas(2, 4)) as (kubelet, plugin):
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
+            if when != "from the start":
+                await kubelet.stop()
+                place.unlink(missing_ok=True)
+                place.mkdir()
+                await kubelet.start()
+            await kubelet.until(lambda: f"{GPU} cannot be served" in plugin.problem)
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
+            registered = len(kubelet.registrations)
+            await asyncio.sleep(2.5)
+            assert len(kubelet.registrations) == registered
+            place.rmdir()
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2 and plugin.current)
+            assert plugin.problem == ""
+
+    play(scene)
+
+
+def test_tells_a_refusal_once(sockets: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A kubelet's socket on which nobody listens is tried every second."""
+
+    async def scene() -> None:
+        async with serving(sockets, whole(2)) as (kubelet, plugin):
+            await kubelet.until(lambda: plugin.current)
+            place = kubelet.plugins / "kubelet.sock"
+            await kubelet.stop()
+            place.unlink(missing_ok=True)
+            place.touch()
+            await asyncio.sleep(4.5)
+            assert len([r for r in caplog.records if "refused" in r.message]) == 1
 
     play(scene)
