@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
@@ -180,9 +181,9 @@ class ClaimServer(
             yield drahealth_pb2.NodeWatchResourcesResponse(
                 devices=[self._device_health(health, now) for health in self._health()]
             )
-            waiting = asyncio.ensure_future(changed.wait())
-            await asyncio.wait({waiting}, timeout=_HEALTH_SECONDS)
-            waiting.cancel()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_HEALTH_SECONDS):
+                    await changed.wait()
 
     def _device_health(self, health: DeviceHealth, now: int) -> Any:
         healthy = drahealth_pb2.UNHEALTHY if health.problem else drahealth_pb2.HEALTHY
