@@ -47,11 +47,9 @@ def observe(before: Observation | None, version: str, now: float) -> Observation
     return Observation(version, now)
 
 
-def is_free(
-    node: str, holder: str | None, lasts: float, observation: Observation, now: float
-) -> bool:
+def is_free(node: str, holder: str, lasts: float, observation: Observation, now: float) -> bool:
     """Say whether a node may take the Lease that it has observed."""
-    return holder in (None, "", node) or now - observation.since >= lasts
+    return holder in ("", node) or now - observation.since >= lasts
 
 
 class HeldLease:
@@ -105,10 +103,16 @@ def hold_lease(
 ) -> Iterator[HeldLease]:
     """Hold the lease; wait while another node does."""
     observation: Observation | None = None
+    told = ""
     while True:
-        acquired, observation = _take(client, node, namespace, observation)
+        acquired, observation, holder = _take(client, node, namespace, observation)
         if acquired:
             break
+        if holder and holder != told:
+            told = holder
+            _log.info(
+                "waiting for node %s, which holds the Lease %s: one node at a time", holder, LEASE
+            )
         time.sleep(retry)
     held = HeldLease(client, node, namespace)
     keeper = threading.Thread(target=held.keep, args=(renew,), daemon=True)
@@ -123,19 +127,21 @@ def hold_lease(
 
 def _take(
     client: Client, node: str, namespace: str, observation: Observation | None
-) -> tuple[bool, Observation | None]:
+) -> tuple[bool, Observation | None, str]:
+    """Try to take the Lease; return whether that is done, what was seen, and who holds it."""
     lease = client.find(_path(namespace))
     if lease is None:
-        return _accepted(lambda: _create(client, namespace, node)), None
+        return _accepted(lambda: _create(client, namespace, node)), None, ""
     held = _held(lease)
     version = str(lease["metadata"].get("resourceVersion") or "")
     now = time.monotonic()
     observation = observe(observation, version, now)
     lasts = held.get("leaseDurationSeconds") or LEASE_SECONDS
-    if not is_free(node, held.get("holderIdentity"), lasts, observation, now):
-        return False, observation
+    holder = held.get("holderIdentity") or ""
+    if not is_free(node, holder, lasts, observation, now):
+        return False, observation, holder
     # The resource version makes one of two takers lose.
-    return _accepted(lambda: _replace(client, lease, _spec(node))), observation
+    return _accepted(lambda: _replace(client, lease, _spec(node))), observation, ""
 
 
 def _path(namespace: str, name: str = LEASE) -> str:

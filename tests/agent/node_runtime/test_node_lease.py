@@ -82,7 +82,6 @@ def test_yields_a_resource_version_once() -> None:
 @pytest.mark.parametrize(
     ("holder", "age", "free"),
     [
-        (None, 0.0, True),
         ("", 0.0, True),
         ("this", 0.0, True),
         ("other", 0.0, False),
@@ -91,7 +90,7 @@ def test_yields_a_resource_version_once() -> None:
     ],
 )
 def test_takes_a_lease_unchanged_for_its_whole_duration(
-    holder: str | None, age: float, free: bool
+    holder: str, age: float, free: bool
 ) -> None:
     assert is_free("this", holder, 60.0, Observation("7", 100.0), 100.0 + age) is free
 
@@ -105,6 +104,17 @@ def test_ignores_the_holders_clock(ahead: timedelta) -> None:
         assert 1.0 <= time.monotonic() - began < 3
         assert api.holder() == "this"
     assert api.holder() == ""
+
+
+def test_says_once_whom_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    """It is all that tells why the pod of a node is not ready."""
+    caplog.set_level("INFO")
+    api = OneLease("other")
+    with hold_lease(api, "this", "divvy-system", retry=0.05):  # type: ignore[arg-type]
+        pass
+    assert [record.message for record in caplog.records] == [
+        "waiting for node other, which holds the Lease divvy-node-runtime: one node at a time"
+    ]
 
 
 def test_respects_a_lease_that_its_holder_renews() -> None:
