@@ -180,9 +180,15 @@ class Host:
 
 @contextmanager
 def _dialled(root: Path, socket: str) -> Iterator[Callable[..., bytes]]:
-    """Give CRI's Version of the runtime at a socket that was found to be the host's."""
-    with (
-        resolve(root, socket) as place,
-        grpc.insecure_channel(f"unix:/proc/self/fd/{place.descriptor}") as channel,
-    ):
-        yield channel.unary_unary("/runtime.v1.RuntimeService/Version")
+    """Give CRI's Version of the runtime at a socket that was found to be the host's.
+
+    Raises HostFailed if the socket has gone since.
+    """
+    try:
+        with (
+            resolve(root, socket) as place,
+            grpc.insecure_channel(f"unix:/proc/self/fd/{place.descriptor}") as channel,
+        ):
+            yield channel.unary_unary("/runtime.v1.RuntimeService/Version")
+    except OSError as error:
+        raise HostFailed(f"nothing answers at {socket}: {error.strerror or error}") from error

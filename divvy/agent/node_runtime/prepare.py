@@ -21,6 +21,10 @@ _CUT_SHORT = ("the restart after the change was cut short",)
 MAX_CHANGE_SECONDS = 160.0
 
 
+class _NotRestarted(HostFailed):
+    """The runtime did not come back after the rollback either."""
+
+
 @dataclass(frozen=True)
 class Change:
     """One file to be replaced: what it was (None: absent), what it is to be."""
@@ -171,8 +175,14 @@ def _apply(
     mark = host.files.replace(_UNFINISHED, host.files.read(_UNFINISHED), b"", Attributes())
     try:
         _put_in_place(host, runtime, changes, check)
-    finally:
+    except _NotRestarted:
+        raise
+    except (HostFailed, CannotConfigure):
         host.files.remove(_UNFINISHED, mark)
+        raise
+    # After any other end the mark stays: the files may be new, and the next start, which misses
+    # nothing in them, must not take the runtime for one that has read them.
+    host.files.remove(_UNFINISHED, mark)
 
 
 def _put_in_place(
@@ -196,13 +206,15 @@ def _put_in_place(
             for problem in map(lambda written: _undo(host, *written), reversed(done))
             if problem
         ]
+        kind = HostFailed
         if restarted:
             try:
                 host.restart(runtime)
             except HostFailed as again:
                 left.append(str(again))
+                kind = _NotRestarted
         if left:
-            raise HostFailed(f"{failure}; and rolling back: {'; '.join(left)}") from failure
+            raise kind(f"{failure}; and rolling back: {'; '.join(left)}") from failure
         raise
 
 

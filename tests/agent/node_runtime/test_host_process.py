@@ -6,12 +6,13 @@ import os
 import socket
 import stat
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
-from divvy.agent.node_runtime.host import Host
+from divvy.agent.node_runtime.host import Host, Runtime
 from divvy.agent.node_runtime.host_path import HostFailed, Step, unsafe_step
 from divvy.agent.node_runtime.host_process import (
     HostProcess,
@@ -194,3 +195,19 @@ def test_ends_a_hanging_command_with_its_children(
     while child.exists() and " Z " not in (child / "stat").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_waits_on_when_the_runtime_is_between_two_sockets(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answered a moment ago, and has removed its socket to listen anew."""
+    runtime = Runtime("it.service", "/run/it.sock", "/usr/bin/it", (), "the lab")
+
+    @contextmanager
+    def listening(*_: object) -> Iterator[HostProcess]:
+        yield HostProcess(7, -1, runtime.program, (), 1)
+
+    monkeypatch.setattr("divvy.agent.node_runtime.host.listening_process", listening)
+    monkeypatch.setattr(Host, "_end", lambda *_: 6)
+    with pytest.raises(HostFailed, match=r"did not come back within 0.5 s: nothing answers at"):
+        Host(root).restart(runtime, 0.5)

@@ -305,6 +305,37 @@ def test_completes_an_interrupted_restart(host: ModelHost) -> None:
     assert prepare_containerd(host) == ()
 
 
+def test_restarts_again_after_an_error_that_nobody_foresaw(host: ModelHost) -> None:
+    """The files are new and nobody has seen the runtime come back: the node is not prepared yet."""
+
+    def fail() -> None:
+        host.set(between=lambda: None)
+        raise RuntimeError("unforeseen")
+
+    host.set(between=fail)
+    with pytest.raises(RuntimeError):
+        prepare_containerd(host)
+    assert prepare_containerd(host, change=False)
+    prepare_containerd(host)
+    assert host.calls == ["restart", "restart"]
+    assert prepare_containerd(host, change=False) == ()
+    assert "enable_cdi = true" in text(host, DROP_IN)
+
+
+def test_restarts_again_if_the_rollback_left_a_file_and_no_runtime(host: ModelHost) -> None:
+    """Somebody has edited the new file meanwhile: by what it says, nothing is missing."""
+    edited = 'version = 3\n[plugins."io.containerd.cri.v1.runtime"]\nenable_cdi = true\n'
+    host.write(ROOT_FILE, off(3, 'imports = ["/etc/containerd/conf.d/*.toml"]\n'))
+    host.set(between=lambda: host.write(DROP_IN, edited))
+    host.restarts[:] = [False, False]
+    with pytest.raises(HostFailed, match="left unchanged; the runtime did not come back"):
+        prepare_containerd(host)
+    assert prepare_containerd(host, change=False)
+    prepare_containerd(host)
+    assert host.calls == ["restart"] * 3
+    assert prepare_containerd(host, change=False) == ()
+
+
 def test_keeps_mode_and_attributes_and_a_drop_in_as_private(host: ModelHost) -> None:
     place = host.path(ROOT_FILE)
     place.chmod(0o600)
