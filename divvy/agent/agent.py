@@ -237,6 +237,9 @@ class Agent:
 
     async def _reconcile_for_ever(self) -> None:
         await self._advertiser.tried()
+        if self._loops.problems:
+            # It may be this loop's own: the same error would keep it from being told again.
+            self._report(self.driver.snapshot)
         while True:
             self._wake.clear()
             longest = await self._reconcile()

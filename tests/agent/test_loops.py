@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from divvy.agent.loops import WELL_SECONDS, LoopHealth, Loops
+from divvy.lab.paths import REPOSITORY
+from tests.fakes.agent import agent_node
+from tests.fakes.scene import play
+from tests.fakes.simulator import needs_simulator
 
 
 def failed(at: float = 0.0) -> LoopHealth:
@@ -124,3 +130,41 @@ def test_counts_a_loop_as_well_once_its_work_is_done() -> None:
             task.cancel()
 
     asyncio.run(scene())
+
+
+@pytest.mark.agent_process
+@needs_simulator
+def test_reports_the_error_of_reconciliation_which_reports_all_others(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        """
+import os
+from divvy.agent.observe import Observer
+
+observe = Observer.observe
+
+async def observed(self, desired, snapshot, node):
+    if os.path.exists(os.environ["BROKEN"]):
+        raise ZeroDivisionError("unforeseen")
+    return await observe(self, desired, snapshot, node)
+
+Observer.observe = observed
+"""
+    )
+    broken = tmp_path / "broken"
+    paths = f"{tmp_path}{os.pathsep}{REPOSITORY}"
+    environment = {"PYTHONPATH": paths, "BROKEN": str(broken)}
+
+    async def scene() -> None:
+        async with agent_node(1, {}, environment=environment) as node:
+            await node.offered("nvidia.com/gpu", 1)
+            broken.touch()
+            node.configure({"timeSlicing": {"replicas": 2}})
+            text = "internal error in reconciliation: ZeroDivisionError: unforeseen"
+            await node.until(lambda: text in node.status["reason"])
+            assert node.status["state"] == "Degraded"
+            assert [gpu["state"] for gpu in node.status["gpus"]] == ["Ready"]
+            broken.unlink()
+            await node.offered("nvidia.com/gpu.shared", 2, 90)
+            await node.until(lambda: node.status["state"] == "Ready")
+
+    play(scene)
