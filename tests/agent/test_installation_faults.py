@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+
 import pytest
 
 from divvy.agent.inject.limiter import LIBRARIES
@@ -52,5 +55,28 @@ def test_marks_shares_unhealthy_until_the_limiter_is_installed() -> None:
                 (libraries / name).touch()
             await node.offered(SHARED, 4)
             await node.until(lambda: node.status["state"] == "Ready")
+
+    play(scene)
+
+
+def test_serves_what_it_can_find_beside_device_files_that_it_cannot_look_for() -> None:
+    """The name is longer than a file system takes; its error is the node's, not the GPUs'."""
+    files = [
+        {"resource": "example.com/long", "paths": [f"/dev/{'x' * 300}"]},
+        {"resource": "example.com/fast", "paths": ["/dev/fast**"]},
+    ]
+
+    async def scene() -> None:
+        async with agent_node(1, {}, devices=files) as node:
+            (node.folder / "dev").mkdir()
+            os.mknod(node.folder / "dev/fast0", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+            await node.until(lambda: "cannot be looked for" in node.status.get("reason", ""))
+            assert node.status["state"] == "Degraded"
+            await node.offered(GPU, 1)
+            await node.offered("example.com/fast", 1)
+            node.simulate("fault", "xid", "0", "48")
+            await node.offered(GPU, 0)
+            node.configure({}, devices=files[1:])
+            await node.until(lambda: "cannot be looked for" not in node.status["reason"])
 
     play(scene)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
@@ -42,16 +43,18 @@ def file_resources(entries: Sequence[FileDevices], find: Find) -> tuple[Resource
 def device_files(folder: Path) -> Find:
     """Return a finder over the host's /dev, which this process sees at ``folder``.
 
-    It raises InjectionProblem if the folder cannot be read.
+    It raises InjectionProblem for what cannot be looked for.
     """
 
     def find(pattern: str) -> Iterable[str]:
         relative = PurePosixPath(pattern).relative_to(_DEV)
         if not relative.parts or ".." in relative.parts:
             return
+        # Of a part with more, two stars are one, as in a shell.
+        parts = (part if part == "**" else re.sub(r"\*+", "*", part) for part in relative.parts)
         try:
-            paths = [path for path in folder.glob(str(relative)) if _is_device(path)]
-        except OSError as error:
+            paths = [path for path in folder.glob("/".join(parts)) if _is_device(path)]
+        except (OSError, ValueError) as error:
             raise InjectionProblem(f"{pattern} cannot be looked for: {error}") from error
         for path in paths:
             yield str(_DEV / path.relative_to(folder))

@@ -120,7 +120,7 @@ class Advertiser:
         lists have led to.
         """
         self._desired = desired
-        files = file_resources(desired.file_devices, self._find_files)
+        files = self._files(problems)
         if snapshot is None:
             await self.plugins.advertise(files)
             return
@@ -169,6 +169,19 @@ class Advertiser:
         if ask_kubelet and not resources and not served:
             resources = (no_gpus(),)
         await self.plugins.advertise((*resources, *files))
+
+    def _files(self, problems: MutableMapping[str, str]) -> tuple[Resource, ...]:
+        """Return the resources of device files; what cannot be looked for stays as it was."""
+        served = {resource.name: resource for resource in self.plugins.advertised()}
+        files: list[Resource] = []
+        problems.pop("device files", None)
+        for entry in self._desired.file_devices:
+            try:
+                files += file_resources([entry], self._find_files)
+            except InjectionProblem as problem:
+                problems["device files"] = str(problem)
+                files += filter(None, [served.get(entry.resource)])
+        return tuple(files)
 
     async def withdraw(self) -> None:
         """Advertise nothing at all."""

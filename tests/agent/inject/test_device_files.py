@@ -55,6 +55,8 @@ def test_matches_only_device_nodes(tmp_path: Path) -> None:
     (tmp_path / "infiniband/uverbs1").write_text("no device")
     find = device_files(tmp_path)
     assert list(find("/dev/infiniband/uverbs*")) == ["/dev/infiniband/uverbs0"]
+    assert list(find("/dev/infini**/uverbs**")) == ["/dev/infiniband/uverbs0"]
+    assert list(find("/dev/**/uverbs0")) == ["/dev/infiniband/uverbs0"]
     assert list(find("/dev/../infiniband/uverbs0")) == []
     assert list(find("/dev/")) == []
 
