@@ -34,7 +34,7 @@ from divvy.agent.gpu.mig_plan import MigPlan
 from divvy.agent.inject.claim_cdi import remove_claim, write_claim, written_claims
 from divvy.agent.inject.container_edits import Mount
 from divvy.agent.inject.injection import Injection
-from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.inject.problem import InjectionProblem, NotWritten
 from divvy.agent.nvml.cap_nodes import make_cap_nodes
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.mig_apply import apply_plan
@@ -123,20 +123,29 @@ class Preparation:
         if self._store.damage:
             raise ClaimProblem(self._store.damage)
 
-    def refresh(self) -> None:
-        """Write the CDI specifications of all prepared claims, and remove those of no claim."""
+    def refresh(self) -> str:
+        """Write the CDI specifications of all prepared claims, and remove those of no claim.
+
+        Return which could not be written, "" if none: its containers would start as they were.
+        """
         if self._store.damage:
-            return
+            return ""
         claims, folder = self._store.record.claims, self._settings.cdi_folder
+        problem = ""
         for claim in claims.values():
             if claim.is_prepared:
-                with contextlib.suppress(InjectionProblem, BadAllocation, OSError):
+                try:
                     self._write(claim)
+                except (NotWritten, OSError) as error:
+                    problem = f"{claim.text}: {error}"
+                except (InjectionProblem, BadAllocation):
+                    pass  # what it lacks comes with a preparation, or with another description
         for uid in {*written_claims(folder), *copied_claims(folder)}:
             if uid not in claims:
                 with contextlib.suppress(InjectionProblem, OSError):
                     remove_claim(folder, uid)
                     remove_copy(folder, uid)
+        return problem
 
     async def _load_allocation(
         self, namespace: str, name: str, uid: str, deadline: float

@@ -95,6 +95,7 @@ class Claims:
         self._faults: Mapping[str, str] = {}
         self._is_published = bool(self._store.record.offered)
         self._refreshed: object = None
+        self._refresh_problem = ""
         self._save_problem = ""
 
     @property
@@ -143,7 +144,8 @@ class Claims:
     @property
     def problem(self) -> str:
         """Say what keeps claims from being served, "" if nothing does."""
-        problems = (self._store.damage, self._save_problem, self._server.problem)
+        ours = (self._save_problem, self._refresh_problem)
+        problems = (self._store.damage, *ours, self._server.problem)
         return next(filter(None, problems), "") or self._publisher.problem
 
     def status(self, snapshot: Snapshot | None) -> Mapping[str, ClaimsStatus]:
@@ -209,11 +211,14 @@ class Claims:
         self._retirement.begin(leaving)
 
     def _refresh(self, snapshot: Snapshot) -> None:
-        """Write the CDI specifications again where what they are made of has changed."""
+        """Write the CDI specifications again where what they are made of has changed.
+
+        Again also where one could not be written: its containers start again without a Prepare.
+        """
         description = self._injection.described_as(snapshot)
-        if description != self._refreshed:
+        if description != self._refreshed or self._refresh_problem:
             self._refreshed = description
-            self._preparation.refresh()
+            self._refresh_problem = self._preparation.refresh()
 
     def _prepared(self, seconds: float) -> None:
         self.prepare_seconds.labels(self._node).observe(seconds)

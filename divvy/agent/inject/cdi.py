@@ -13,7 +13,7 @@ from typing import Any
 
 from divvy.agent.inject.container_edits import ContainerEdits
 from divvy.agent.inject.hook import HookCall
-from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.inject.problem import NotWritten
 from divvy.atomic_file import replace_file
 from divvy.model.contract import CDI_FILE, CDI_KIND
 
@@ -72,7 +72,7 @@ def _hook(call: HookCall) -> dict[str, Any]:
 
 
 def write_spec(folder: Path, content: bytes, name: str = CDI_FILE) -> bool:
-    """Replace a specification file; False if it held these bytes, raises InjectionProblem."""
+    """Replace a specification file; False if it held these bytes, raises NotWritten."""
     path = folder / name
     try:
         if path.exists() and path.read_bytes() == content:
@@ -80,5 +80,5 @@ def write_spec(folder: Path, content: bytes, name: str = CDI_FILE) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(path, content, _MODE)
     except OSError as error:
-        raise InjectionProblem(f"the CDI specification is not written: {error}") from error
+        raise NotWritten(f"the CDI specification is not written: {error}") from error
     return True

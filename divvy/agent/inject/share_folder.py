@@ -18,7 +18,7 @@ from pathlib import Path
 from divvy.agent.inject import account, gate_page
 from divvy.agent.inject.container_edits import Mount
 from divvy.agent.inject.limiter import has_share, laid_share, remove_share, write_share
-from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.inject.problem import NotWritten
 from divvy.agent.inject.tmpfs import Tmpfs
 from divvy.model.sharing import DeviceShare
 
@@ -68,7 +68,7 @@ class ShareFolder:
         return ""
 
     def lay(self, device_ids: Sequence[str], shares: Sequence[DeviceShare]) -> tuple[Mount, ...]:
-        """Write the files of what a container is allocated; raises InjectionProblem.
+        """Write the files of what a container is allocated; raises NotWritten.
 
         Those that an agent before this one laid for other holders of the same go.
         """
@@ -79,7 +79,7 @@ class ShareFolder:
                 self._mount()
                 return self._written(device_ids, shares, needed)
             except OSError as error:
-                raise InjectionProblem(f"the share's files are not written: {error}") from error
+                raise NotWritten(f"the share's files are not written: {error}") from error
             finally:
                 self._fit(0)
 

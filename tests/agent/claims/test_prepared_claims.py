@@ -243,3 +243,29 @@ def test_restores_prepared_claims_after_a_restart() -> None:
             await node.until(nothing_left(node))
 
     play(scene)
+
+
+def test_writes_a_specification_again_once_it_can() -> None:
+    """The driver has other files now, and the folder of specifications had no room for them."""
+    program = "nvidia-debugdump"
+
+    async def scene() -> None:
+        async with claims_node(1, BY_SIZE) as node:
+            (share,) = names(node, "share")
+            claim = node.api.resources.allocate("mine", share, memory="3000Mi", cores="30")
+            await node.claims.prepare(claim)
+            uid = claim["metadata"]["uid"]
+            blocked = node.folder / f"cdi/.divvy.gpu-claim-{uid}.json.new"
+            blocked.mkdir()
+            (node.driver / "usr/bin" / program).touch(0o755)
+            node.api.label(any="thing")
+            node_spec = node.folder / "cdi/divvy.gpu-gpu.json"
+            await node.until(lambda: program in node_spec.read_text())
+            await node.until(lambda: blocked.name in node.status["reason"])
+            (spec,) = specifications(node)
+            assert program not in json.dumps(spec)
+            blocked.rmdir()
+            await node.until(lambda: program in json.dumps(specifications(node)))
+            await node.until(lambda: blocked.name not in node.status["reason"])
+
+    play(scene)
