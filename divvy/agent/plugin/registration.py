@@ -126,9 +126,12 @@ class DevicePlugins:
             self._wake.clear()
 
     async def stop(self) -> None:
-        """Close every server."""
-        for server in self._servers.values():
-            await server.stop()
+        """Close every server; what else there is to undo at the end is not held up by a file."""
+        for name, server in self._servers.items():
+            try:
+                await server.stop()
+            except OSError as error:
+                _log.warning("the socket of %s is not removed: %s", name, error)
 
     def _stream_ended(self, resource: str) -> None:
         self._unregistered.add(resource)

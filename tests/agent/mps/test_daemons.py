@@ -434,6 +434,22 @@ def test_ends_daemons_and_restores_the_mode_when_stopped() -> None:
     play(scene)
 
 
+def test_restores_the_mode_when_stopped_with_a_socket_that_cannot_be_removed() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            place = node.kubelet.plugins / "divvy-nvidia.com_gpu.shared.sock"
+            place.rename(place.with_suffix(".away"))
+            place.mkdir()
+            assert node.agent is not None
+            node.agent.terminate()
+            assert await node.agent.wait() == 0
+            assert modes(node) == ["Default"]
+            assert daemons_of(node) == []
+
+    play(scene)
+
+
 def test_restores_a_compute_mode_that_somebody_changed() -> None:
     async def scene() -> None:
         async with agent_node(1, MPS) as node:
