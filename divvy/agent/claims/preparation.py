@@ -330,7 +330,7 @@ class Preparation:
             try:
                 async with _lock(self._gpus, held.uuid):
                     await self._apply(held, plan_return(self._gpu(held), held))
-            except DriverProblem as problem:
+            except (DriverProblem, OSError) as problem:
                 if monotonic() > deadline:
                     raise ClaimProblem(f"GPU {held.uuid}: {problem}") from problem
                 await asyncio.sleep(next(pauses))

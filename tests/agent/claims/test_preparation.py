@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -76,6 +78,35 @@ def test_leaves_no_instance_of_a_claim_on_a_gpu_that_answers_late(
     )
     asyncio.run(preparation.unprepare("uid-gone"))
     assert driver.destroyed == destroyed
+    assert not store.record.claims
+
+
+def test_releases_an_instance_beside_device_nodes_that_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes are other instances'. The error said that the agent's state cannot be saved."""
+    there = snapshot(gpu(mig=True, instances=(instance(1, 14, 2, 2),)))
+    driver = Driver(there, snapshot(gpu(mig=True)))
+
+    async def apply(_: Any, __: Any, plan: Any) -> None:
+        driver.destroyed += [instance.gi for instance in plan.destroy]
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/dev/nvidia-caps")
+
+    monkeypatch.setattr("divvy.agent.claims.preparation.apply_plan", apply)
+    monkeypatch.setattr("divvy.agent.claims.preparation.make_cap_nodes", refuse)
+    settings = SimpleNamespace(cdi_folder=tmp_path, state_folder=tmp_path, driver_root=tmp_path)
+    store = ClaimsFile(tmp_path, tmp_path, lambda: None)
+    store.save(claim_record(OFFERED, claims=(claim("gone", MADE_HELD),)))
+    unused: Any = None
+    injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants", tmp_path))
+    preparation = Preparation(
+        *(settings, store, unused, driver, injection),  # type: ignore[arg-type]
+        20.0,
+    )
+    asyncio.run(preparation.unprepare("uid-gone"))
+    assert driver.destroyed == [1]
     assert not store.record.claims
 
 
