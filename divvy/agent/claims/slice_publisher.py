@@ -158,8 +158,6 @@ class SlicePublisher:
         of them are written with a new one, and no scheduler uses the pool before it has them all.
         """
         wanted, owner = self._wanted, self._owner
-        if not owner and wanted:
-            return  # the node has not been seen yet
         stale = [name for name, spec in wanted.items() if not self._is(name, spec, owner)]
         extra = sorted(self._have.keys() - wanted.keys())
         generations = {slice_["spec"]["pool"]["generation"] for slice_ in self._have.values()}
