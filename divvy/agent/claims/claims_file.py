@@ -91,8 +91,15 @@ class ClaimsFile:
 
     def _write(self, record: ClaimRecord) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"version": _VERSION, **encoded(record)}, sort_keys=True)
-        replace_file(self._path, text.encode(), _MODE)
+        text = json.dumps({"version": _VERSION, **encoded(record)}, sort_keys=True).encode()
+        try:
+            replace_file(self._path, text, _MODE)
+        except OSError:
+            with contextlib.suppress(OSError):
+                if self._path.read_bytes() == text:
+                    # Its folder alone could not be synced: a driver that starts now finds it.
+                    self.record = record
+            raise
 
     def save(self, record: ClaimRecord) -> None:
         """Replace it atomically and durably where it is another; raises OSError."""

@@ -1,0 +1,35 @@
+"""What the checkpoint of claims says is what a driver that starts now would find."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.claims.claims_file import ClaimsFile
+from tests.agent.claim_values import BY_SIZE, claim, claim_record, held, offered_gpu
+
+
+def _fail(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("step", ["os.fchmod", "os.fsync", "divvy.atomic_file.sync_folder"])
+def test_knows_what_is_on_the_disk_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """A claim that only the file had would be released by nobody, and hold its GPU for ever."""
+    gpu = offered_gpu(0, BY_SIZE)
+    train = claim("train", held(gpu, "-share", 3000, 30))
+    store = ClaimsFile(tmp_path, tmp_path, lambda: None)
+    store.save(claim_record(gpu))
+    with monkeypatch.context() as full:
+        full.setattr(step, _fail)
+        with pytest.raises(OSError, match="No space left"):
+            store.put(train)
+    assert store.record == ClaimsFile(tmp_path, tmp_path, lambda: None).record
+    if train.uid in store.record.claims:
+        store.drop(train.uid)
+    assert not ClaimsFile(tmp_path, tmp_path, lambda: None).record.claims
