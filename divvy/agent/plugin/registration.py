@@ -104,9 +104,10 @@ class DevicePlugins:
                     self._wake.set()
                 continue
             server = ResourceServer(resource, self._folder, self._allocator, self._stream_ended)
-            self._servers[name] = server
+            # Not among the others before: the watch would start it, too.
             if not self.rivals:
                 await self._serve(name, server)
+            self._servers[name] = server
             self._unregistered.add(name)
             changed = True
             self._wake.set()
