@@ -196,8 +196,11 @@ def _file(path: Path) -> dict[str, Any]:
 def _parsed(text: str | bytes, source: str) -> dict[str, Any]:
     try:
         document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
-        raise KubeconfigError(f"{source} is not YAML: {error}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1})" if mark is not None else ""
+        # The parser's own words quote the line, which may be a token or a password.
+        raise KubeconfigError(f"{source} is not YAML{where}: put text in quotes") from None
     if document is None:
         return {}
     if not isinstance(document, dict):

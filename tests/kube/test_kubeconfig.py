@@ -109,6 +109,22 @@ def test_reports_a_kubeconfig_that_is_no_text(tmp_path: Path) -> None:
         cluster_config(str(path), None, {})
 
 
+@pytest.mark.parametrize("value", ["hunter22: x", "@hunter22", "!hunter22 x", "*hunter22"])
+def test_keeps_a_credential_that_is_not_yaml_out_of_the_error(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(f"users:\n- name: u\n  user:\n    token: {value}\n")
+    with pytest.raises(KubeconfigError) as refused:
+        cluster_config(str(path), None, {})
+    assert str(refused.value) == f"{path} is not YAML (line 4): put text in quotes"
+
+
+def test_reports_a_kubeconfig_nested_too_deeply(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("[" * 5000)
+    with pytest.raises(KubeconfigError, match="is not YAML"):
+        cluster_config(str(path), None, {})
+
+
 def test_skips_kubeconfigs_that_are_missing_or_empty(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     named = written(tmp_path / "named", document("https://named:1"))
