@@ -32,7 +32,7 @@ def locked(root: Path, project: str, stack: str) -> Iterator[None]:
     own = folder / f"{uuid.uuid4()}.json"
     holder = {
         "pid": os.getpid(),
-        "username": getpass.getuser(),
+        "username": _user(),
         "hostname": socket.gethostname(),
         "timestamp": now(),
         **_place(),
@@ -124,10 +124,10 @@ def break_locks(root: Path, project: str, stack: str) -> int:
 
 def _holder(lock: Path) -> dict[str, Any]:
     try:
-        content: dict[str, Any] = json.loads(lock.read_text())
+        content = json.loads(lock.read_text())
     except (OSError, ValueError):
         return {}
-    return content
+    return content if isinstance(content, dict) else {}
 
 
 def _is_here(holder: Mapping[str, Any]) -> bool:
@@ -140,6 +140,14 @@ def _is_here(holder: Mapping[str, Any]) -> bool:
         holder.get("hostname") == socket.gethostname()
         and {key: holder.get(key) for key in ("boot", "pids")} == _place()
     )
+
+
+def _user() -> str:
+    """Return who this process runs as; a container's user may have a number and no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # OSError from Python 3.13 on
+        return str(os.getuid())
 
 
 def _place() -> dict[str, str]:
