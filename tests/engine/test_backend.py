@@ -30,6 +30,13 @@ def test_finds_the_state_in_the_projects_or_the_configured_folder(tmp_path: Path
         backend_root(project, {"PULUMI_BACKEND_URL": "s3://x"})
 
 
+def test_refuses_the_home_folder_of_an_unknown_user(tmp_path: Path) -> None:
+    environment = {"PULUMI_BACKEND_URL": "file://~nobody-here/x"}
+    with pytest.raises(NotSupported, match="that user's home folder is not known"):
+        backend_root(project_of(tmp_path), environment)
+
+
+
 def test_refuses_a_program_in_another_language_by_name(tmp_path: Path) -> None:
     with pytest.raises(NotSupported, match="runtime 'nodejs'"):
         python_of(project_of(tmp_path, "nodejs"))

@@ -16,7 +16,7 @@ import pytest
 from divvy.engine.errors import NotSupported, StateProblem
 from divvy.engine.state.lock import _place, break_locks, lock_folder, lock_holder, locked
 from divvy.engine.state.resource import ResourceState
-from divvy.engine.state.secrets import Passphrase
+from divvy.engine.state.secrets import Passphrase, opened_texts, passphrase_from
 from divvy.engine.state.store import StateStore
 from divvy.engine.values import SECRET_SIGNATURE, SIGNATURE_KEY, secret
 from tests.divvy_command import run_divvy
@@ -152,6 +152,37 @@ def test_names_a_wrong_passphrase(tmp_path: Path) -> None:
         store(tmp_path, "wrong").load()
 
 
+@pytest.mark.parametrize(
+    ("salt", "words"),
+    [("v1:a:b", "salt .* is damaged"), ("v1", "decrypted"), ("x", "unknown version x")],
+)
+def test_names_a_damaged_salt(salt: str, words: str) -> None:
+    with pytest.raises(StateProblem, match=words):
+        Passphrase(salt, lambda: "open").decrypt("v1:a:b")
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(None, "No such file or directory"), (b"\xff", "it is not text in UTF-8")],
+)
+def test_names_a_passphrase_file_that_cannot_be_read(
+    tmp_path: Path, content: bytes | None, why: str
+) -> None:
+    path = tmp_path / "passphrase"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(StateProblem) as problem:
+        passphrase_from({"PULUMI_CONFIG_PASSPHRASE_FILE": str(path)})
+    assert str(problem.value) == f"PULUMI_CONFIG_PASSPHRASE_FILE={path} cannot be read: {why}"
+
+
+def test_names_a_nested_secret_that_is_no_text() -> None:
+    crypter = Passphrase(None, lambda: "open")
+    with pytest.raises(StateProblem, match="cannot be decrypted"):
+        opened_texts('{"token": {"secure": 5}}', crypter)
+
+
+
 def test_asks_for_no_passphrase_without_secrets(tmp_path: Path) -> None:
     store(tmp_path, None).write([resource("one")])
     assert store(tmp_path, None).load().resources
@@ -169,6 +200,28 @@ def test_refuses_a_second_run_and_names_the_first(tmp_path: Path) -> None:
         locked(tmp_path, "p", "dev"),
     ):
         pass
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError])  # until Python 3.12, and since
+def test_locks_for_a_user_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def no_name() -> str:
+        raise error
+
+    monkeypatch.setattr("getpass.getuser", no_name)
+    with locked(tmp_path, "p", "dev"):
+        assert lock_holder(tmp_path, "p", "dev").startswith(f"{os.getuid()}@")
+
+
+
+def test_names_a_lock_that_is_no_mapping(tmp_path: Path) -> None:
+    folder = lock_folder(tmp_path, "p", "dev")
+    folder.mkdir(parents=True)
+    (folder / "odd.json").write_text("[]")
+    with pytest.raises(StateProblem, match="cannot be read"), locked(tmp_path, "p", "dev"):
+        pass
+
 
 
 def test_takes_over_the_lock_of_a_dead_run(tmp_path: Path) -> None:

@@ -24,4 +24,7 @@ def backend_root(project: Project, environment: Mapping[str, str] = os.environ) 
     if not url.startswith("file://"):
         raise NotSupported(f"the backend {url}: the embedded engine keeps state in files")
     path = url.removeprefix("file://").partition("?")[0]
-    return Path(path).expanduser() if path.startswith(("/", "~")) else project.folder / path
+    try:
+        return Path(path).expanduser() if path.startswith(("/", "~")) else project.folder / path
+    except RuntimeError:
+        raise NotSupported(f"the backend {url}: that user's home folder is not known") from None

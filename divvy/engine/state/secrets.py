@@ -71,10 +71,15 @@ class Passphrase:
             cipher = _cipher(phrase, raw)
             self.salt = f"v1:{base64.b64encode(raw).decode()}:{_seal(cipher, _WORD)}"
         else:
-            version, raw_text, check = self.salt.split(":", 2)
+            version, _, rest = self.salt.partition(":")
             if version != "v1":
                 raise StateProblem(f"the stack's salt has the unknown version {version}")
-            cipher = _cipher(phrase, base64.b64decode(raw_text))
+            raw_text, _, check = rest.partition(":")
+            try:
+                raw = base64.b64decode(raw_text)
+            except ValueError:
+                raise StateProblem("the stack's salt (encryptionsalt) is damaged") from None
+            cipher = _cipher(phrase, raw)
             if _open(cipher, check) != _WORD:
                 raise StateProblem("the passphrase is not this stack's")
         return cipher
@@ -113,7 +118,7 @@ def opened_texts(text: str, crypter: Passphrase) -> tuple[str, set[str]]:
 
     def open_(value: Any) -> Any:
         if isinstance(value, dict) and set(value) == {"secure"}:
-            plain = crypter.decrypt(value["secure"])
+            plain = crypter.decrypt(str(value["secure"]))
             texts.add(plain)
             return plain
         if isinstance(value, dict):
@@ -128,7 +133,15 @@ def passphrase_from(environment: Mapping[str, str]) -> str | None:
     if "PULUMI_CONFIG_PASSPHRASE" in environment:
         return environment["PULUMI_CONFIG_PASSPHRASE"]
     file = environment.get("PULUMI_CONFIG_PASSPHRASE_FILE")
-    return None if not file else Path(file).read_text().strip()
+    if not file:
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise StateProblem(
+            f"PULUMI_CONFIG_PASSPHRASE_FILE={file} cannot be read: {why}"
+        ) from None
 
 
 def sealed(value: Any, crypter: Passphrase) -> Any:
