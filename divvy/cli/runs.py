@@ -135,14 +135,15 @@ def _check_claims(target: operations.Target, *, preview: bool = False) -> None:
 def _check_rungs(target: operations.Target) -> None:
     """Warn of nodes that keep memory limits by a weaker means than a profile allows."""
     path = target.project.stack_path(target.stack)
-    # Few stacks name one, and the runs of others need not load the model.
-    if not path.is_file() or "enforcement" not in path.read_text(encoding="utf-8"):
-        return
-    from divvy.cli.rung_check import warn_of_weaker_rungs  # noqa: PLC0415
-    from divvy.stack.sections import read_cluster  # noqa: PLC0415
+    with contextlib.suppress(StackError):  # the run reports what is wrong with the file
+        file = read_path(path)
+        # Few stacks name one, and the runs of others need not load the model.
+        if "enforcement" not in file.text:
+            return
+        from divvy.cli.rung_check import warn_of_weaker_rungs  # noqa: PLC0415
+        from divvy.stack.sections import read_cluster  # noqa: PLC0415
 
-    with contextlib.suppress(StackError):
-        warn_of_weaker_rungs(read_cluster(read_path(path)))
+        warn_of_weaker_rungs(read_cluster(file))
 
 
 def _check_platforms(target: operations.Target) -> None:

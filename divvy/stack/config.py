@@ -11,6 +11,9 @@ from divvy.stack.errors import StackError
 from divvy.stack.file import read_path
 from divvy.stack.project import Project
 
+# A few aliases of aliases make more of a short text.
+_MAX_VALUES = 1_000_000
+
 
 @dataclass(frozen=True)
 class StackConfig:
@@ -41,27 +44,50 @@ def stack_config(project: Project, stack: str) -> StackConfig:
                 f"{file.source}: {key}: {document[key]}: only the passphrase secrets provider is "
                 "supported"
             )
+    salt = document.get("encryptionsalt")
+    if not isinstance(salt, str | None):
+        raise StackError(f"{file.source}: encryptionsalt is no text: v1:… is expected")
     values: dict[str, str] = {}
     sealed: dict[str, str] = {}
     nested: dict[str, str] = {}
     for key, value in config.items():
         full = full_key(project, str(key))
+        if _is_larger(value, _MAX_VALUES):
+            raise StackError(
+                f"{file.source}: config.{key} has more than {_MAX_VALUES:,} values: are YAML "
+                "aliases repeated?"
+            )
         if isinstance(value, dict) and set(value) == {"secure"}:
             sealed[full] = str(value["secure"])
         else:
             try:
                 text = _text(value)
-            except TypeError:  # the one value of YAML that JSON does not have
+            except TypeError as odd:  # what YAML has and JSON has not
+                what = "a date" if " date" in str(odd) else "a set or binary data (!!)"
                 raise StackError(
-                    f"{file.source}: config.{key} is a date or has one in it: write it in quotes"
+                    f"{file.source}: config.{key} is {what} or has one in it: write it in quotes"
                 ) from None
             (nested if _has_secure(value) else values)[full] = text
-    return StackConfig(values, sealed, document.get("encryptionsalt"), nested)
+    return StackConfig(values, sealed, salt, nested)
 
 
 def full_key(project: Project, key: str) -> str:
     """Return a key with its namespace, by default the project's name."""
     return key if ":" in key else f"{project.name}:{key}"
+
+
+def _is_larger(value: Any, size: int) -> bool:
+    """Tell whether a value holds more values than that; one that refers to itself is endless."""
+    open_ = [value]
+    for _ in range(size):
+        if not open_:
+            return False
+        item = open_.pop()
+        if isinstance(item, dict):
+            open_ += item.values()
+        elif isinstance(item, list):
+            open_ += item
+    return bool(open_)
 
 
 def _has_secure(value: Any) -> bool:

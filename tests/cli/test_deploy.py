@@ -46,6 +46,14 @@ def test_reports_a_duplicate_key_with_its_line(project: Path) -> None:
     assert "line 6: config.divvy:cluster.pools.all: is defined twice; keep one" in done.stderr
 
 
+def test_reports_a_stack_file_that_is_not_utf_8_in_one_sentence(project: Path) -> None:
+    file = project / "Pulumi.dev.yaml"
+    file.write_bytes(WRONG.replace("hole", "Höhle").encode("latin-1"))
+    done = run_divvy("preview", "-s", "dev", folder=project, expect=1)
+    assert done.stderr == f"error: {file} is not text in UTF-8\n"
+
+
+
 @pytest.mark.parametrize("command", ["plan", "preview", "verify", "validate", "lab up", "chart"])
 def test_reports_one_error_for_one_typo(project: Path, command: str) -> None:
     (project / "Pulumi.dev.yaml").write_text(WRONG)

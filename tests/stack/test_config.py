@@ -68,6 +68,32 @@ def test_refuses_a_date_by_its_key(tmp_path: Path, value: str) -> None:
     assert config(tmp_path, "config: {day: '2026-01-02'}\n").values == {"p:day": "2026-01-02"}
 
 
+@pytest.mark.parametrize("value", ["!!binary aGVs", "!!set {a, b}", "{x: !!binary aGVs}"])
+def test_refuses_what_json_has_not_by_its_key(tmp_path: Path, value: str) -> None:
+    with pytest.raises(StackError, match=r"config\.odd is a set or binary data"):
+        config(tmp_path, f"config: {{odd: {value}}}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "config: {odd: &a [*a]}\n",
+        "config: &a {p:odd: *a}\n",
+        "config:\n  a: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+        + "".join(f"  b{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)),
+    ],
+)
+def test_refuses_values_that_aliases_make_endless(tmp_path: Path, text: str) -> None:
+    with pytest.raises(StackError, match="more than 1,000,000 values: are YAML aliases repeated"):
+        config(tmp_path, text)
+
+
+def test_refuses_a_salt_that_is_no_text(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match="encryptionsalt is no text"):
+        config(tmp_path, "encryptionsalt: [a]\nconfig: {}\n")
+
+
+
 def test_refuses_another_secrets_provider_by_name(tmp_path: Path) -> None:
     with pytest.raises(StackError, match="secretsprovider: awskms://alias/x: only the passphrase"):
         config(tmp_path, "secretsprovider: awskms://alias/x\nconfig: {}\n")
