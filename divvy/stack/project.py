@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from divvy.stack.errors import StackError
 from divvy.stack.yaml_text import YamlText, read_text
 
 _PREFIX, _SUFFIX = "Pulumi.", ".yaml"
 _FILE = "Pulumi.yaml"
+# tokens.ValidateProjectName of Pulumi's CLI: the state's folder has this name, too.
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 # Keys of Pulumi.yaml that change what a run does, and that the embedded engine does not know.
 _UNSUPPORTED = {
     "config": "write the values into the stack file",
@@ -76,21 +80,43 @@ def stack_name(path: Path) -> str:
 def _project(folder: Path, file: YamlText) -> Project:
     file.refuse_duplicates()
     raw = file.document
-    name = raw.get("name")
-    if not isinstance(name, str) or not name:
+    name = _text(file, raw, "name")
+    if not name:
         raise StackError(f"{file.source}: `name` is missing: give the project a name")
-    runtime = raw.get("runtime")
-    kind = runtime.get("name") if isinstance(runtime, dict) else runtime
+    if not _NAME.fullmatch(name) or name in (".", ".."):
+        raise StackError(
+            f"{file.source}: `name` is {name!r}: 1 to 100 letters, digits, '-', '_' and '.' are "
+            "expected"
+        )
+    short = isinstance(raw.get("runtime"), str)
+    runtime = {"name": raw["runtime"]} if short else _mapping(file, raw, "runtime")
     return Project(
         folder=folder,
         name=name,
-        runtime=str(kind),
-        main=(folder / str(raw.get("main", "."))).resolve(),
-        stack_folder=folder / str(raw.get("stackConfigDir", ".")),
-        backend=str((raw.get("backend") or {}).get("url") or ""),
-        virtualenv=str(
-            ((runtime.get("options") or {}) if isinstance(runtime, dict) else {}).get("virtualenv")
-            or ""
+        runtime=_text(file, runtime, "name", "runtime."),
+        main=(folder / _text(file, raw, "main")).resolve(),
+        stack_folder=folder / _text(file, raw, "stackConfigDir"),
+        backend=_text(file, _mapping(file, raw, "backend"), "url", "backend."),
+        virtualenv=_text(
+            file, _mapping(file, runtime, "options", "runtime."), "virtualenv", "runtime.options."
         ),
         unsupported={key: why for key, why in _UNSUPPORTED.items() if raw.get(key)},
     )
+
+
+def _text(file: YamlText, mapping: Mapping[str, Any], key: str, parent: str = "") -> str:
+    """Return a text, "" for none."""
+    value = mapping.get(key)
+    if not isinstance(value, str | None):
+        raise StackError(f"{file.source}: `{parent}{key}` is no text: put it in quotes if it is")
+    return value or ""
+
+
+def _mapping(
+    file: YamlText, mapping: Mapping[str, Any], key: str, parent: str = ""
+) -> Mapping[str, Any]:
+    """Return a mapping, an empty one for none."""
+    value = mapping.get(key)
+    if not isinstance(value, dict | None):
+        raise StackError(f"{file.source}: `{parent}{key}` is no mapping")
+    return value or {}

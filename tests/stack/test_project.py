@@ -46,6 +46,14 @@ def test_says_where_to_run_outside_a_project(tmp_path: Path) -> None:
         ("- name\n", "is not a mapping"),
         ("a: [\n", "is not YAML: line 2"),
         ("name: a\nname: b\n", "line 2: name: is defined twice"),
+        ("name: 5\n", "`name` is no text"),
+        ("name: ../a\n", "`name` is '../a': 1 to 100 letters"),
+        ("name: ..\n", "`name` is '..'"),
+        ("name: a\nruntime: [python]\n", "`runtime` is no mapping"),
+        ("name: a\nruntime: {name: python, options: [b]}\n", "`runtime.options` is no mapping"),
+        ("name: a\nbackend: file:///b\n", "`backend` is no mapping"),
+        ("name: a\nbackend: {url: 5}\n", "`backend.url` is no text"),
+        ("name: a\nmain: [b]\n", "`main` is no text"),
     ],
 )
 def test_reports_a_wrong_project_file_in_one_sentence(
@@ -54,3 +62,9 @@ def test_reports_a_wrong_project_file_in_one_sentence(
     (tmp_path / "Pulumi.yaml").write_text(text)
     with pytest.raises(StackError, match=words):
         find_project(tmp_path)
+
+
+def test_takes_an_empty_folder_for_the_projects_own(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: a\nruntime: python\nmain:\nstackConfigDir:\n")
+    project = find_project(tmp_path)
+    assert (project.main, project.stack_folder) == (tmp_path.resolve(), tmp_path)
