@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from functools import partial
@@ -58,21 +59,22 @@ def _is_only_revision(text: str) -> bool:
 
 
 def _read_revision(revision: str, path: Path) -> StackFile:
-    here = path if path.is_absolute() else Path.cwd() / path
-    done = _git(
-        "show", f"{revision}:./{path}" if not path.is_absolute() else f"{revision}:{_in_tree(here)}"
-    )
-    if done.returncode:
-        reason = done.stderr.strip().removeprefix("fatal: ")
-        if _is_revision(revision):
-            reason += f"; a new stack file has no older side: divvy plan --file {path} shows it"
-        raise StackError(f"git has no {revision}:{path}: {reason}{_why_unknown()}")
-    return StackFile(f"{revision}:{path}", done.stdout, f"{stack_name(path)}@{revision}")
-
-
-def _in_tree(path: Path) -> str:
-    top = _git("rev-parse", "--show-toplevel").stdout.strip()
-    return str(path.relative_to(top)) if top and path.is_relative_to(top) else str(path)
+    source = f"{revision}:{path}"
+    # As git wants it, without `..`; the file itself may be a link of the revision's own.
+    at = f"{revision}:./{os.path.relpath(path.parent.resolve() / path.name)}"
+    found = _git("cat-file", "--batch-check", "--follow-symlinks", given=f"{at}\n").stdout
+    match found.removeprefix(at).splitlines():
+        case [line] if line.split()[1:2] == ["blob"]:
+            text = _git("cat-file", "blob", line.split()[0], source=source).stdout
+            return StackFile(source, text, f"{stack_name(path)}@{revision}")
+        case [line] if line.split()[1:2] == ["tree"]:
+            raise StackError(f"{source} is a folder: name a file")
+        case [_, target]:
+            raise StackError(f"{source} is a link to {target}, which the revision does not have")
+    reason = _git("show", "--end-of-options", at).stderr.strip().removeprefix("fatal: ")
+    if _is_revision(revision):
+        reason += f"; a new stack file has no older side: divvy plan --file {path} shows it"
+    raise StackError(f"git has no {source}: {reason}{_why_unknown()}")
 
 
 def _is_revision(text: str) -> bool:
@@ -94,13 +96,22 @@ def _why_unknown() -> str:
     return ""
 
 
-def _git(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = ["git", *arguments]
+def _git(
+    *arguments: str, folder: Path | None = None, given: str = "", source: str = "git's answer"
+) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            ["git", *arguments],
+            cwd=folder,
+            env={**os.environ, "LC_ALL": "C"},  # its messages are taken apart
+            input=given,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
     except FileNotFoundError:
         raise StackError(
             "git is not installed; give files or stacks instead of revisions"
         ) from None
     except UnicodeDecodeError:
-        raise StackError(f"{arguments[-1]} is not text in UTF-8") from None
+        raise StackError(f"{source} is not text in UTF-8") from None

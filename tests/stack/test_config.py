@@ -93,7 +93,6 @@ def test_refuses_a_salt_that_is_no_text(tmp_path: Path) -> None:
         config(tmp_path, "encryptionsalt: [a]\nconfig: {}\n")
 
 
-
 def test_refuses_another_secrets_provider_by_name(tmp_path: Path) -> None:
     with pytest.raises(StackError, match="secretsprovider: awskms://alias/x: only the passphrase"):
         config(tmp_path, "secretsprovider: awskms://alias/x\nconfig: {}\n")

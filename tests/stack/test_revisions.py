@@ -39,6 +39,59 @@ def test_reads_the_stack_of_another_revision(
     assert side.name == "lab@HEAD~1"
 
 
+@pytest.mark.parametrize("folder", ["../stacks", "linked"])
+def test_reads_a_revision_of_stacks_beside_the_project(
+    folder: str, history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = history / "project"
+    project.mkdir()
+    (project / "linked").symlink_to("../stacks")
+    (project / "Pulumi.yaml").write_text(f"name: x\nruntime: python\nstackConfigDir: {folder}\n")
+    monkeypatch.chdir(project)
+    assert "first" in read_side("HEAD~1", "lab").text
+
+
+def test_follows_a_stack_file_that_is_a_link(
+    history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (history / "stacks/Pulumi.linked.yaml").symlink_to("Pulumi.lab.yaml")
+    (history / "stacks/Pulumi.away.yaml").symlink_to("/away.yaml")
+    git(history, "add", ".")
+    git(history, "commit", "--quiet", "--message", "links")
+    monkeypatch.chdir(history)
+    side = read_side("HEAD", "linked")
+    assert ("second" in side.text, side.name) == (True, "linked@HEAD")
+    with pytest.raises(StackError, match=r"is a link to /away\.yaml, which the revision does not"):
+        read_side("HEAD:stacks/Pulumi.away.yaml", None)
+
+
+def test_refuses_a_folder_of_a_revision(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(history)
+    with pytest.raises(StackError, match=r"^HEAD:stacks is a folder: name a file$"):
+        read_side("HEAD:stacks", None)
+
+
+def test_takes_no_revision_for_an_option_of_git(
+    history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = history / "made:."
+    folder.mkdir()
+    monkeypatch.chdir(history)
+    with pytest.raises(StackError, match="git has no --output=made:x"):
+        read_side("--output=made:x", None)
+    assert not list(folder.iterdir())
+
+
+def test_reads_a_revision_alike_in_every_locale(
+    history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (history / "stacks/Pulumi.lab.yaml").write_text("config: {note:x: é}\n", encoding="utf-8")
+    git(history, "commit", "--quiet", "--all", "--message", "accent")
+    monkeypatch.chdir(history)
+    monkeypatch.setattr("locale.getencoding", lambda: "iso-8859-1")
+    assert "é" in read_side("HEAD", "lab").text
+
+
 def test_reports_an_unknown_revision_without_mentioning_shallow_clones(
     history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
