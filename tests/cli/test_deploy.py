@@ -53,7 +53,6 @@ def test_reports_a_stack_file_that_is_not_utf_8_in_one_sentence(project: Path) -
     assert done.stderr == f"error: {file} is not text in UTF-8\n"
 
 
-
 @pytest.mark.parametrize("command", ["plan", "preview", "verify", "validate", "lab up", "chart"])
 def test_reports_one_error_for_one_typo(project: Path, command: str) -> None:
     (project / "Pulumi.dev.yaml").write_text(WRONG)

@@ -36,7 +36,6 @@ def test_refuses_the_home_folder_of_an_unknown_user(tmp_path: Path) -> None:
         backend_root(project_of(tmp_path), environment)
 
 
-
 def test_refuses_a_program_in_another_language_by_name(tmp_path: Path) -> None:
     with pytest.raises(NotSupported, match="runtime 'nodejs'"):
         python_of(project_of(tmp_path, "nodejs"))

@@ -182,7 +182,6 @@ def test_names_a_nested_secret_that_is_no_text() -> None:
         opened_texts('{"token": {"secure": 5}}', crypter)
 
 
-
 def test_asks_for_no_passphrase_without_secrets(tmp_path: Path) -> None:
     store(tmp_path, None).write([resource("one")])
     assert store(tmp_path, None).load().resources
@@ -214,14 +213,12 @@ def test_locks_for_a_user_without_a_name(
         assert lock_holder(tmp_path, "p", "dev").startswith(f"{os.getuid()}@")
 
 
-
 def test_names_a_lock_that_is_no_mapping(tmp_path: Path) -> None:
     folder = lock_folder(tmp_path, "p", "dev")
     folder.mkdir(parents=True)
     (folder / "odd.json").write_text("[]")
     with pytest.raises(StateProblem, match="cannot be read"), locked(tmp_path, "p", "dev"):
         pass
-
 
 
 def test_takes_over_the_lock_of_a_dead_run(tmp_path: Path) -> None:

@@ -139,9 +139,7 @@ def passphrase_from(environment: Mapping[str, str]) -> str | None:
         return Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise StateProblem(
-            f"PULUMI_CONFIG_PASSPHRASE_FILE={file} cannot be read: {why}"
-        ) from None
+        raise StateProblem(f"PULUMI_CONFIG_PASSPHRASE_FILE={file} cannot be read: {why}") from None
 
 
 def sealed(value: Any, crypter: Passphrase) -> Any:
