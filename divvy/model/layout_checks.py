@@ -257,16 +257,19 @@ def _one_meaning(
                         keys,
                         f"{offer.resource} would mean {_meaning(offer)} ({use}) and "
                         f"{_meaning(known)} ({other}) in pool {use.pool}",
-                        f"give one of them a {_way(offer, known)}.resourceName, such as "
-                        f"{VENDOR}/gpu.x{max(offer.sharing.replicas, known.sharing.replicas)}",
+                        _another_name(offer, known),
                     )
                     break
 
 
-def _way(*offers: Offer) -> str:
-    return (
-        "mps" if all(o.sharing.by_mps or not o.sharing.is_shared for o in offers) else "timeSlicing"
-    )
+def _another_name(*offers: Offer) -> str:
+    """Say how one of two offers gets a name of its own."""
+    shared = [offer.sharing for offer in offers if offer.sharing.is_shared]
+    if not shared:
+        return "write `strategy: mixed` for the MIG devices, whose names then say their size"
+    way = "mps" if all(sharing.by_mps for sharing in shared) else "timeSlicing"
+    replicas = max(sharing.replicas for sharing in shared)
+    return f"give one of them a {way}.resourceName, such as {VENDOR}/gpu.x{replicas}"
 
 
 def _meaning(offer: Offer) -> str:

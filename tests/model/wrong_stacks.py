@@ -128,6 +128,14 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("profiles.p[1]",),
     ),
     (
+        "nvidia.com/gpu would mean a whole 1g.5gb MIG device · write `strategy: mixed` for the MIG",
+        _stack(
+            "p: {}\nq: {mig: {layout: {1g.5gb: 7}, strategy: single}}",
+            f"main: {{hardware: {HARDWARE}, profile: p, overrides: {{node-1: q}}}}",
+        ),
+        ("profiles.q",),
+    ),
+    (
         "nvidia.com/gpu.shared would mean 1/8 of a GPU",
         _stack(
             "p: {timeSlicing: {replicas: 4}}\nq: {timeSlicing: {replicas: 8}}",
