@@ -17,12 +17,30 @@ def cluster_of_stack(opts: pulumi.ResourceOptions | None = None) -> GpuCluster:
     What is wrong with the file ends the program, each mistake with its line.
     """
     stack = pulumi.get_stack()
-    value = pulumi.Config("divvy").require_object("cluster")
+    project = Path(pulumi.get_root_directory())
+    try:
+        value = pulumi.Config("divvy").require_object("cluster")
+    except (pulumi.ConfigMissingError, pulumi.ConfigTypeError):
+        # Pulumi's words lead to `config set`, which sets no mappings.
+        _refuse_file(project, stack)
+        raise  # the value is not the file's
     try:
         return GpuCluster(stack, {"cluster": value}, opts)
     except InvalidCluster as invalid:
         # Loaded for errors alone: it reads the file again, with its lines.
         from divvy.stack.sections import invalid_cluster  # noqa: PLC0415
 
-        project = Path(pulumi.get_root_directory())
         raise pulumi.RunError(str(invalid_cluster(project, stack, invalid))) from None
+
+
+def _refuse_file(project: Path, stack: str) -> None:
+    """End the program with what is wrong with a stack's file."""
+    from divvy.stack.errors import StackError  # noqa: PLC0415
+    from divvy.stack.file import read_path  # noqa: PLC0415
+    from divvy.stack.project import find_project  # noqa: PLC0415
+    from divvy.stack.sections import read_cluster  # noqa: PLC0415
+
+    try:
+        read_cluster(read_path(find_project(project).stack_path(stack)))
+    except StackError as error:
+        raise pulumi.RunError(str(error)) from None

@@ -53,6 +53,22 @@ def test_reports_a_stack_file_that_is_not_utf_8_in_one_sentence(project: Path) -
     assert done.stderr == f"error: {file} is not text in UTF-8\n"
 
 
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("{divvy: {cluster: {}}}", "has no `config: {divvy:cluster: …}`, which describes the"),
+        ("{divvy:cluster: x}", "line 1: divvy:cluster: is 'x'"),
+    ],
+)
+def test_says_what_a_stack_file_without_a_cluster_lacks(
+    project: Path, config: str, words: str
+) -> None:
+    (project / "Pulumi.dev.yaml").write_text(f"config: {config}\n")
+    done = run_divvy("preview", "-s", "dev", folder=project, expect=1)
+    assert words in done.stdout + done.stderr
+    assert "pulumi config set" not in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("command", ["plan", "preview", "verify", "validate", "lab up", "chart"])
 def test_reports_one_error_for_one_typo(project: Path, command: str) -> None:
     (project / "Pulumi.dev.yaml").write_text(WRONG)
@@ -60,3 +76,15 @@ def test_reports_one_error_for_one_typo(project: Path, command: str) -> None:
     assert done.stderr.endswith(
         f"no stack 'deb': {project}/Pulumi.deb.yaml does not exist; known: dev\n"
     )
+
+
+def test_destroys_a_stack_whose_file_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    (tmp_path / "__main__.py").write_text("import pulumi\npulumi.export('a', 1)\n")
+    file = tmp_path / "Pulumi.dev.yaml"
+    file.write_text("config: {}\n")
+    run_divvy("up", "--yes", "-s", "dev", folder=tmp_path)
+    file.unlink()
+    run_divvy("destroy", "--yes", "-s", "dev", folder=tmp_path)
+    done = run_divvy("destroy", "--yes", "-s", "deb", folder=tmp_path, expect=1)
+    assert done.stderr == "error: the stack deb has no state: nothing was ever deployed\n"
