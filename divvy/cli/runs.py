@@ -106,9 +106,9 @@ def run_up(program: Program, stack: str, yes: bool, diff: bool, *, wait: bool) -
 
 def check_claims_go(target: operations.Target) -> None:
     """Refuse to take the driver of claims away from pods that hold some."""
-    path = target.project.stack_path(target.stack)
-    if not path.is_file() or not _deployed_claims(target):
+    if not _deployed_claims(target):
         return
+    path = target.project.stack_path(target.stack)
     from divvy.cli.claims_checks import check_held  # noqa: PLC0415
     from divvy.stack.sections import read_cluster  # noqa: PLC0415
 
@@ -120,7 +120,7 @@ def _check_claims(target: operations.Target, *, preview: bool = False) -> None:
     """Refuse what a cluster cannot do for claims, while nothing has changed yet."""
     path = target.project.stack_path(target.stack)
     # Most stacks have no claims, and their runs need not load the model.
-    if not path.is_file() or not (_asks_for_claims(target) or _deployed_claims(target)):
+    if not (_asks_for_claims(target) or _deployed_claims(target)):
         return
     from divvy.cli.claims_checks import check_floor, check_held  # noqa: PLC0415
     from divvy.stack.sections import read_cluster  # noqa: PLC0415
