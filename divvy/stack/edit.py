@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import stat
 from collections.abc import Mapping
 
@@ -17,6 +18,9 @@ from divvy.stack.errors import StackError
 from divvy.stack.file import StackFile, read_path
 from divvy.stack.project import Project
 
+# A byte order mark, comments and directives up to `---`: a writer would lose them.
+_START = re.compile(r"\ufeff?((([#%][^\n]*|[ \t]*)\n)*---([ \t]+#[^\n]*|[ \t]*)\n)?")
+
 
 def set_value(
     project: Project, stack: str, key: str, value: str | Mapping[str, str], *, salt: str | None
@@ -25,13 +29,22 @@ def set_value(
 
     A secret is ``{"secure": <encrypted text>}``; ``salt`` is what it was encrypted with.
     """
+    namespace, _, name = key.partition(":")
+    if not (namespace and name) or ":" in name:
+        raise StackError(f"{key!r} is not a key: NAME or NAMESPACE:NAME is expected")
     path = project.stack_path(stack)
     file = read_path(path)
     changed = _with_value(project, file, key, value, salt)
     StackFile(file.source, changed, stack).refuse_unread_keys()
     # A stack's file may be a link to one that several folders share.
     target = path.resolve()
-    replace_file(target, changed.encode(), stat.S_IMODE(target.stat().st_mode))
+    try:
+        before = target.read_bytes()
+        if before.count(b"\r\n") == before.count(b"\n"):
+            changed = changed.replace("\n", "\r\n")
+        replace_file(target, changed.encode(), stat.S_IMODE(target.stat().st_mode))
+    except OSError as error:
+        raise StackError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _with_value(
@@ -44,7 +57,9 @@ def _with_value(
     file.refuse_duplicates()
     if not isinstance(file.document.get("config") or {}, dict):
         raise StackError(f"{file.source}: `config` is not a mapping")
-    yaml, document = _round_trip(file.text)
+    start = _START.match(file.text)
+    head = start[0] if start else ""
+    yaml, document = _round_trip(file.text.removeprefix(head))
     config = document.get("config")
     if config is None:
         document["config"] = config = CommentedMap()
@@ -60,7 +75,7 @@ def _with_value(
         document.insert(0, "encryptionsalt", salt)
     stream = io.StringIO()
     yaml.dump(document, stream)
-    return stream.getvalue()
+    return head + stream.getvalue()
 
 
 def _round_trip(text: str) -> tuple[YAML, CommentedMap]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,41 @@ def test_sets_a_value_in_a_file_of_any_style(project: Project, text: str, value:
     assert yaml.safe_load(file.read_text())["config"] == {**before, "p:new": value}
     put(project, "level", value)
     assert stack_config(project, "dev").values["p:level"] == value
+
+
+@pytest.mark.parametrize(
+    "start", ["# ours\n---\n", "%YAML 1.1\n\n--- # ours\n", "\ufeff", "\ufeff# ours\n---\n"]
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_keeps_how_a_file_begins_and_how_its_lines_end(
+    project: Project, start: str, end: str
+) -> None:
+    path = project.stack_path("dev")
+    text = f"{start}config:\n  p:on: yes\n".replace("\n", end)
+    path.write_bytes(text.encode())
+    set_value(project, "dev", "p:level", "2", salt=None)
+    assert path.read_bytes().decode() == f'{text}  p:level: "2"{end}'
+
+
+@pytest.mark.parametrize("key", ["", ":a", "a:", "a:b:c"])
+def test_refuses_to_set_what_is_no_key(project: Project, key: str) -> None:
+    with pytest.raises(StackError, match="is not a key: NAME or NAMESPACE:NAME is expected"):
+        put(project, key, "x")
+    assert project.stack_path("dev").read_text() == TEXT
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC])
+def test_names_a_file_that_cannot_be_written(
+    project: Project, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("divvy.stack.edit.replace_file", fail)
+    with pytest.raises(StackError) as refused:
+        put(project, "level", "two")
+    path = project.stack_path("dev")
+    assert str(refused.value) == f"cannot write {path}: {os.strerror(number)}"
 
 
 @pytest.mark.parametrize("text", ["config: {p:x: {a: 1}}\n", "config: {p:x: [1]}\n"])
