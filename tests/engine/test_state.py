@@ -97,6 +97,26 @@ def test_keeps_the_steps_of_a_dead_run(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("record", ["5", '{"gone": {}}', '{"began": 3}', '{"done": {"urn": "x"}}'])
+def test_refuses_a_damaged_record_in_the_journal(tmp_path: Path, record: str) -> None:
+    state_store = store(tmp_path)
+    state_store.done(resource("one"))
+    text = state_store.journal_path.read_text() + f"{record}\n"
+    state_store.journal_path.write_text(text)
+    with pytest.raises(StateProblem, match=r"dev\.journal is damaged .*; it was not changed"):
+        store(tmp_path).load()
+    assert state_store.journal_path.read_text() == text
+
+
+def test_refuses_a_checkpoint_with_a_name_that_is_no_urn(tmp_path: Path) -> None:
+    state_store = store(tmp_path)
+    state_store.write([resource("one")])
+    path = state_store.checkpoint_path
+    path.write_text(path.read_text().replace(URN, "one"))
+    with pytest.raises(StateProblem, match=r"is not a checkpoint .'oneone' is no URN"):
+        store(tmp_path).load()
+
+
 def test_ignores_a_record_truncated_in_the_journal(tmp_path: Path) -> None:
     dead = store(tmp_path)
     dead.create()

@@ -74,9 +74,12 @@ class JournalFile:
             return []
         try:
             with reading(self.path):
-                return [json.loads(line) for line in self.path.read_text().split("\n")[:-1]]
+                records = [json.loads(line) for line in self.path.read_text().split("\n")[:-1]]
         except ValueError as error:
-            raise StateProblem(f"{self.path} is damaged ({error}); it was not changed") from None
+            raise damaged(self.path, error) from None
+        if not all(isinstance(record, dict) for record in records):
+            raise damaged(self.path, TypeError("a line is no record"))
+        return records
 
     def remove(self) -> None:
         """Drop the journal: the checkpoint has it all."""
@@ -98,6 +101,11 @@ class JournalFile:
             write_all(descriptor, first.encode())
             sync_folder(self.path.parent)
         return descriptor
+
+
+def damaged(path: Path, error: Exception) -> StateProblem:
+    """Return what is said of a journal that cannot be read."""
+    return StateProblem(f"{path} is damaged ({error}); it was not changed")
 
 
 def continues(records: Sequence[Mapping[str, Any]], checkpoint: str, source: str) -> bool:

@@ -62,6 +62,7 @@ _FIELDS = (
     ("created", "created"),
     ("modified", "modified"),
 )
+_URN_SEPARATORS = 3
 _ALWAYS = {"urn", "custom", "type"}
 _KNOWN = {name for _, name in _FIELDS}
 
@@ -81,7 +82,9 @@ def resource_to_json(resource: ResourceState) -> dict[str, Any]:
 
 
 def resource_from_json(raw: Mapping[str, Any]) -> ResourceState:
-    """Read a resource; raises KeyError or TypeError if it is not one."""
+    """Read a resource; raises KeyError, TypeError or ValueError if it is not one."""
+    if str(raw["urn"]).count("::") < _URN_SEPARATORS:
+        raise ValueError(f"{raw['urn']!r} is no URN")
     values: dict[str, Any] = {}
     for attribute, name in _FIELDS:
         if name not in raw or raw[name] is None:

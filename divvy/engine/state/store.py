@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from divvy.engine.errors import NotSupported, StateProblem
 from divvy.engine.state.checkpoint import check_version, decoded, encoded, salt_of
 from divvy.engine.state.files import digest, reading, sync_folder, write_private, writing
-from divvy.engine.state.journal import Journal, JournalFile, continues, folded
+from divvy.engine.state.journal import Journal, JournalFile, continues, damaged, folded
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.state.sealing import Sealing
 from divvy.engine.state.stack_state import Pending, StackState
@@ -82,7 +82,10 @@ class StateStore(Journal):
         records = self._journal.records()
         if not continues(records, digest(self.checkpoint_path), str(self.journal_path)):
             return checkpoint
-        state = folded(checkpoint, records, self._sealing)
+        try:
+            state = folded(checkpoint, records, self._sealing)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise damaged(self.journal_path, error) from None
         self._sealing.remember(state.resources)
         return state
 
