@@ -10,6 +10,9 @@ FORBIDDEN, NOT_FOUND, CONFLICT, GONE, INVALID = 403, 404, 409, 410, 422
 MALFORMED = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 """What reading an answer that is not the API server's fails with."""
 
+# Of an answer in an error; the API server's own, which are no Status, are a few words.
+_MOST_CHARACTERS = 500
+
 
 class KubeError(Exception):
     """A cluster did not do what it was asked for; the text is one clear sentence."""
@@ -47,4 +50,12 @@ def refusal(code: int, answer: str) -> ApiError:
     except (RecursionError, ValueError):
         body = {}
     body = body if isinstance(body, dict) else {}
-    return ApiError(code, str(body.get("message") or answer.strip() or f"HTTP {code}"), body)
+    return ApiError(code, str(body.get("message") or _plain(code, answer)), body)
+
+
+def _plain(code: int, answer: str) -> str:
+    """Return in one sentence what is no Status: a proxy in between answers with a page."""
+    words = " ".join(answer.split())
+    if words.startswith("<"):
+        return f"HTTP {code} with a page of HTML, as from a proxy"
+    return words[:_MOST_CHARACTERS] or f"HTTP {code}"

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from divvy.kube.client import Client
-from divvy.kube.errors import ApiError, KubeconfigError, Unreachable
+from divvy.kube.errors import ApiError, KubeconfigError, Unreachable, refusal
 from divvy.kube.kubeconfig import ClusterConfig
 from divvy.kube.media_types import MERGE_PATCH
 from divvy.lab.certificates import create_authority
@@ -102,6 +102,15 @@ def test_raises_a_refusal_with_the_servers_words(server: Server) -> None:
         assert client.find("/x") is None
         with pytest.raises(ApiError):
             client.text("/x", 5)
+
+
+def test_reports_the_page_of_a_proxy_in_one_sentence() -> None:
+    assert str(refusal(502, "<html>\n<h1>Bad Gateway</h1>\n")) == (
+        "HTTP 502 with a page of HTML, as from a proxy"
+    )
+    assert str(refusal(404, "404 page not found\n")) == "404 page not found"
+    assert str(refusal(500, "")) == "HTTP 500"
+    assert len(str(refusal(500, "no\n" * 10_000))) == 500
 
 
 def test_reports_a_server_that_is_away_or_answers_no_json(server: Server) -> None:
