@@ -19,8 +19,7 @@ from divvy.plan.fit import AskingPod, Fit, FitNode, nodes_of_plan, read_manifest
 from divvy.plan.fit import fit as put
 from divvy.plan.fit.manifests import Document
 from divvy.render.fit import fit_json, fit_text
-from divvy.stack.file import stack_path
-from divvy.stack.revisions import read_side
+from divvy.stack.file import read_path, stack_path
 from divvy.stack.sections import read_cluster
 
 
@@ -50,7 +49,7 @@ def fit(
     """Say whether pods would fit; exit code 0: all of them, 2: not all, 1: an error."""
     if bool(files) == pending:
         fail("name files with pods, or use --pending for the cluster's pending pods; not both")
-    source = read_side(str(stack_path(stack)), None)
+    source = read_path(stack_path(stack))
     cluster = read_cluster(source)
     documents = read_documents(files or ())
     if pending or live:

@@ -22,8 +22,7 @@ from divvy.plan.live import named_resources
 from divvy.plan.live_claims import claimed_gpus
 from divvy.plan.live_pods import live_pod
 from divvy.render.cluster_status import status_json, status_text
-from divvy.stack.file import stack_path
-from divvy.stack.revisions import read_side
+from divvy.stack.file import read_path, stack_path
 from divvy.stack.sections import read_cluster
 
 _RESOURCES = "/apis/resource.k8s.io/v1"
@@ -52,7 +51,7 @@ def status(
     out: OutFile = None,
 ) -> None:
     """Show what is wrong in the cluster; exit code 0: nothing, 2: something, 1: an error."""
-    cluster = read_cluster(read_side(str(stack_path(stack)), None))
+    cluster = read_cluster(read_path(stack_path(stack)))
     with reading(cluster.kubeconfig, cluster.context) as reader:
         result = _read(reader, cluster, stack)
         if prometheus is not None:

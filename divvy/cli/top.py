@@ -35,8 +35,7 @@ from divvy.render.usage_over_time import (
     over_time_text,
 )
 from divvy.render.usage_page import usage_page
-from divvy.stack.file import stack_path
-from divvy.stack.revisions import read_side
+from divvy.stack.file import read_path, stack_path
 from divvy.stack.sections import read_cluster
 
 # Between two looks; a cluster that takes long to read is left alone for three times as long.
@@ -93,7 +92,7 @@ def top(
     """Show nodes, their GPUs, who holds them, and what is in use; live in a terminal."""
     if since is not None and (node or pod or sort is not Sort.NODE):
         fail("--since takes no --node, --pod or --sort: it is of namespaces, the most used first")
-    cluster = read_cluster(read_side(str(stack_path(stack)), None))
+    cluster = read_cluster(read_path(stack_path(stack)))
     with reading(cluster.kubeconfig, cluster.context) as reader:
         if since is not None:
             write(_over_time(reader, prometheus, stack, since, namespace, output), out)

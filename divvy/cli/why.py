@@ -14,8 +14,7 @@ from divvy.plan.fit import fit as put
 from divvy.plan.fit.pods import asking_pod
 from divvy.plan.waiting import is_unscheduled, notes_of
 from divvy.render.why import why_text
-from divvy.stack.file import stack_path
-from divvy.stack.revisions import read_side
+from divvy.stack.file import read_path, stack_path
 from divvy.stack.sections import read_cluster
 
 
@@ -30,7 +29,7 @@ def why(
     stack = named_stack(stack, None)
     if not stack:
         fail("name the stack whose cluster the pod is in: -s <stack>")
-    source = read_side(str(stack_path(stack)), None)
+    source = read_path(stack_path(stack))
     cluster = read_cluster(source)
     with reading(cluster.kubeconfig, cluster.context) as reader:
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
