@@ -46,15 +46,6 @@ def write_all(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def digest(path: Path) -> str:
     """Return a digest of a file's content, "" if it does not exist."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from divvy.atomic_file import sync_folder
 from divvy.engine.errors import StateProblem
-from divvy.engine.state.files import digest, reading, sync_folder, write_all, writing
+from divvy.engine.state.files import digest, reading, write_all, writing
 from divvy.engine.state.resource import ResourceState, renamed, resource_from_json
 from divvy.engine.state.sealing import Sealing
 from divvy.engine.state.stack_state import Pending, StackState, record_key

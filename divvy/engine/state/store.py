@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from divvy.atomic_file import sync_folder
 from divvy.engine.errors import NotSupported, StateProblem
 from divvy.engine.state.checkpoint import check_version, decoded, encoded, salt_of
-from divvy.engine.state.files import digest, reading, sync_folder, write_private, writing
+from divvy.engine.state.files import digest, reading, write_private, writing
 from divvy.engine.state.journal import Journal, JournalFile, continues, damaged, folded
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.state.sealing import Sealing
