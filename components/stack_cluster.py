@@ -22,8 +22,12 @@ def cluster_of_stack(opts: pulumi.ResourceOptions | None = None) -> GpuCluster:
         value = pulumi.Config("divvy").require_object("cluster")
     except (pulumi.ConfigMissingError, pulumi.ConfigTypeError):
         # Pulumi's words lead to `config set`, which sets no mappings.
-        _refuse_file(project, stack)
-        raise  # the value is not the file's
+        from divvy.stack.sections import cluster_problem  # noqa: PLC0415
+
+        problem = cluster_problem(project, stack)
+        if problem is None:
+            raise  # the value is not the file's
+        raise pulumi.RunError(str(problem)) from None
     try:
         return GpuCluster(stack, {"cluster": value}, opts)
     except InvalidCluster as invalid:
@@ -31,16 +35,3 @@ def cluster_of_stack(opts: pulumi.ResourceOptions | None = None) -> GpuCluster:
         from divvy.stack.sections import invalid_cluster  # noqa: PLC0415
 
         raise pulumi.RunError(str(invalid_cluster(project, stack, invalid))) from None
-
-
-def _refuse_file(project: Path, stack: str) -> None:
-    """End the program with what is wrong with a stack's file."""
-    from divvy.stack.errors import StackError  # noqa: PLC0415
-    from divvy.stack.file import read_path  # noqa: PLC0415
-    from divvy.stack.project import find_project  # noqa: PLC0415
-    from divvy.stack.sections import read_cluster  # noqa: PLC0415
-
-    try:
-        read_cluster(read_path(find_project(project).stack_path(stack)))
-    except StackError as error:
-        raise pulumi.RunError(str(error)) from None

@@ -61,6 +61,15 @@ def invalid_cluster(folder: Path, stack: str, invalid: InvalidValue) -> InvalidS
     return InvalidStack(file, CLUSTER, invalid.problems)
 
 
+def cluster_problem(folder: Path, stack: str) -> StackError | None:
+    """Return what is wrong with the file of a stack of a folder's project, None if nothing is."""
+    try:
+        read_cluster(read_path(find_project(folder).stack_path(stack)))
+    except StackError as problem:
+        return problem
+    return None
+
+
 def read_section(file: StackFile, section: str, parse: Callable[[object], _T]) -> _T:
     """Return a section's value; raises StackError, InvalidStack with every problem at once."""
     try:
