@@ -62,8 +62,8 @@ def _read_revision(revision: str, path: Path) -> StackFile:
     source = f"{revision}:{path}"
     # As git wants it, without `..`; the file itself may be a link of the revision's own.
     at = f"{revision}:./{os.path.relpath(path.parent.resolve() / path.name)}"
-    found = _git("cat-file", "--batch-check", "--follow-symlinks", given=f"{at}\n").stdout
-    match found.removeprefix(at).splitlines():
+    answer = _git("cat-file", "--batch-check", "--follow-symlinks", given=f"{at}\n").stdout
+    match answer.removeprefix(at).splitlines():
         case [line] if line.split()[1:2] == ["blob"]:
             text = _git("cat-file", "blob", line.split()[0], source=source).stdout
             return StackFile(source, text, f"{stack_name(path)}@{revision}")
