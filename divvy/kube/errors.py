@@ -54,7 +54,7 @@ def refusal(code: int, answer: str) -> ApiError:
 
 
 def _plain(code: int, answer: str) -> str:
-    """Return in one sentence what is no Status: a proxy in between answers with a page."""
+    """Return an answer that is not a Status in one sentence: a proxy may answer with a page."""
     words = " ".join(answer.split())
     if words.startswith("<"):
         return f"HTTP {code} with a page of HTML, as from a proxy"

@@ -46,7 +46,7 @@ def stack_config(project: Project, stack: str) -> StackConfig:
             )
     salt = document.get("encryptionsalt")
     if not isinstance(salt, str | None):
-        raise StackError(f"{file.source}: encryptionsalt is no text: v1:… is expected")
+        raise StackError(f"{file.source}: encryptionsalt is not a string: v1:… is expected")
     values: dict[str, str] = {}
     sealed: dict[str, str] = {}
     nested: dict[str, str] = {}
@@ -62,7 +62,7 @@ def stack_config(project: Project, stack: str) -> StackConfig:
         else:
             try:
                 text = _text(value)
-            except TypeError as odd:  # what YAML has and JSON has not
+            except TypeError as odd:  # YAML has types that JSON lacks
                 what = "a date" if " date" in str(odd) else "a set or binary data (!!)"
                 raise StackError(
                     f"{file.source}: config.{key} is {what} or has one in it: write it in quotes"

@@ -108,7 +108,7 @@ def _text(file: YamlText, mapping: Mapping[str, Any], key: str, parent: str = ""
     """Return a text, "" for none."""
     value = mapping.get(key)
     if not isinstance(value, str | None):
-        raise StackError(f"{file.source}: `{parent}{key}` is no text: put it in quotes if it is")
+        raise StackError(f"{file.source}: `{parent}{key}` is not a string: put it in quotes")
     return value or ""
 
 
@@ -118,5 +118,5 @@ def _mapping(
     """Return a mapping, an empty one for none."""
     value = mapping.get(key)
     if not isinstance(value, dict | None):
-        raise StackError(f"{file.source}: `{parent}{key}` is no mapping")
+        raise StackError(f"{file.source}: `{parent}{key}` is not a mapping")
     return value or {}

@@ -113,7 +113,7 @@ def test_refuses_a_checkpoint_with_a_name_that_is_no_urn(tmp_path: Path) -> None
     state_store.write([resource("one")])
     path = state_store.checkpoint_path
     path.write_text(path.read_text().replace(URN, "one"))
-    with pytest.raises(StateProblem, match=r"is not a checkpoint .'oneone' is no URN"):
+    with pytest.raises(StateProblem, match=r"is not a checkpoint .'oneone' is not a URN"):
         store(tmp_path).load()
 
 

@@ -89,7 +89,7 @@ def test_refuses_values_that_aliases_make_endless(tmp_path: Path, text: str) -> 
 
 
 def test_refuses_a_salt_that_is_no_text(tmp_path: Path) -> None:
-    with pytest.raises(StackError, match="encryptionsalt is no text"):
+    with pytest.raises(StackError, match="encryptionsalt is not a string"):
         config(tmp_path, "encryptionsalt: [a]\nconfig: {}\n")
 
 

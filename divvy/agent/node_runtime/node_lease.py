@@ -103,13 +103,13 @@ def hold_lease(
 ) -> Iterator[HeldLease]:
     """Hold the lease; wait while another node does."""
     observation: Observation | None = None
-    told = ""
+    logged = ""
     while True:
         acquired, observation, holder = _take(client, node, namespace, observation)
         if acquired:
             break
-        if holder and holder != told:
-            told = holder
+        if holder and holder != logged:
+            logged = holder
             _log.info(
                 "waiting for node %s, which holds the Lease %s: one node at a time", holder, LEASE
             )

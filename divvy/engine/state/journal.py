@@ -79,7 +79,7 @@ class JournalFile:
         except ValueError as error:
             raise damaged(self.path, error) from None
         if not all(isinstance(record, dict) for record in records):
-            raise damaged(self.path, TypeError("a line is no record"))
+            raise damaged(self.path, TypeError("a line is not a record"))
         return records
 
     def remove(self) -> None:

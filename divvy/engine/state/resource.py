@@ -84,7 +84,7 @@ def resource_to_json(resource: ResourceState) -> dict[str, Any]:
 def resource_from_json(raw: Mapping[str, Any]) -> ResourceState:
     """Read a resource; raises KeyError, TypeError or ValueError if it is not one."""
     if str(raw["urn"]).count("::") < _URN_SEPARATORS:
-        raise ValueError(f"{raw['urn']!r} is no URN")
+        raise ValueError(f"{raw['urn']!r} is not a URN")
     values: dict[str, Any] = {}
     for attribute, name in _FIELDS:
         if name not in raw or raw[name] is None:
