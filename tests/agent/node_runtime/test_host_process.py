@@ -200,7 +200,7 @@ def test_ends_a_hanging_command_with_its_children(
 def test_waits_on_when_the_runtime_is_between_two_sockets(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It answered a moment ago, and has removed its socket to listen anew."""
+    """It answered a moment ago, and has removed its socket to listen again."""
     runtime = Runtime("it.service", "/run/it.sock", "/usr/bin/it", (), "the lab")
 
     @contextmanager

@@ -329,11 +329,11 @@ def test_registers_options_that_change_while_the_kubelet_answers(sockets: Path) 
 def test_reports_a_missing_plugin_folder_until_it_is_there(sockets: Path) -> None:
     async def scene() -> None:
         changes: list[str] = []
-        plugin = DevicePlugins(sockets / "device-plugins", Allocator(), lambda: told(plugin))
 
-        def told(plugin: DevicePlugins) -> None:
+        def note() -> None:
             changes.append(plugin.problem)
 
+        plugin = DevicePlugins(sockets / "device-plugins", Allocator(), note)
         await plugin.advertise([whole(2), replicas(2, 4)])
         assert f"{GPU} cannot be served: {sockets}" in plugin.problem
         assert not plugin.registered
