@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from divvy.agent.mps.processes import daemons
+from divvy.agent.mps.processes import Process, daemons, start_time
 from divvy.image.build import compile_hook
 from divvy.lab.paths import REPOSITORY
 from divvy.lab.simulated_driver import install_simulated_driver
@@ -149,8 +149,24 @@ class AgentNode:
         program = self.driver / "usr/bin/nvidia-smi"
         subprocess.run([str(program), *arguments], check=True, capture_output=True)
 
+    async def crash(self) -> None:
+        """End the agent and all that it has started.
+
+        So does a container runtime when the first process of a container ends: where the container
+        has the host's PIDs, too.
+        """
+        assert self.agent is not None
+        pids = descendants(self.agent.pid)
+        family = [Process(pid, start_time(pid)) for pid in pids]
+        await self.kill()
+        for process in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        while any(process.runs for process in family):
+            await asyncio.sleep(0.01)
+
     async def kill(self) -> None:
-        """End the agent as a crash does."""
+        """End the agent's process alone."""
         if self.agent is not None and self.agent.returncode is None:
             self.agent.kill()
             await self.agent.wait()
@@ -163,6 +179,18 @@ class AgentNode:
             allocatable = self.kubelet.allocatable(resource)
             log = (self.folder / "agent.log").read_text()[-2000:]
             raise AssertionError(f"{resource}: {allocatable} instead of {count}\n{log}") from None
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes that a process has started, and those that they have."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    family = [pid]
+    for member in family:
+        family += [child for child, parent in parents.items() if parent == member]
+    return family[1:]
 
 
 def free_port() -> int:

@@ -145,7 +145,7 @@ class MpsDaemon:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**environment, "CUDA_VISIBLE_DEVICES": self._uuid},
-                # It outlives an agent that is killed, and its servers end with it.
+                # By its session it is ended with its servers.
                 start_new_session=True,
             )
         self._process = Process(self._child.pid, start_time(self._child.pid))

@@ -18,6 +18,8 @@ _CALM_SECONDS = 60.0
 _BACKOFF_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
 STARTING = "its MPS daemon is starting"
 OUTDATED = "its MPS daemon is of the driver before"
+# Commands that start a server, of MPS 2 and 3: a refusal begins with its command.
+_SERVER_STARTS = ("start_server", "server create")
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,9 @@ def problem_of(wanted: Ceiling | None, seen: Seen, life: Life) -> str:
         return "" if seen.mode in (None, EXCLUSIVE_PROCESS) else "its compute mode was changed"
     if seen.alive and life.answered is not None and life.silent is not None:
         return "its MPS daemon does not answer"
+    if seen.alive and life.refused.startswith(_SERVER_STARTS):
+        # In the mode EXCLUSIVE_PROCESS it starts beside nothing else.
+        return f"its MPS server does not start; does an earlier client still run? {life.refused}"
     if seen.alive and life.refused:
         return f"its MPS daemon refuses a limit: {life.refused}"
     return f"it has no MPS daemon: {life.problem}" if life.problem else STARTING

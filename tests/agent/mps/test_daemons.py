@@ -293,6 +293,29 @@ def test_leaves_clients_alone_when_the_agent_is_killed() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("driver", [VERSION, "615.71.09"])
+def test_serves_again_after_a_crash_once_the_clients_before_it_have_ended(driver: str) -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS, driver_version=driver) as node:
+            await node.offered(SHARED, 4)
+            client = await container(node, "default/client", 100)
+            assert exit_code(client) == 0
+            before = daemon(node)
+            await node.crash()
+            assert not runs(before)
+            await node.start()
+            reason = "GPU 0: its MPS server does not start; does an earlier client still run?"
+            await node.until(lambda: str(node.status.get("reason")).startswith(reason))
+            assert ask(client, "init") != 0
+            end(client)
+            await node.until(lambda: node.status.get("state") == "Ready", 60)
+            later = await container(node, "default/later", 100)
+            assert exit_code(later) == 0
+            end(later)
+
+    play(scene)
+
+
 def test_repairs_what_a_killed_agent_left() -> None:
     async def scene() -> None:
         async with agent_node(2, MPS) as node:

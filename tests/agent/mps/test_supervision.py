@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,6 +106,14 @@ def test_withdraws_shares_until_a_refused_limit_is_accepted() -> None:
         Step.LIMIT,
     )
     assert problem_of(OTHER, RUNNING, again.heard(4.0).limited(OTHER)) == ""
+
+
+@pytest.mark.parametrize("command", ["start_server", "server create"])
+def test_says_what_may_keep_a_server_from_starting(command: str) -> None:
+    life = Life(started=0.0).heard(0.0).refusing(f"{command}: Failed", 1.0, has_server=False)
+    assert problem_of(CEILING, RUNNING, life) == (
+        f"its MPS server does not start; does an earlier client still run? {command}: Failed"
+    )
 
 
 def test_backs_off_from_a_limit_that_is_refused_long_after_the_start() -> None:
