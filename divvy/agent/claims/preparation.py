@@ -28,6 +28,7 @@ from divvy.agent.claims.record import (
     HeldClaim,
     HeldDevice,
     held_claim,
+    require_offered,
 )
 from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.gpu.mig_plan import MigPlan
@@ -177,6 +178,8 @@ class Preparation:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, deadline - monotonic())):
                     await self._released.wait()
+        # Until now the record did not have it: a GPU of it may have gone to the device plugin.
+        require_offered(claim, self._store.record.offered)
         return self._save(self._with_limiter(claim))
 
     async def _reload_allocation(self, known: HeldClaim) -> HeldClaim:

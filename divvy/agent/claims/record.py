@@ -177,15 +177,25 @@ def held_claim(
     )
 
 
+def require_offered(claim: HeldClaim, offered: Mapping[str, OfferedGpu]) -> None:
+    """Raise BadAllocation if a device of a claim is no longer offered."""
+    devices = {device.name for gpu in offered.values() for device in gpu.gpu.devices}
+    for held in claim.devices:
+        if held.device.name not in devices:
+            raise _not_offered(held.device.name)
+
+
+def _not_offered(device: str) -> BadAllocation:
+    return BadAllocation(f"device {device} is no longer offered on this node: delete the pod")
+
+
 def _held_device(
     result: Mapping[str, Any], devices: Mapping[str, tuple[OfferedGpu, ClaimDevice]]
 ) -> HeldDevice:
     if result.get("adminAccess"):
         raise BadAllocation(f"{result['device']}: admin access is not offered")
     if result["device"] not in devices:
-        raise BadAllocation(
-            f"device {result['device']} is no longer offered on this node: delete the pod"
-        )
+        raise _not_offered(result["device"])
     gpu, device = devices[result["device"]]
     memory, cores = device.memory_mib, CORES
     if device.share is not None:

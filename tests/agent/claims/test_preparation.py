@@ -17,6 +17,7 @@ from divvy.agent.claims.copies import write_copy
 from divvy.agent.claims.preparation import ClaimProblem, Preparation
 from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.agent.inject.share_folder import ShareFolder
+from divvy.model.contract import CLAIMS_DRIVER, claims_pool
 from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, held, offered_gpu
 from tests.agent.devices import gpu, instance, snapshot
 
@@ -107,6 +108,43 @@ def test_releases_an_instance_beside_device_nodes_that_cannot_be_made(
     )
     asyncio.run(preparation.unprepare("uid-gone"))
     assert driver.destroyed == [1]
+    assert not store.record.claims
+
+
+def test_prepares_nothing_on_a_gpu_that_left_the_offer_while_it_waited(tmp_path: Path) -> None:
+    """A claim that waits is not recorded: nothing keeps its other GPU with claims."""
+    other = offered_gpu(1, ON_DEMAND)
+    first, second = held(OFFERED, ""), held(other, "")
+    results = [
+        {"request": "gpu", "driver": CLAIMS_DRIVER, "pool": claims_pool("n"), "device": name}
+        for name in (first.device.name, second.device.name)
+    ]
+    late = {
+        "metadata": {"uid": "uid-late", "name": "late", "namespace": "default"},
+        "status": {"allocation": {"devices": {"results": results}}},
+    }
+
+    async def read(*_: str) -> Any:
+        return late
+
+    api: Any = SimpleNamespace(claim=read)
+    settings: Any = SimpleNamespace(cdi_folder=tmp_path, state_folder=tmp_path, node="n")
+    store = ClaimsFile(tmp_path, tmp_path, lambda: None)
+    held_now = (claim("first", first),)
+    store.save(claim_record(OFFERED, other, claims=held_now))
+    unused: Any = None
+    injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants", tmp_path))
+    preparation = Preparation(settings, store, api, unused, injection, 20.0)
+
+    async def scene() -> None:
+        waiting = asyncio.create_task(preparation.prepare("default", "late", "uid-late"))
+        await asyncio.sleep(0.1)
+        store.save(claim_record(OFFERED, claims=held_now))
+        await preparation.unprepare("uid-first")
+        with pytest.raises(ClaimProblem, match=f"{second.device.name} is no longer offered"):
+            await waiting
+
+    asyncio.run(scene())
     assert not store.record.claims
 
 
