@@ -3,6 +3,7 @@
 import pytest
 
 from tests.limiter.tenant import line
+from tests.simulator.driver_root import eventually
 
 QUERY = ("--query-gpu=memory.total,memory.used,memory.free", "--format=csv,noheader,nounits")
 PROCESSES = ("--query-compute-apps=pid,process_name,used_memory", "--format=csv,noheader,nounits")
@@ -59,6 +60,43 @@ print(nvml.nvmlSystemGetProcessName(999999999, name, 100))
         "0 True",
         "6",
     ]
+
+
+def test_shows_no_work_of_other_containers(tenants, driver):
+    tenant, other = tenants(1000), tenants(1000)
+    theirs = other.start(
+        "from tests.simulator.sleeper import Sleeper; sleeper = Sleeper(cuda)\n"
+        "sleeper.start(60 * 10**9); print('ready', flush=True); input()"
+    )
+    assert line(theirs) == "ready"
+    script = """
+nvml = c.CDLL(sys.argv[2] or str(Path(sys.argv[1]).with_name('libnvidia-ml.so.1')))
+device, room = c.c_void_p(), (c.c_uint64 * 64)()
+nvml.nvmlInit_v2()
+nvml.nvmlDeviceGetHandleByIndex_v2(0, c.byref(device))
+for kind in ('', '_v2', '_v3'):
+    count = c.c_uint(8)
+    get = getattr(nvml, 'nvmlDeviceGetGraphicsRunningProcesses' + kind)
+    print(get(device, c.byref(count), room), count.value)
+count = c.c_uint(8)
+print(nvml.nvmlDeviceGetProcessUtilization(device, room, c.byref(count), c.c_uint64(0)),
+      count.value)
+if not sys.argv[2]:
+    samples = (c.c_uint64 * 3)(1 << 24 | 24 | 8 << 32)
+    print(nvml.nvmlDeviceGetProcessesUtilizationInfo(device, samples), samples[0] >> 32)
+    count = c.c_uint(8)
+    print(nvml.nvmlDeviceGetAccountingPids(device, c.byref(count), room), count.value)
+    print(nvml.nvmlDeviceGetAccountingStats(device, 1, room))
+"""
+    driver_library = str(driver.library("libnvidia-ml.so.1"))
+
+    def listed(library):
+        return tenant.run(script, library, context=False).splitlines()
+
+    assert eventually(lambda: listed(driver_library) == [*["0 0"] * 3, "0 1"])
+    assert listed("") == [*["0 0"] * 3, "6 0", "6 0", "0 0", "6"]
+    theirs.kill()
+    theirs.wait()
 
 
 @pytest.mark.parametrize("broken", ["limits", "account"])

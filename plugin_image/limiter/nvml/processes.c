@@ -19,6 +19,12 @@ struct process_v2 { /* nvmlProcessInfo_t */
     unsigned gpu_instance, compute_instance;
 };
 
+struct utilisation { /* nvmlProcessesUtilizationInfo_v1_t */
+    unsigned version, count;
+    unsigned long long since;
+    void *samples;
+};
+
 EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned *count, struct process *infos);
 EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned *count,
                                                             struct process_v2 *infos);
@@ -30,6 +36,16 @@ EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t devi
                                                                struct process_v2 *infos);
 EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
                                                                struct process_v2 *infos);
+EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned *count, struct process *infos);
+EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device, unsigned *count,
+                                                             struct process_v2 *infos);
+EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
+                                                             struct process_v2 *infos);
+EXPORT nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned *count, unsigned *pids);
+EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned pid, void *stats);
+EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, void *samples, unsigned *count,
+                                                    unsigned long long since);
+EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, struct utilisation *samples);
 EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length);
 
 /* As NVML answers: how many there are, and an error where the caller's list is too short. */
@@ -77,9 +93,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
                                   : CALL(nvmlDeviceGetComputeRunningProcesses_v3, device, count, infos);
 }
 
-/* Clients of MPS: the container's own are in the list above, all others are none of its. */
-#define CLIENTS(name, type)                                                             \
-    EXPORT nvmlReturn_t name(nvmlDevice_t device, unsigned *count, struct type *infos)  \
+/* Lists of processes of all containers, by the node's numbers. Clients of MPS of its own are in the list above. */
+#define EMPTY(name, type)                                                               \
+    EXPORT nvmlReturn_t name(nvmlDevice_t device, unsigned *count, type *infos)         \
     {                                                                                   \
         struct view view;                                                               \
         if (count == NULL || !view_of(device, &view))                                   \
@@ -88,9 +104,39 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
         return 0;                                                                       \
     }
 
-CLIENTS(nvmlDeviceGetMPSComputeRunningProcesses, process)
-CLIENTS(nvmlDeviceGetMPSComputeRunningProcesses_v2, process_v2)
-CLIENTS(nvmlDeviceGetMPSComputeRunningProcesses_v3, process_v2)
+EMPTY(nvmlDeviceGetMPSComputeRunningProcesses, struct process)
+EMPTY(nvmlDeviceGetMPSComputeRunningProcesses_v2, struct process_v2)
+EMPTY(nvmlDeviceGetMPSComputeRunningProcesses_v3, struct process_v2)
+EMPTY(nvmlDeviceGetGraphicsRunningProcesses, struct process)
+EMPTY(nvmlDeviceGetGraphicsRunningProcesses_v2, struct process_v2)
+EMPTY(nvmlDeviceGetGraphicsRunningProcesses_v3, struct process_v2)
+EMPTY(nvmlDeviceGetAccountingPids, unsigned)
+
+EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned pid, void *stats)
+{
+    struct view view;
+    return view_of(device, &view) ? NVML_ERROR_NOT_FOUND : CALL(nvmlDeviceGetAccountingStats, device, pid, stats);
+}
+
+/* As the driver answers where nothing has worked lately. */
+EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, void *samples, unsigned *count,
+                                                    unsigned long long since)
+{
+    struct view view;
+    if (count == NULL || !view_of(device, &view))
+        return CALL(nvmlDeviceGetProcessUtilization, device, samples, count, since);
+    *count = 0;
+    return NVML_ERROR_NOT_FOUND;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, struct utilisation *samples)
+{
+    struct view view;
+    if (samples == NULL || !view_of(device, &view))
+        return CALL(nvmlDeviceGetProcessesUtilizationInfo, device, samples);
+    samples->count = 0;
+    return NVML_ERROR_NOT_FOUND;
+}
 
 /* The driver takes the number for the node's: it is the container's. */
 EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length)
