@@ -105,8 +105,13 @@ class ClaimsFile:
         """Replace it atomically and durably where it is another; raises OSError."""
         if record == self.record:
             return
-        if self.damage:
-            raise OSError(self.damage)
+        if self._damaged is not None:
+            # If somebody has just removed the damaged file, this record was made of the empty one
+            # beside it: saved, it would drop the claims that their copies have brought back.
+            if damage := self.damage:
+                raise OSError(damage)
+            self._on_change()
+            raise OSError("the record of claims has just been read again")
         self._write(record)
         self.record = record
         self._on_change()

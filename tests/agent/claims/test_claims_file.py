@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from divvy.agent.claims.claims_file import ClaimsFile
+from divvy.agent.claims.copies import write_copy
 from tests.agent.claim_values import BY_SIZE, claim, claim_record, held, offered_gpu
 
 
@@ -33,3 +35,22 @@ def test_knows_what_is_on_the_disk_after_a_failure(
     if train.uid in store.record.claims:
         store.drop(train.uid)
     assert not ClaimsFile(tmp_path, tmp_path, lambda: None).record.claims
+
+
+def test_drops_no_claim_when_a_damaged_file_is_removed_between_two_looks(tmp_path: Path) -> None:
+    gpu = offered_gpu(0, BY_SIZE)
+    train = claim("train", held(gpu, "-share", 3000, 30))
+    write_copy(tmp_path, train, claim_record(gpu, claims=(train,)))
+    file = tmp_path / "claims.json"
+    file.write_text("{")
+    changes: list[None] = []
+    store = ClaimsFile(tmp_path, tmp_path, lambda: changes.append(None))
+    assert store.damage
+    before = store.record
+    file.unlink()
+    with pytest.raises(OSError, match="has just been read again"):
+        store.save(replace(before, offered={gpu.uuid: gpu}))
+    assert changes
+    store.save(replace(store.record, offered={gpu.uuid: gpu}))
+    assert list(store.record.claims) == [train.uid]
+    assert ClaimsFile(tmp_path, tmp_path, lambda: None).record == store.record
