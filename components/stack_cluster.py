@@ -24,10 +24,10 @@ def cluster_of_stack(opts: pulumi.ResourceOptions | None = None) -> GpuCluster:
         # Pulumi's words lead to `config set`, which sets no mappings.
         from divvy.stack.sections import cluster_problem  # noqa: PLC0415
 
-        problem = cluster_problem(project, stack)
-        if problem is None:
-            raise  # the value is not the file's
-        raise pulumi.RunError(str(problem)) from None
+        file_error = cluster_problem(project, stack)
+        if file_error is None:
+            raise  # the file is sound: the value was set elsewhere
+        raise pulumi.RunError(str(file_error)) from None
     try:
         return GpuCluster(stack, {"cluster": value}, opts)
     except InvalidCluster as invalid:

@@ -13,6 +13,7 @@ from conformance.cluster.pod_spec import OWN
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Verdict
 from conformance.implementation import Implementation
+from conformance.load.share_limit import GRANTED, REFUSED
 from conformance.not_made import not_made
 from conformance.promise import NodePromise
 from divvy.kube.kind import RESOURCE_CLAIM
@@ -20,7 +21,6 @@ from divvy.model.claim_names import CORES, MEMORY
 from divvy.model.claims import Shares
 from divvy.model.stack import Names
 
-GRANTED, REFUSED = 0, 12
 _USUAL_MIB = 3000
 _CORES = 30
 _STARTED = 90

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conformance.cluster.pods import Outcome, PodNamespace
+from conformance.load.share_limit import REFUSED
 from conformance.observe.identities import visible_gpus
 from conformance.promise import DevicePromise
 
@@ -16,8 +17,6 @@ nvidia-smi -L
 while cuda-vector-add --size 1000 >/dev/null; do echo {_MARK}; sleep 0.5; done
 echo '{_BROKEN}'; exit 1
 """
-# As mem-hog ends when the device has no more: ENOMEM.
-_REFUSED = 12
 # As much of a device's memory as a process's context takes.
 _CONTEXT_MIB = 512
 # Enough of them that one is on the same GPU, however devices are spread.
@@ -56,10 +55,10 @@ def refuses_beyond(memory_mib: int, overcommit: Overcommit) -> tuple[bool, str, 
     granted = re.search(r"^allocated (\d+) MiB", greedy.log, re.MULTILINE)
     granted_mib = int(granted[1]) if granted else 0
     last_line = greedy.log.strip().splitlines()[-1:] or [str(greedy)]
-    holds = greedy.code == _REFUSED and all(overcommit.neighbours)
+    holds = greedy.code == REFUSED and all(overcommit.neighbours)
     return (
         holds and granted_mib >= least_mib,
-        f"exit code {_REFUSED} (out of memory), at least {least_mib} MiB of {memory_mib} "
+        f"exit code {REFUSED} (out of memory), at least {least_mib} MiB of {memory_mib} "
         "allocated, neighbours on the same GPU compute on",
         f"exit code {greedy.code}, {last_line[0]}; {overcommit.words}",
     )

@@ -14,6 +14,7 @@ from conformance.observe.device_memory import LIMIT_DEVIATION_MIB, share_sizes
 from conformance.observe.scrape import scrape
 from conformance.promise import DevicePromise
 
+# mem-hog's exit codes: it got what it asked for, or the device has no more (ENOMEM).
 GRANTED, REFUSED = 0, 12
 # Of a share this large, two processes get more than half each with what their contexts take.
 _ROOM_FOR_TWO_MIB = 2048

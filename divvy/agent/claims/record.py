@@ -178,7 +178,7 @@ def held_claim(
 
 
 def require_offered(claim: HeldClaim, offered: Mapping[str, OfferedGpu]) -> None:
-    """Raise BadAllocation if a device of a claim is no longer offered."""
+    """Check that all devices of a claim are still offered; raises BadAllocation."""
     devices = {device.name for gpu in offered.values() for device in gpu.gpu.devices}
     for held in claim.devices:
         if held.device.name not in devices:

@@ -275,7 +275,7 @@ def test_replaces_a_daemon_that_stays_wedged() -> None:
     play(scene)
 
 
-def test_leaves_clients_alone_when_the_agent_is_killed() -> None:
+def test_leaves_clients_alone_when_only_the_agents_process_is_killed() -> None:
     async def scene() -> None:
         async with agent_node(1, MPS) as node:
             await node.offered(SHARED, 4)
