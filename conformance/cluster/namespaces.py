@@ -39,6 +39,7 @@ class PodNamespaces:
         self._pulls = ImagePulls()
         self._created: list[str] = []
         self._namespaces: dict[Level, PodNamespace] = {}
+        self._has_priority = False
         self._lease: RunLease | None = None
         self.name = f"divvy-conformance-{secrets.token_hex(3)}"
 
@@ -46,10 +47,10 @@ class PodNamespaces:
         """Return the namespace whose pods run at this level; ``labels`` are added to its own."""
         if level not in self._namespaces:
             name = f"{self.name}-{level}"
-            if name not in self._created:
-                self._create(name, level)
-            for secret in self._pull_secrets:
-                _copy_secret(self._api, secret, self._home, name)
+            self._create(name, level)
+            # All are read before one is copied: a check that comes here again copies them once.
+            for secret in [_secret(self._api, own, self._home) for own in self._pull_secrets]:
+                self._api.create(SECRET, _copied(secret, name))
             place = PodNamespace(
                 self._api, self._image, name, level, self.name, self._pull_secrets, self._pulls
             )
@@ -63,12 +64,15 @@ class PodNamespaces:
     def _create(self, name: str, level: Level) -> None:
         own = {"pod-security.kubernetes.io/enforce": level, **OWN}
         metadata: Any = {"name": name, "labels": own}
-        self._api.create(NAMESPACE, {"metadata": metadata})
-        self._created.append(name)
+        if name not in self._created:
+            self._api.create(NAMESPACE, {"metadata": metadata})
+            self._created.append(name)
         # Never without a namespace: if this run is killed, the next one finds the priority class
         # by the name of a namespace that is left.
-        if len(self._created) == 1:
+        if not self._has_priority:
             self._api.create(PRIORITY_CLASS, _priority_class(self.name))
+            self._has_priority = True
+        if self._lease is None:
             self._lease = RunLease(self._api, name)
 
     def label(self, place: PodNamespace, labels: Mapping[str, str | None]) -> None:
@@ -88,14 +92,16 @@ class PodNamespaces:
             self._api.delete(NAMESPACE, name)
 
 
-def _copy_secret(api: Api, name: str, home: str, namespace: str) -> None:
+def _secret(api: Api, name: str, home: str) -> Mapping[str, Any]:
     try:
-        secret = api.get(SECRET, name, home)
+        return api.get(SECRET, name, home)
     except ApiError as problem:
         not_made(f"the image pull secret {home}/{name} cannot be read: {problem}")
-    metadata: Any = {"name": name, "namespace": namespace, "labels": OWN}
-    copy = {"metadata": metadata, "type": secret.get("type"), "data": secret.get("data")}
-    api.create(SECRET, copy)
+
+
+def _copied(secret: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    metadata: Any = {"name": secret["metadata"]["name"], "namespace": namespace, "labels": OWN}
+    return {"metadata": metadata, "type": secret.get("type"), "data": secret.get("data")}
 
 
 def _priority_class(name: str) -> dict[str, Any]:

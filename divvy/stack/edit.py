@@ -29,6 +29,8 @@ def set_value(
 
     A secret is ``{"secure": <encrypted text>}``; ``salt`` is what it was encrypted with.
     """
+    # Pulumi's older form, NAMESPACE:config:NAME, means the same (config.ParseKey).
+    key = re.sub(r"^([^:]*):config:([^:]*)$", r"\1:\2", key)
     namespace, _, name = key.partition(":")
     if not (namespace and name) or ":" in name:
         raise StackError(f"{key!r} is not a key: NAME or NAMESPACE:NAME is expected")
@@ -40,7 +42,7 @@ def set_value(
     target = path.resolve()
     try:
         before = target.read_bytes()
-        if before.count(b"\r\n") == before.count(b"\n"):
+        if 0 < before.count(b"\n") == before.count(b"\r\n"):
             changed = changed.replace("\n", "\r\n")
         replace_file(target, changed.encode(), stat.S_IMODE(target.stat().st_mode))
     except OSError as error:

@@ -61,8 +61,13 @@ def _is_only_revision(text: str) -> bool:
 def _read_revision(revision: str, path: Path) -> StackFile:
     source = f"{revision}:{path}"
     # As git wants it, without `..`; the file itself may be a link of the revision's own.
-    at = f"{revision}:./{os.path.relpath(path.parent.resolve() / path.name)}"
-    answer = _git("cat-file", "--batch-check", "--follow-symlinks", given=f"{at}\n").stdout
+    # Folders of today may be links, and have been none: first the path as it is named.
+    named = [path] if not path.is_absolute() and ".." not in path.parts else []
+    for place in (*named, path.parent.resolve() / path.name):
+        at = f"{revision}:./{os.path.relpath(place)}"
+        answer = _git("cat-file", "--batch-check", "--follow-symlinks", given=f"{at}\n").stdout
+        if answer.removeprefix(at) != " missing\n":
+            break
     match answer.removeprefix(at).splitlines():
         case [line] if line.split()[1:2] == ["blob"]:
             text = _git("cat-file", "blob", line.split()[0], source=source).stdout

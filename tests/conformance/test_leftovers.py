@@ -15,6 +15,7 @@ from conformance.cluster.namespaces import (
     profile_on,
 )
 from conformance.not_made import NotMade
+from divvy.kube.errors import ApiError
 from divvy.kube.kind import LEASE, NAMESPACE, NODE, PRIORITY_CLASS
 from divvy.model.contract import CONFORMANCE_CORDON, CONFORMANCE_PROFILE, PROFILE_LABEL
 from tests.conformance.fake_api import FakeApi, refusal
@@ -116,6 +117,29 @@ def test_leaves_no_priority_class_without_a_namespace_whenever_it_is_killed() ->
     for left in api.left:
         kinds = {name.partition(" ")[0] for name in left}
         assert kinds in (set(), {"Namespace"}, {"Namespace", "PriorityClass"})
+
+
+def test_creates_what_a_namespace_lacked_after_a_refusal() -> None:
+    api = Recording()
+    refused = {PRIORITY_CLASS, LEASE}
+    create = api.create
+
+    def create_later(kind: Any, obj: Any) -> Any:
+        if kind in refused:
+            refused.discard(kind)
+            raise refusal(503, "not now")
+        return create(kind, obj)
+
+    api.create = create_later  # type: ignore[method-assign]
+    namespaces = PodNamespaces(api, "image", "divvy-system")  # type: ignore[arg-type]
+    for _ in range(2):
+        with pytest.raises(ApiError, match="not now"):
+            namespaces.at("restricted")
+    namespaces.at("restricted")
+    kinds = [body["kind"] for body in api.created]
+    assert kinds == ["Namespace", "PriorityClass", "Lease"]
+    namespaces.remove()
+    assert api.left[-1] == frozenset()
 
 
 def test_says_each_time_that_a_pull_secret_cannot_be_read_and_leaves_nothing() -> None:

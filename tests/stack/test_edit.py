@@ -114,7 +114,19 @@ def test_keeps_how_a_file_begins_and_how_its_lines_end(
     assert path.read_bytes().decode() == f'{text}  p:level: "2"{end}'
 
 
-@pytest.mark.parametrize("key", ["", ":a", "a:", "a:b:c"])
+def test_ends_lines_as_usual_in_a_file_that_ends_none(project: Project) -> None:
+    path = project.stack_path("dev")
+    path.write_bytes(b"config: {}")
+    set_value(project, "dev", "p:level", "2", salt=None)
+    assert path.read_bytes() == b'config:\n  p:level: "2"\n'
+
+
+def test_takes_the_older_form_of_a_key(project: Project) -> None:
+    set_value(project, "dev", "kubernetes:config:context", "prod", salt=None)
+    assert stack_config(project, "dev").values["kubernetes:context"] == "prod"
+
+
+@pytest.mark.parametrize("key", ["", ":a", "a:", "a:b:c", "a:config:", ":config:b", "a:config:b:c"])
 def test_refuses_to_set_what_is_no_key(project: Project, key: str) -> None:
     with pytest.raises(StackError, match="is not a key: NAME or NAMESPACE:NAME is expected"):
         put(project, key, "x")

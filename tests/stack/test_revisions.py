@@ -51,6 +51,18 @@ def test_reads_a_revision_of_stacks_beside_the_project(
     assert "first" in read_side("HEAD~1", "lab").text
 
 
+def test_reads_a_revision_before_a_folder_was_renamed_and_linked(
+    history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(history, "mv", "stacks", "deploy")
+    (history / "stacks").symlink_to("deploy")
+    git(history, "add", ".")
+    git(history, "commit", "--quiet", "--message", "renamed")
+    monkeypatch.chdir(history)
+    for revision, text in (("HEAD", "second"), ("HEAD~1", "second"), ("HEAD~2", "first")):
+        assert text in read_side(f"{revision}:stacks/Pulumi.lab.yaml", None).text
+
+
 def test_follows_a_stack_file_that_is_a_link(
     history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,7 +128,7 @@ class DevicePlugins:
 
     async def stop(self) -> None:
         """Close every server; what else there is to undo at the end is not held up by a file."""
-        for name, server in self._servers.items():
+        for name, server in list(self._servers.items()):
             try:
                 await server.stop()
             except OSError as error:
@@ -149,8 +149,7 @@ class DevicePlugins:
             self.rivals = rivals
             self._on_change()
             self._identity = None  # all servers start and register again when the last has gone
-            for server in list(self._servers.values()):
-                await server.stop()
+            await self.stop()
         if rivals:
             return
         identity = _identity(self._socket)
