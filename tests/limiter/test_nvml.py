@@ -87,6 +87,12 @@ if not sys.argv[2]:
     count = c.c_uint(8)
     print(nvml.nvmlDeviceGetAccountingPids(device, c.byref(count), room), count.value)
     print(nvml.nvmlDeviceGetAccountingStats(device, 1, room))
+    for kind in ('Encoder', 'FBC'):
+        count = c.c_uint(8)
+        get = getattr(nvml, f'nvmlDeviceGet{kind}Sessions')
+        print(get(device, c.byref(count), room), count.value)
+    details = (c.c_uint * 6)(1 << 24 | 24, 0, 8)
+    print(nvml.nvmlDeviceGetRunningProcessDetailList(device, details), details[2])
 """
     driver_library = str(driver.library("libnvidia-ml.so.1"))
 
@@ -94,7 +100,7 @@ if not sys.argv[2]:
         return tenant.run(script, library, context=False).splitlines()
 
     assert eventually(lambda: listed(driver_library) == [*["0 0"] * 3, "0 1"])
-    assert listed("") == [*["0 0"] * 3, "6 0", "6 0", "0 0", "6"]
+    assert listed("") == [*["0 0"] * 3, "6 0", "6 0", "0 0", "6", *["0 0"] * 3]
     theirs.kill()
     theirs.wait()
 

@@ -19,6 +19,11 @@ struct process_v2 { /* nvmlProcessInfo_t */
     unsigned gpu_instance, compute_instance;
 };
 
+struct details { /* nvmlProcessDetailList_v1_t */
+    unsigned version, mode, count;
+    void *processes;
+};
+
 struct utilisation { /* nvmlProcessesUtilizationInfo_v1_t */
     unsigned version, count;
     unsigned long long since;
@@ -41,6 +46,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device
                                                              struct process_v2 *infos);
 EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
                                                              struct process_v2 *infos);
+EXPORT nvmlReturn_t nvmlDeviceGetEncoderSessions(nvmlDevice_t device, unsigned *count, void *sessions);
+EXPORT nvmlReturn_t nvmlDeviceGetFBCSessions(nvmlDevice_t device, unsigned *count, void *sessions);
+EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, struct details *list);
 EXPORT nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned *count, unsigned *pids);
 EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned pid, void *stats);
 EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, void *samples, unsigned *count,
@@ -111,6 +119,17 @@ EMPTY(nvmlDeviceGetGraphicsRunningProcesses, struct process)
 EMPTY(nvmlDeviceGetGraphicsRunningProcesses_v2, struct process_v2)
 EMPTY(nvmlDeviceGetGraphicsRunningProcesses_v3, struct process_v2)
 EMPTY(nvmlDeviceGetAccountingPids, unsigned)
+EMPTY(nvmlDeviceGetEncoderSessions, void)
+EMPTY(nvmlDeviceGetFBCSessions, void)
+
+EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, struct details *list)
+{
+    struct view view;
+    if (list == NULL || !view_of(device, &view))
+        return CALL(nvmlDeviceGetRunningProcessDetailList, device, list);
+    list->count = 0;
+    return 0;
+}
 
 EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned pid, void *stats)
 {

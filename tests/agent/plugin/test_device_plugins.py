@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -371,6 +372,24 @@ def test_registers_what_it_can_serve_beside_what_it_cannot(sockets: Path, when: 
             place.rmdir()
             await kubelet.until(lambda: kubelet.allocatable(GPU) == 2 and plugin.current)
             assert plugin.problem == ""
+
+    play(scene)
+
+
+def test_serves_nothing_beside_another_plugin_if_a_socket_cannot_be_removed(
+    sockets: Path,
+) -> None:
+    folder = sockets / "device-plugins"
+    (folder / "divvy-nvidia.com_gpu.sock").mkdir(parents=True)
+
+    async def scene() -> None:
+        async with serving(sockets, whole(2), replicas(2, 4)) as (kubelet, plugin):
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
+            with socket.socket(socket.AF_UNIX) as rival:
+                rival.bind(str(folder / "nvidia-gpu.sock"))
+                rival.listen()
+                await kubelet.until(lambda: bool(plugin.rivals))
+                await kubelet.until(lambda: not list(folder.glob("divvy-*shared*.sock")))
 
     play(scene)
 
