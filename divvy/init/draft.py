@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from divvy.init.answers import Answers, Question
@@ -30,7 +30,8 @@ class Draft:
     """What `divvy init` would write: the cluster value, and what a reader should know of it.
 
     With ``questions`` it is not complete. ``nodes`` are those that pools have, ``idle`` those of
-    them that offer nothing yet, ``assumed`` the profiles that may have GPUs of a node exchanged.
+    them that offer nothing yet, ``assumed`` the profiles that may have GPUs of a node exchanged,
+    ``renamed`` the new names of imported profiles.
     """
 
     cluster: Mapping[str, Any] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class Draft:
     idle: tuple[str, ...] = ()
     reduced: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
 
 
@@ -79,6 +81,7 @@ def draft(
     questions = tuple(_question(key, key_nodes) for key, key_nodes in nodes_by_key.items())
     if questions or not members:
         return Draft(left_out=left_out, questions=questions)
+    members, renamed = _follow_labels(members, profiles)
     try:
         pools = _pools(members, labels, profiles, complete=not left_out)
     except NodesAlike as alike:
@@ -100,8 +103,23 @@ def draft(
         idle=tuple(node.name for node in drafted_nodes if not node.offered),
         reduced=tuple(reduced),
         assumed=tuple(name for name in cluster["profiles"] if name in profiles.assumed),
+        renamed={old: new for old, new in renamed.items() if new in cluster["profiles"]},
         unknown=tuple(sorted({str(m.node.product) for m in members if m.model is None})),
     )
+
+
+def _follow_labels(
+    members: Sequence[Member], profiles: _Profiles
+) -> tuple[list[Member], dict[str, str]]:
+    """Rename imported profiles that labels would choose for nodes that offer something else."""
+    members, renamed = list(members), {}
+    while name := next(filter(None, (profiles.overruling(member) for member in members)), None):
+        renamed[name] = profiles.rename(name)
+        members = [
+            replace(member, profile=renamed[name]) if member.profile == name else member
+            for member in members
+        ]
+    return members, renamed
 
 
 def _pools(
@@ -203,6 +221,24 @@ class _Profiles:
         if described.assumed:
             self.assumed.add(name)
         return name
+
+    def overruling(self, member: Member) -> str | None:
+        """Return the imported profile that a node's label chooses in the place of its own."""
+        for key in ALIAS_LABELS:
+            alias = member.node.labels.get(key)
+            if alias == member.profile:
+                return None
+            if alias in self._imported:
+                return alias
+        return None
+
+    def rename(self, name: str) -> str:
+        """Give an imported profile a name that no label chooses, and return it."""
+        free = self._free(name)
+        self._imported = {
+            free if old == name else old: value for old, value in self._imported.items()
+        }
+        return free
 
     def _use(self, name: str, form: Any) -> str:
         self._imported = {**self._imported, name: form}

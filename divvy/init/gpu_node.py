@@ -19,8 +19,10 @@ from divvy.plan.live import node_status
 _HAMI = "hami.io/node-nvidia-register"
 _PRODUCT = re.compile(r"(?P<product>.+?)(-MIG-(?P<mig>[0-9A-Z].*?))?(-SHARED)?")
 _PRESENT = ("nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-10de.present")
-# The node controller's own taints come and go.
-_PASSING = re.compile(r"(node|node-role)\.kubernetes\.io/|node\.cloudprovider|ToBeDeleted")
+# Controllers set these and remove them: while a node starts, is unhealthy, or is about to go.
+_PASSING = re.compile(
+    r"node\.kubernetes\.io/|node\.cloudprovider|ToBeDeleted|karpenter\.sh/|[^/]+/agent-not-ready$"
+)
 _LASTING = ("NoSchedule", "NoExecute")
 
 

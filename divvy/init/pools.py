@@ -28,7 +28,7 @@ class Member:
         """Return what has to be equal in a pool."""
         node = self.node
         model = self.model.name if self.model else node.product
-        return (model, self.gpus, node.runtime, node.taints)
+        return (model, self.gpus, node.runtime)
 
 
 class NodesAlike(Exception):
@@ -49,14 +49,17 @@ def pools_of(
     """Return the pools of a stack file; ``labels`` are those of all nodes of the cluster.
 
     ``complete``: no other node has GPUs, so that one pool may be the default for all that have.
-    If no label tells nodes with other profiles apart, they are overrides; where none tells
-    other hardware apart, or with ``apart``, every node is a pool. Raises NodesAlike.
+    If no label tells nodes with other profiles apart, they are overrides; with other taints, their
+    pool tolerates all of them. If none tells other hardware apart, or with ``apart``, every node
+    is a pool. Raises NodesAlike.
     """
-    by_profile = {member.node.name: (member.hardware, member.profile) for member in members}
     by_hardware = {member.node.name: member.hardware for member in members}
+    by_taints = {m.node.name: (m.hardware, m.node.taints) for m in members}
+    by_profile = {m.node.name: (m.hardware, m.node.taints, m.profile) for m in members}
     keys = None
     if not apart:
-        keys = telling_keys(labels, by_profile) or telling_keys(labels, by_hardware)
+        for distinction in (by_profile, by_taints, by_hardware):
+            keys = keys or telling_keys(labels, distinction)
         if keys is None and len(set(by_hardware.values())) == 1 and complete:
             return {"gpus": _pool(members, None)}
     if keys is None:
@@ -99,8 +102,9 @@ def _pool(members: Sequence[Member], select: Mapping[str, str] | None) -> dict[s
         pool["overrides"] = others
     if first.node.runtime != "containerd":
         pool["runtime"] = {"name": first.node.runtime}
-    if first.node.taints:
-        pool["tolerations"] = [_toleration(*taint) for taint in first.node.taints]
+    taints = sorted({taint for member in members for taint in member.node.taints}, key=str)
+    if taints:
+        pool["tolerations"] = [_toleration(*taint) for taint in taints]
     return pool
 
 

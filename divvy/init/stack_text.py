@@ -77,6 +77,9 @@ def remarks(draft: Draft, others: Sequence[Other]) -> list[str]:
             f"{', '.join(draft.assumed)}: compare with `nvidia-smi -L` on a node, and move the "
             "indices."
         )
+    if draft.renamed:
+        names = ", ".join(f"{old} is {new}" for old, new in draft.renamed.items())
+        lines.append(f"Imported under another name, as nodes' labels would choose it: {names}.")
     chosen = [pool.get("select", {}) for pool in draft.cluster.get("pools", {}).values()]
     if any(HOSTNAME in select for select in chosen):
         lines.append(

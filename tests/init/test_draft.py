@@ -244,6 +244,42 @@ def test_names_no_profile_that_a_nodes_label_would_choose() -> None:
     assert "slice-4-2" in cluster.profiles
 
 
+def test_renames_imported_profiles_that_a_nodes_label_would_choose() -> None:
+    imported = {
+        "any": {"timeSlicing": {"replicas": 4, "renameByDefault": False, **NVIDIA}},
+        "all-disabled": {},
+        "all-1g.5gb": {"mig": {"1g.5gb": 7}},
+    }
+    sliced = gfd("NVIDIA-A100-SXM4-40GB-SHARED", 4, 40960, replicas=4)
+    mig = {"nvidia.com/mig.config": "all-disabled"}
+    nodes = [
+        node("a-1", {GPU: 16}, {**sliced, **mig}, machine="a"),
+        node("b-1", {GPU: 4}, {**gfd(*A100), "nvidia.com/device-plugin.config": "any"}, machine="b"),
+    ]
+    proposal = drafted(nodes, imported=imported)
+    cluster = equal(proposal, nodes)
+    assert list(cluster.profiles) == ["any-2", "all-disabled-2", "all-1g.5gb"]
+    assert cluster.pools["a"].profile == "any-2"
+    assert proposal.renamed == {"any": "any-2", "all-disabled": "all-disabled-2"}
+    assert any("any is any-2" in line for line in remarks(proposal, ()))
+
+
+def test_keeps_the_name_of_an_imported_profile_that_its_nodes_labels_choose() -> None:
+    imported = {"any": {"timeSlicing": {"replicas": 4, **NVIDIA}}, "all-disabled": {}}
+    labels = {
+        "nvidia.com/device-plugin.config": "any",
+        # It counts only if the first label names no profile.
+        "nvidia.com/mig.config": "all-disabled",
+    }
+    nodes = [node("a-1", {SHARED: 16}, {**gfd(*A100, replicas=4), **labels})]
+    proposal = drafted(nodes, imported=imported)
+    cluster = written(proposal)
+    assert list(cluster.profiles) == ["any", "all-disabled"]
+    assert not proposal.renamed
+    (difference,) = compare_live(cluster, "test", [live_node_of(raw) for raw in nodes]).nodes
+    assert (difference.bypass, difference.resources) == ("nvidia.com/device-plugin.config=any", ())
+
+
 def test_uses_profiles_of_files_that_offer_the_same() -> None:
     imported = {
         "sliced": {"timeSlicing": {"replicas": 4, "failRequestsGreaterThanOne": True}},
@@ -322,6 +358,9 @@ def test_reads_taints_runtime_and_system_of_a_pool() -> None:
         {"key": "nvidia.com/gpu", "effect": "NoSchedule"},
         {"key": "team", "value": "ml", "effect": "NoExecute"},
         {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"},
+        {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"},
+        {"key": "ebs.csi.aws.com/agent-not-ready", "effect": "NoExecute"},
+        {"key": "node-role.kubernetes.io/gpu", "value": "true", "effect": "NoSchedule"},
     )
     system = {
         "feature.node.kubernetes.io/system-os_release.ID": "ubuntu",
@@ -335,11 +374,33 @@ def test_reads_taints_runtime_and_system_of_a_pool() -> None:
         (toleration.key, toleration.operator, toleration.value, toleration.effect)
         for toleration in pool.tolerations
     ] == [
+        ("node-role.kubernetes.io/gpu", "Equal", "true", "NoSchedule"),
         ("nvidia.com/gpu", "Exists", None, "NoSchedule"),
         ("team", "Equal", "ml", "NoExecute"),
     ]
     assert pool.runtime.name == "cri-o"
     assert pool.hardware.os == "ubuntu22.04"
+
+
+def test_keeps_equal_nodes_in_one_pool_if_one_has_a_taint_of_its_own() -> None:
+    taint = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+    nodes = [
+        node(f"a-{number}", {GPU: 4}, gfd(*A100), taints=(taint,) if number == 3 else ())
+        for number in range(4)
+    ]
+    (pool,) = equal(drafted([*nodes, CPU]), nodes).pools.values()
+    assert pool.select == {TYPE: "gpu"}
+    assert [toleration.key for toleration in pool.tolerations] == ["dedicated"]
+
+
+def test_parts_nodes_with_other_taints_by_a_label() -> None:
+    taint = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+    nodes = [
+        node("a-1", {GPU: 4}, gfd(*A100), machine="a"),
+        node("b-1", {GPU: 4}, gfd(*A100), machine="b", taints=(taint,)),
+    ]
+    pools = equal(drafted(nodes), nodes).pools
+    assert {name: len(pool.tolerations) for name, pool in pools.items()} == {"a": 0, "b": 1}
 
 
 def test_reports_nodes_without_any_sign_of_gpus() -> None:
