@@ -70,6 +70,14 @@ class Offer:
     mig_profile: str | None
     sharing: Sharing = Sharing()
 
+    @property
+    def held_as(self) -> tuple[str, bool, bool]:
+        """Return as what a pod holds it: the resource, whether it is shared, whether by MPS.
+
+        A device is offered as something else only when no pod holds it.
+        """
+        return self.resource, self.sharing.is_shared, self.sharing.by_mps
+
 
 @dataclass(frozen=True)
 class DesiredGpu:

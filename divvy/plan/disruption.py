@@ -81,9 +81,10 @@ def _step(before: GpuPlan, after: GpuPlan) -> Disruption:
         names = Counter(placement.profile for placement in removed)
         listed = ", ".join(f"{number} × {name}" for name, number in names.items())
         return Disruption("GPUs must be idle", (), f"MIG devices that go must be free: {listed}")
-    if Counter(_names(after)) != Counter(_names(before)):
+    sharing = _sharing(before, after)
+    if sharing.level != "GPUs must be idle" and Counter(_names(after)) != Counter(_names(before)):
         return Disruption("new pods only", (), "MIG devices are added, the others stay")
-    return _sharing(before, after)
+    return sharing
 
 
 def _claims_step(before: GpuPlan, after: GpuPlan) -> Disruption:
@@ -101,6 +102,18 @@ def _claims_step(before: GpuPlan, after: GpuPlan) -> Disruption:
 def _sharing(before: GpuPlan, after: GpuPlan) -> Disruption:
     if before.offers == after.offers:
         return NONE
+    later = {offer.mig_profile: offer for offer in after.offers}
+    otherwise = [
+        (offer.resource, later[offer.mig_profile].resource)
+        for offer in before.offers
+        if offer.mig_profile in later and later[offer.mig_profile].held_as != offer.held_as
+    ]
+    if otherwise:
+        names = ", ".join(
+            f"{old} becomes {new}" if old != new else f"{old} is shared in another way"
+            for old, new in otherwise
+        )
+        return Disruption("GPUs must be idle", (), names)
     return Disruption("new pods only", (), "running pods keep what they have")
 
 

@@ -80,7 +80,7 @@ def test_needs_no_reset_on_hopper():
 @pytest.mark.parametrize(
     ("before", "after", "level", "reason"),
     [
-        ("whole", "slice-4", "new pods only", "running pods keep what they have"),
+        ("whole", "slice-4", "GPUs must be idle", "nvidia.com/gpu becomes nvidia.com/gpu.shared"),
         ("slice-4", "watched", "new pods only", "running pods keep what they have"),
         ("seven", "mix", "GPUs must be idle", "MIG devices that go must be free: 4 × 1g.5gb"),
         ("seven", "whole", "GPUs must be idle", "MIG mode is switched off and the GPU is reset"),
@@ -99,9 +99,18 @@ def test_leaves_other_instances_alone_when_adding_some():
     assert fewer.disruption.reason == "MIG devices that go must be free: 1 × 2g.10gb"
 
 
+def test_requires_idle_instances_that_stay_and_are_shared():
+    layout = {"mig": {"3g.20gb": 1, "2g.10gb": 1}}
+    sliced = {**layout, "timeSlicing": {"replicas": 2, "renameByDefault": False}}
+    profiles = {"few": {"mig": {"3g.20gb": 1}}, "sliced": sliced}
+    shared = only(planned(profiles, main=pool("few")), planned(profiles, main=pool("sliced")))
+    assert shared.disruption.level == "GPUs must be idle"
+    assert shared.disruption.reason == "nvidia.com/mig-3g.20gb is shared in another way"
+
+
 def test_names_only_the_gpus_that_change():
     moved = change("whole", "split")
-    assert moved.disruption.gpus == (0, 1)
+    assert moved.disruption.gpus == (0, 1, 2)
 
 
 def test_disrupts_no_existing_node_when_nodes_are_added():

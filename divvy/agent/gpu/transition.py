@@ -263,11 +263,8 @@ def _less_misheld(facts: Facts, advertised: AdvertisedGpu) -> AdvertisedGpu:
 
 
 def _as_offered(holder: Holder, offer: Offer | None) -> bool:
-    if offer is None or holder.resource != offer.resource:
-        return False
-    # One resource may be of whole devices today and of shares tomorrow.
-    kind = is_share(holder.device_id), is_client(holder.device_id)
-    return kind == (offer.sharing.is_shared, offer.sharing.by_mps)
+    held = holder.resource, is_share(holder.device_id), is_client(holder.device_id)
+    return offer is not None and held == offer.held_as
 
 
 def _renamed(facts: Facts, target: AdvertisedGpu) -> frozenset[str]:
@@ -280,13 +277,8 @@ def _renamed(facts: Facts, target: AdvertisedGpu) -> frozenset[str]:
     return frozenset(
         uuid
         for uuid, offer in after.items()
-        if uuid in before and not _same_devices(before[uuid], offer)
+        if uuid in before and before[uuid].held_as != offer.held_as
     )
-
-
-def _same_devices(offer: Offer, other: Offer) -> bool:
-    kinds = {(shared.is_shared, shared.by_mps) for shared in (offer.sharing, other.sharing)}
-    return offer.resource == other.resource and len(kinds) == 1
 
 
 def _allocatable(facts: Facts, idle: frozenset[str]) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from divvy.agent.gpu.change_policy import Policy
+from divvy.agent.gpu.device_id import device_ids
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.gpu.mig_plan import CannotPartition, MigPlan, plan_mig, try_plan_mig
 from divvy.agent.gpu.transition import (
@@ -21,7 +23,9 @@ from divvy.agent.gpu.transition import (
 from divvy.agent.plugin.inventory import AdvertisedGpu, offers_by_uuid
 from divvy.model import DesiredGpu, Offer, gpu_model, mig_resource
 from divvy.model.sharing import Sharing
+from divvy.plan import diff
 from tests.agent.devices import A100, gpu, instance
+from tests.plan.stacks import planned, pool
 
 WAIT, NEVER, EVICT = Policy("wait", 600), Policy("never", 600), Policy("evict", 600)
 WHOLE = Offer("nvidia.com/gpu", "gpu", None)
@@ -38,6 +42,19 @@ def since(when: float, policy: Policy = WAIT, *, blocked: bool = False) -> Decis
     return Decision(AdvertisedGpu(OLD), transition=Transition(NEW, policy, when, blocked))
 
 
+def offered(profile: object) -> DesiredGpu:
+    """Return GPU 0 as a plan says that a profile offers it."""
+    (pool_plan,) = planned({"p": profile}, main=pool("p")).pools
+    assert pool_plan.node is not None
+    return DesiredGpu("GPU-0", 0, 0, None, pool_plan.node.gpus[0].offers)
+
+
+def holder_of(desired: DesiredGpu) -> Holder:
+    (offer,) = desired.offers
+    first = next(iter(device_ids("GPU-0", offer.sharing.replicas, by_mps=offer.sharing.by_mps)))
+    return Holder("default/train", "main", offer.resource, first, "uid-1")
+
+
 def mig_layout(layout: dict[str, int]) -> DesiredGpu:
     offers = tuple(Offer(mig_resource(name), "mig", name) for name in layout)
     return DesiredGpu("GPU-0", 0, 0, layout, offers)
@@ -46,6 +63,27 @@ def mig_layout(layout: dict[str, int]) -> DesiredGpu:
 def test_repartitions_an_idle_gpu_at_once() -> None:
     decision = decide(IDLE, None, WAIT, 0)
     assert (decision.advertise, decision.state) == (AdvertisedGpu(NEW), "Ready")
+
+
+WAYS: list[object] = [
+    {},
+    *({"timeSlicing": {"replicas": number}} for number in (2, 8)),
+    {"timeSlicing": {"replicas": 4, "memoryLimit": {"limit": "3000Mi", "action": "prevent"}}},
+    {"timeSlicing": {"replicas": 4, "renameByDefault": False}},
+    {"timeSlicing": {"replicas": 4, "resourceName": "team"}},
+    {"mps": {"replicas": 4}},
+]
+
+
+@pytest.mark.parametrize(("before", "after"), [*permutations(range(len(WAYS)), 2)])
+def test_evicts_where_the_diff_says_that_gpus_must_be_idle(before: int, after: int) -> None:
+    was, becomes = offered(WAYS[before]), offered(WAYS[after])
+    held = {"GPU-0": (holder_of(was),)}
+    decision = decide(Facts(becomes, was, gpu(0), MigPlan("GPU-0"), held), None, EVICT, 0)
+    sides = (planned({"p": WAYS[side]}, main=pool("p")) for side in (before, after))
+    (change,) = diff(*sides).changes
+    must_be_idle = change.disruption.level == "GPUs must be idle"
+    assert bool(decision.evict) == must_be_idle
 
 
 def test_advertises_a_new_name_after_the_kubelet_released_the_old() -> None:
