@@ -1,11 +1,13 @@
 """The topology diff: what changes for whom between two plans."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from divvy.plan.disruption import LEVELS, Disruption, disruption
+from divvy.model.contract import AGENT
+from divvy.plan.disruption import Disruption, disruption
 from divvy.plan.guarantees import Guarantees
+from divvy.plan.level import LEVELS
 from divvy.plan.object_changes import NO_OBJECTS, ObjectChanges
 from divvy.plan.prediction import NodePlan, Plan, PoolPlan
 from divvy.plan.profiles import follower_changes, follower_path, profile_changes
@@ -81,7 +83,8 @@ class Difference:
     ``settings`` are changes that the topology does not show; ``renamed`` maps the new names of
     pools to their old ones; ``unchanged`` are the pools of which nothing changes; ``objects`` is
     what becomes of the cluster's objects; ``policy`` is the newer file's ``change.policy``;
-    ``withdrawn_profiles`` are names that a node's label may still choose.
+    ``withdrawn_profiles`` are names that a node's label may still choose; ``ends_clients``: agents
+    restart, and what MPS has served until then ends with them.
     """
 
     before: str
@@ -94,6 +97,7 @@ class Difference:
     objects: ObjectChanges = NO_OBJECTS
     policy: str = "wait"
     withdrawn_profiles: tuple[str, ...] = ()
+    ends_clients: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.settings or self.renamed or self.objects)
@@ -103,13 +107,22 @@ def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Diff
     """Compare two plans, pool by pool; ``objects`` is what becomes of the cluster's objects."""
     renamed = _renamed(before, after)
     now = {old: new for new, old in renamed.items()}
-    older = {now.get(pool.name, pool.name): pool for pool in before.pools}
     newer = {pool.name: pool for pool in after.pools}
+    for name in renamed.keys() & {pool.name for pool in before.pools} - now.keys():
+        # Its nodes are in no pool, or in one that selects otherwise; its name is another pool's.
+        now[name] = f"{name} (before)"
+    older = {now.get(pool.name, pool.name): pool for pool in before.pools}
     changes: list[Change] = []
     for name in (*newer, *(name for name in older if name not in newer)):
         changes += _pool_changes(name, older.get(name), newer.get(name))
+    reselected = {
+        name for name in newer if name in older and older[name].select != newer[name].select
+    }
     settings = (
-        *setting_changes(_as_renamed(before.settings, now), after.settings),
+        *(
+            _on_other_nodes(change, reselected)
+            for change in setting_changes(_as_renamed(before.settings, now), after.settings)
+        ),
         *follower_changes(
             _as_renamed(before.profiles.followers, now),
             after.profiles.followers,
@@ -135,6 +148,7 @@ def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Diff
         objects,
         after.policy,
         tuple(sorted(before.profiles.rules.keys() - after.profiles.rules.keys())),
+        f"DaemonSet {AGENT}" in objects.restarted and before.profiles.by_mps,
     )
 
 
@@ -145,16 +159,20 @@ def _by_disruption(change: Change) -> tuple[int, int]:
 
 def _renamed(before: Plan, after: Plan) -> dict[str, str]:
     """Return new name → old name of pools that select the same nodes under another name."""
-    older = {pool.name: pool for pool in before.pools}
-    newer = {pool.name: pool for pool in after.pools}
-    gone = [pool for name, pool in older.items() if name not in newer]
-    renamed = {}
-    for name, pool in newer.items():
-        match = next((old for old in gone if old.select == pool.select), None)
-        if name not in older and match is not None:
-            gone.remove(match)
-            renamed[name] = match.name
-    return renamed
+    return {
+        pool.name: old.name
+        for pool in after.pools
+        for old in before.pools
+        if pool.select == old.select and pool.name != old.name
+    }
+
+
+def _on_other_nodes(change: SettingChange, reselected: Collection[str]) -> SettingChange:
+    """Mark what makes a pool select other nodes: what these have offered is not known."""
+    for name in reselected:
+        if change.path.startswith(f"pools.{name}.select"):
+            return replace(change, level="GPUs must be idle", nodes=f"pool {name}")
+    return change
 
 
 def _as_renamed(by_path: Mapping[str, _Value], now: Mapping[str, str]) -> dict[str, _Value]:

@@ -4,15 +4,10 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import Literal
 
 from divvy.model import MigGeometry, NoPlacement, Placement, place
+from divvy.plan.level import LEVELS, Level
 from divvy.plan.prediction import GpuPlan, NodePlan
-
-Level = Literal["none", "new pods only", "GPUs must be idle"]
-
-LEVELS: tuple[Level, ...] = ("none", "new pods only", "GPUs must be idle")
-"""From harmless to disruptive."""
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,14 @@ _HOST_NAMESPACES = ("hostPID", "hostNetwork", "hostIPC")
 class ObjectChanges:
     """The objects that a change creates, deletes and updates, as ``Kind name``, sorted.
 
-    ``effects`` are sentences on what the objects change beside the topology: agents that restart,
-    new rights, admission policies, a newer Kubernetes.
+    ``restarted`` are those whose pods restart. ``effects`` are sentences on what the objects change
+    beside the topology: pods that restart, new rights, admission policies, a newer Kubernetes.
     """
 
     created: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()
+    restarted: tuple[str, ...] = ()
     effects: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -45,13 +46,15 @@ def object_changes(before: Iterable[Object], after: Iterable[Object]) -> ObjectC
     """Compare all objects of two stack files."""
     older, newer = _by_name(before), _by_name(after)
     both = older.keys() & newer.keys()
+    restarted = _restarted(older, newer)
     return ObjectChanges(
         created=tuple(sorted(newer.keys() - older.keys())),
         deleted=tuple(sorted(older.keys() - newer.keys())),
         updated=tuple(sorted(name for name in both if older[name] != newer[name])),
+        restarted=restarted,
         effects=(
             *_moves(older, newer),
-            *_restarts(older, newer),
+            *([f"pods of Divvy restart: {', '.join(restarted)}"] if restarted else ()),
             *_host_access(older, newer),
             *_rights(older, newer),
             *_admission(older, newer),
@@ -81,8 +84,8 @@ def _namespace(value: Object) -> str:
     return str(value["metadata"].get("namespace", ""))
 
 
-def _restarts(older: Mapping[str, Object], newer: Mapping[str, Object]) -> Iterator[str]:
-    names = sorted(
+def _restarted(older: Mapping[str, Object], newer: Mapping[str, Object]) -> tuple[str, ...]:
+    names = (
         name
         for name in older.keys() & newer.keys()
         if newer[name]["kind"] in _WORKLOADS
@@ -91,8 +94,7 @@ def _restarts(older: Mapping[str, Object], newer: Mapping[str, Object]) -> Itera
             or _namespace(older[name]) != _namespace(newer[name])
         )
     )
-    if names:
-        yield f"pods of Divvy restart: {', '.join(names)}; pods that hold GPUs run on"
+    return tuple(sorted(names))
 
 
 def _host_access(older: Mapping[str, Object], newer: Mapping[str, Object]) -> Iterator[str]:

@@ -1,9 +1,10 @@
 """Profile changes that affect no GPU in the plan."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from divvy.model import Cluster, DeviceSelector, Hardware, Rule, hardware_model
+from divvy.plan.level import Level
 from divvy.plan.settings import SettingChange, flat, setting_changes
 
 _WHOLE = "whole GPUs"
@@ -34,6 +35,11 @@ class Profiles:
     rules: Mapping[str, tuple[Rule, ...]]
     followed: frozenset[str]
     followers: Mapping[str, Follower]
+
+    @property
+    def by_mps(self) -> bool:
+        """Return whether one of them shares GPUs by MPS."""
+        return any(rule.mps is not None for rules in self.rules.values() for rule in rules)
 
 
 def follower_path(pool: str, node: str | None) -> str:
@@ -84,7 +90,7 @@ def profile_changes(before: Profiles, after: Profiles) -> tuple[SettingChange, .
             rule_changes = _rule_changes(
                 Follower(older, ()), Follower(newer, ()), predicts_change=False
             )
-            changes += _below(path, rule_changes)
+            changes += _below(path, rule_changes, f"nodes whose label chooses profile {name}")
     return tuple(changes)
 
 
@@ -100,22 +106,40 @@ def follower_changes(
     known: dict[tuple[int, int, bool], tuple[SettingChange, ...]] = {}
     for path in sorted({*before, *after}):
         older, newer = before.get(path), after.get(path)
+        pool = path.split(".")[1]
         if older is not None and newer is not None:
             key = (id(older), id(newer), path in predicted_paths)
             if key not in known:
                 known[key] = tuple(
                     _rule_changes(older, newer, predicts_change=path in predicted_paths)
                 )
-            changes += _below(path, known[key])
-        elif older is not None:
-            changes += [
-                SettingChange(rule_path, text, "") for rule_path, text in _alone(path, older)
-            ]
-        elif newer is not None:
-            changes += [
-                SettingChange(rule_path, "", text) for rule_path, text in _alone(path, newer)
-            ]
+            changes += _below(path, known[key], f"pool {pool}")
+            continue
+        # A node that is no longer overridden follows its pool, and the other way round.
+        followed = follower_path(pool, None)
+        level = _level_alone(older or before.get(followed), newer or after.get(followed))
+        rules = _alone(older or newer or Follower((), ()))
+        alone = (
+            SettingChange(name, text if older else "", text if newer else "", level)
+            for name, text in rules
+        )
+        changes += _below(path, alone, f"pool {pool}")
     return tuple(changes)
+
+
+def _level_alone(before: Follower | None, after: Follower | None) -> Level:
+    """Return what it does to nodes that they follow other rules, or that a pool comes or goes.
+
+    That is "none" if the prediction shows it.
+    """
+    if (before is not None and before.predicted) or (after is not None and after.predicted):
+        return "none"
+    if after is None:
+        return "new pods only"
+    if before is None:
+        cut = any(rule.mig is not None for rule in after.rules)
+        return "GPUs must be idle" if cut else "none"
+    return _level(before.rules, after.rules)
 
 
 def _predicted(rules: tuple[Rule, ...], hardware: Hardware) -> tuple[Rule, ...]:
@@ -127,18 +151,20 @@ def _predicted(rules: tuple[Rule, ...], hardware: Hardware) -> tuple[Rule, ...]:
     )
 
 
-def _alone(path: str, follower: Follower) -> Iterator[tuple[str, str]]:
+def _alone(follower: Follower) -> Iterator[tuple[str, str]]:
     """Yield the rules of a follower that the other side lacks, but for what is predicted."""
     predicted = [_content(rule) for rule in follower.predicted]
     for name, rule in _by_selector(follower.rules).items():
         if predicted and (rule in predicted or rule == Rule()):
             continue
-        yield f"{path}[{name}]", _text(rule)
+        yield f"[{name}]", _text(rule)
 
 
-def _below(path: str, changes: Iterable[SettingChange]) -> Iterator[SettingChange]:
+def _below(path: str, changes: Iterable[SettingChange], nodes: str) -> Iterator[SettingChange]:
     for change in changes:
-        yield SettingChange(path + change.path, change.before, change.after)
+        yield replace(
+            change, path=path + change.path, nodes=nodes if change.level != "none" else ""
+        )
 
 
 def _rule_changes(
@@ -155,10 +181,14 @@ def _rule_changes(
         if sides[0] != sides[1] and not _is_predicted(
             name, sides, steps, predicts_change=predicts_change
         ):
-            yield from _content_changes(f"[{name}]", *sides)
+            level = _unpredicted_level(name, older, newer, has_prediction=bool(steps))
+            yield from _content_changes(f"[{name}]", *sides, level)
     orders = [name for name in older if name in newer], [name for name in newer if name in older]
     if orders[0] != orders[1]:
-        yield SettingChange("", *(f"rules in the order {', '.join(order)}" for order in orders))
+        by_uuid = any(name.startswith(_UUID) for name in orders[0])
+        level = "none" if steps and not by_uuid else _level(older.values(), newer.values())
+        texts = (f"rules in the order {', '.join(order)}" for order in orders)
+        yield SettingChange("", *texts, level=level)
 
 
 def _by_selector(rules: Iterable[Rule]) -> dict[str, Rule]:
@@ -207,16 +237,42 @@ def _is_predicted(
     )
 
 
-def _content_changes(path: str, before: Rule | None, after: Rule | None) -> Iterator[SettingChange]:
+def _unpredicted_level(
+    name: str, older: Mapping[str, Rule], newer: Mapping[str, Rule], *, has_prediction: bool
+) -> Level:
+    """Return what a selector's other content does to pods, beyond what the prediction shows."""
+    # What a side does not select may follow any of its rules.
+    before = [older[name]] if name in older else list(older.values())
+    after = [newer[name]] if name in newer else list(newer.values())
+    if all(rule.claims is not None for rule in (*before, *after)):
+        return "new pods only"
+    # Indices and globs that concern no GPU of the prediction concern none.
+    return _level(before, after) if name.startswith(_UUID) or not has_prediction else "none"
+
+
+def _level(before: Iterable[Rule], after: Iterable[Rule]) -> Level:
+    """Return what it does to pods that a GPU may follow any of these rules after any of those."""
+    kept = [_kept(rule) for rule in (*before, *after)]
+    return "new pods only" if all(other == kept[0] for other in kept) else "GPUs must be idle"
+
+
+def _kept(rule: Rule) -> tuple[object, ...]:
+    """Return what a rule may not change of a GPU that a pod holds."""
+    sharing = rule.sharing
+    names = None if sharing is None else (sharing.rename_by_default, sharing.resource_name)
+    return rule.mig, rule.claims is None, rule.mps is None, names
+
+
+def _content_changes(
+    path: str, before: Rule | None, after: Rule | None, level: Level
+) -> Iterator[SettingChange]:
     """Yield the values that differ where both are of one kind, else the two as a whole."""
     older, newer = _leaves(before), _leaves(after)
     if older.keys() == newer.keys() and older:
         for setting_change in setting_changes(older, newer):
-            yield SettingChange(
-                f"{path}.{setting_change.path}", setting_change.before, setting_change.after
-            )
+            yield replace(setting_change, path=f"{path}.{setting_change.path}", level=level)
     else:
-        yield SettingChange(path, _text(before), _text(after))
+        yield SettingChange(path, _text(before), _text(after), level)
 
 
 def _leaves(rule: Rule | None) -> dict[str, str]:

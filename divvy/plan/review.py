@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from divvy.plan.difference import Difference
-from divvy.plan.disruption import LEVELS
+from divvy.plan.level import LEVELS
 from divvy.plan.verdict import verdict
 
 
@@ -38,4 +38,4 @@ class Review:
 
 def _by_verdict(difference: Difference) -> tuple[int, int]:
     result = verdict(difference)
-    return -LEVELS.index(result.level), -result.gpus
+    return -LEVELS.index(result.severity), -result.gpus

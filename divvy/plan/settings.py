@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from divvy.model import Cluster
+from divvy.plan.level import Level
 
 # What the prediction does not show of a pool's hardware: with nodes, and without any.
 _HARDWARE = {True: ("memory", "os"), False: ("memory", "os", "model", "gpus")}
@@ -14,11 +15,17 @@ _NOT_OF_NODES = frozenset({"kubeconfig", "context"})
 
 @dataclass(frozen=True)
 class SettingChange:
-    """One value of the stack file that differs; "" on the side that lacks it."""
+    """One value of the stack file that differs; "" on the side that lacks it.
+
+    ``level`` is what it does to pods on GPUs that the prediction does not show, ``nodes`` says on
+    which nodes that is.
+    """
 
     path: str
     before: str
     after: str
+    level: Level = "none"
+    nodes: str = ""
 
 
 def settings_of(cluster: Cluster) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from divvy.plan.claimable import BY_CLAIMS
 from divvy.plan.difference import Difference
-from divvy.plan.disruption import Level, worst
+from divvy.plan.level import LEVELS, Level
 
 
 @dataclass(frozen=True)
@@ -15,21 +15,36 @@ class Verdict:
     """The worst level of a diff's disruptions, and what it concerns.
 
     ``gpus`` and ``nodes`` count those of that level, ``pools`` are theirs in the diff's order;
+    ``unpredicted`` says on which nodes are GPUs of that level that the prediction does not show.
     ``policy`` is the newer file's ``change.policy``; ``withdrawn`` are the resources that no node
-    offers any longer.
+    offers any longer; ``ends_clients``: all that MPS serves ends, whatever the level.
     """
 
     level: Level
     gpus: int
     nodes: int
     pools: tuple[str, ...]
+    unpredicted: tuple[str, ...]
     policy: str
     withdrawn: tuple[str, ...]
+    ends_clients: bool = False
+
+    @property
+    def severity(self) -> Level:
+        """Return the level by which it is marked, and comes before others."""
+        return "GPUs must be idle" if self.ends_clients else self.level
 
 
 def verdict(difference: Difference) -> Verdict:
     """Judge a diff as a whole."""
-    level = worst(tuple(change.disruption for change in difference.changes)).level
+    level = max(
+        (
+            *(change.disruption.level for change in difference.changes),
+            *(setting.level for setting in difference.settings),
+        ),
+        key=LEVELS.index,
+        default="none",
+    )
     # A pod that requests a resource by its name gets it from the device plugin or by a claim.
     before, after = (
         [total.resource.removesuffix(BY_CLAIMS) for total in difference.totals if number(total)]
@@ -41,6 +56,10 @@ def verdict(difference: Difference) -> Verdict:
         gpus=sum(change.gpus for change in changes),
         nodes=sum(change.nodes for change in changes),
         pools=tuple(dict.fromkeys(change.pool for change in changes)),
+        unpredicted=tuple(
+            dict.fromkeys(s.nodes for s in difference.settings if s.nodes and s.level == level)
+        ),
         policy=difference.policy,
         withdrawn=tuple(dict.fromkeys(name for name in before if name not in after)),
+        ends_clients=difference.ends_clients,
     )

@@ -86,7 +86,7 @@ def difference_page(difference: Difference) -> str:
     return template("difference.html.j2").render(
         difference=difference,
         count=count_changes(difference),
-        worst=verdict(difference).level,
+        worst=verdict(difference).severity,
         verdict=verdict_words(difference),
         effects=effect_words(difference),
     )

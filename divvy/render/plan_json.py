@@ -73,8 +73,10 @@ def _verdict(difference: Difference) -> dict[str, Any]:
         "gpus": result.gpus,
         "nodes": result.nodes,
         "pools": list(result.pools),
+        "unpredicted": list(result.unpredicted),
         "policy": result.policy,
         "withdrawn": list(result.withdrawn),
+        "endsClients": result.ends_clients,
         "words": verdict_words(difference),
     }
 

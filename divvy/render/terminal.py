@@ -55,7 +55,7 @@ def difference_text(difference: Difference) -> RenderableType:
     heading = Text.assemble((difference.before, "bold"), " → ", (difference.after, "bold"))
     if not difference:
         return Group(heading.append(": no change, no node will do anything else"))
-    style = _LEVEL_STYLE[verdict(difference).level]
+    style = _LEVEL_STYLE[verdict(difference).severity]
     parts: list[RenderableType] = [
         heading.append(f": {count_changes(difference)}"),
         Text(verdict_words(difference), style=style),

@@ -24,24 +24,44 @@ def invalid_words(stack: str, reason: str) -> str:
 
 def verdict_mark(difference: Difference) -> str:
     """Return the sign of a diff's worst disruption."""
-    return MARKS[verdict(difference).level]
+    return MARKS[verdict(difference).severity]
 
 
 def verdict_words(difference: Difference, names: int = 20) -> str:
     """Say in one sentence what a diff does to running pods; at most so many pools are named."""
     result = verdict(difference)
+    words = _words_of_level(result, names)
+    if result.ends_clients:
+        words += "; the agents restart, and what runs as a client of MPS ENDS: restart those pods"
+    return words
+
+
+def _words_of_level(result: Verdict, names: int) -> str:
     nodes = plural(result.nodes, "node")
     pools = f"pool{'' if len(result.pools) == 1 else 's'} {some(result.pools, names)}"
+    where = pools if result.pools else ""
+    if result.unpredicted:
+        where = "; ".join(filter(None, (where, some(result.unpredicted, names))))
     match result.level:
         case "GPUs must be idle":
-            gpus = plural(result.gpus, "GPU")
-            return f"{gpus} on {nodes} must be idle; {_POLICIES[result.policy]}: {pools}"
+            gpus = _with_unpredicted(f"{plural(result.gpus, 'GPU')} on {nodes}", "GPUs", result)
+            return f"{gpus} must be idle; {_POLICIES[result.policy]}: {where}"
         case "new pods only":
-            return f"Running pods keep what they have; new pods find a change on {nodes}: {pools}"
+            changed = _with_unpredicted(nodes, "nodes", result)
+            return f"Running pods keep what they have; new pods find a change on {changed}: {where}"
         case "none" if result.nodes:
             return f"No running pod is touched; {nodes} come with something new: {pools}"
+        case "none" if result.ends_clients:
+            return "No node offers anything else"
         case "none":
             return "No node offers anything else, and no running pod is touched"
+
+
+def _with_unpredicted(predicted: str, unpredicted: str, result: Verdict) -> str:
+    parts = [predicted] if result.pools else []
+    if result.unpredicted:
+        parts.append(f"{unpredicted} that the plan does not show")
+    return " and ".join(parts)
 
 
 def effect_words(difference: Difference) -> tuple[str, ...]:

@@ -254,7 +254,9 @@ def test_renames_imported_profiles_that_a_nodes_label_would_choose() -> None:
     mig = {"nvidia.com/mig.config": "all-disabled"}
     nodes = [
         node("a-1", {GPU: 16}, {**sliced, **mig}, machine="a"),
-        node("b-1", {GPU: 4}, {**gfd(*A100), "nvidia.com/device-plugin.config": "any"}, machine="b"),
+        node(
+            "b-1", {GPU: 4}, {**gfd(*A100), "nvidia.com/device-plugin.config": "any"}, machine="b"
+        ),
     ]
     proposal = drafted(nodes, imported=imported)
     cluster = equal(proposal, nodes)

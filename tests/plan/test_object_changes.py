@@ -36,8 +36,9 @@ def test_names_a_configuration_that_only_an_object_shows() -> None:
 
 
 def test_reports_agents_that_restart_for_another_image() -> None:
-    (effect,) = compare({}, ("old", "new")).effects
-    assert effect == "pods of Divvy restart: DaemonSet divvy-agent; pods that hold GPUs run on"
+    changes = compare({}, ("old", "new"))
+    assert changes.restarted == ("DaemonSet divvy-agent",)
+    assert changes.effects == ("pods of Divvy restart: DaemonSet divvy-agent",)
 
 
 def test_reports_what_an_unreachable_rule_with_a_limit_lets_agents_see() -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from divvy.plan import diff
+import pytest
+
+from divvy.model import parse_cluster
+from divvy.plan import Plan, diff, plan
+from divvy.plan.object_changes import ObjectChanges
 from divvy.plan.review import Review
 from divvy.plan.verdict import Verdict, verdict
 from tests.plan.stacks import planned, pool
@@ -19,7 +23,7 @@ BEFORE = planned(PROFILES, a=pool("shared", 3), b=pool("whole", 2), c=pool("whol
 
 
 def test_reports_no_disruption_for_equal_plans() -> None:
-    assert verdict(diff(BEFORE, BEFORE)) == Verdict("none", 0, 0, (), "wait", ())
+    assert verdict(diff(BEFORE, BEFORE)) == Verdict("none", 0, 0, (), (), "wait", ())
 
 
 def test_counts_only_gpus_and_nodes_of_the_worst_level() -> None:
@@ -33,6 +37,84 @@ def test_counts_only_gpus_and_nodes_of_the_worst_level() -> None:
 def test_counts_the_nodes_that_leave() -> None:
     result = verdict(diff(BEFORE, planned(PROFILES, a=pool("shared", 3), b=pool("whole", 2))))
     assert (result.level, result.nodes, result.pools) == ("new pods only", 1, ("c",))
+
+
+UUID = "GPU-11111111-1111-1111-1111-111111111111"
+
+
+def of_profiles(**profiles: object) -> Plan:
+    """Return the plan of a pool without hardware, which follows profile p."""
+    pools = {"a": {"select": {"pool": "a"}, "profile": "p"}}
+    return plan(parse_cluster({"profiles": profiles, "pools": pools}), "test")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "level", "nodes"),
+    [
+        (
+            of_profiles(p={"timeSlicing": {"replicas": 2}}),
+            of_profiles(p={"mig": {"1g.5gb": 7}}),
+            "GPUs must be idle",
+            "pool a",
+        ),
+        (
+            of_profiles(p={"timeSlicing": {"replicas": 2}}),
+            of_profiles(p={"timeSlicing": {"replicas": 4}}),
+            "new pods only",
+            "pool a",
+        ),
+        (
+            of_profiles(p={"claims": {"shares": {}}}),
+            of_profiles(p={"claims": {"shares": {}, "mig": ["1g.5gb"]}}),
+            "new pods only",
+            "pool a",
+        ),
+        (
+            of_profiles(p={}, lab={"mig": {"3g.20gb": 2}}),
+            of_profiles(p={}, lab={"mig": {"1g.5gb": 7}}),
+            "GPUs must be idle",
+            "nodes whose label chooses profile lab",
+        ),
+        (
+            planned({"p": [{"devices": [UUID], "mig": {"3g.20gb": 2}}, {}]}, a=pool("p")),
+            planned({"p": [{"devices": [UUID], "mig": {"1g.5gb": 7}}, {}]}, a=pool("p")),
+            "GPUs must be idle",
+            "pool a",
+        ),
+        (
+            planned({"p": {}}, a=pool("p")),
+            planned({"p": {}}, a=pool("p", select={"pool": "b"})),
+            "GPUs must be idle",
+            "pool a",
+        ),
+    ],
+)
+def test_judges_gpus_that_the_plan_does_not_show(
+    before: Plan, after: Plan, level: str, nodes: str
+) -> None:
+    result = verdict(diff(before, after))
+    assert (result.level, result.unpredicted, result.gpus) == (level, (nodes,), 0)
+
+
+def test_judges_rules_for_gpus_that_no_node_has_as_harmless() -> None:
+    shared = {"devices": [0, 1, 2, 3], "timeSlicing": {"replicas": 2}}
+    profiles = [[shared], [shared, {"timeSlicing": {"replicas": 2, "renameByDefault": False}}]]
+    difference = diff(*(planned({"p": profile}, a=pool("p")) for profile in profiles))
+    assert difference.settings
+    assert verdict(difference).level == "none"
+
+
+def test_ends_clients_of_mps_if_the_agents_restart() -> None:
+    restart = ObjectChanges(restarted=("DaemonSet divvy-agent",))
+    mps = planned({"p": {"mps": {"replicas": 4}}}, a=pool("p"))
+    result = verdict(diff(mps, mps, restart))
+    assert (result.level, result.ends_clients, result.severity) == (
+        "none",
+        True,
+        "GPUs must be idle",
+    )
+    assert not verdict(diff(BEFORE, BEFORE, restart)).ends_clients
+    assert not verdict(diff(mps, mps, ObjectChanges(restarted=("Deployment x",)))).ends_clients
 
 
 def test_puts_the_most_disruptive_change_and_stack_first() -> None:

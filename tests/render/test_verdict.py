@@ -27,8 +27,8 @@ PROFILES = {
 def dangerous(policy: str = "evict", harmless: int = 150) -> Difference:
     """Return a diff of many harmless changes, none like another, and one that evicts."""
     names = [f"harmless-{number:03}" for number in range(harmless)]
-    before = {name: pool("whole", 2) for name in names}
-    after = {name: pool(f"share-{number + 2}", 2) for number, name in enumerate(names)}
+    before = {name: pool(f"share-{number + 2}", 2) for number, name in enumerate(names)}
+    after = {name: pool(f"share-{number + 3}", 2) for number, name in enumerate(names)}
     sides = (
         planned(PROFILES, **before, training=pool("whole", 100, gpus=8)),
         planned(PROFILES, **after, training=pool("seven", 100, gpus=8)),
@@ -61,6 +61,31 @@ def test_reports_what_the_policy_does_to_gpus_that_must_be_idle(
     )
 
 
+def test_names_gpus_that_the_plan_does_not_show() -> None:
+    profiles = {**PROFILES, "lab": {}}, {**PROFILES, "lab": {"mig": {"1g.5gb": 7}}}
+    before = planned(profiles[0], a=pool("seven", 2))
+    assert verdict_words(diff(before, planned(profiles[1], a=pool("seven", 2)))) == (
+        "GPUs that the plan does not show must be idle; each change waits until the pods that hold "
+        "them end: nodes whose label chooses profile lab"
+    )
+    both = verdict_words(diff(before, planned(profiles[1], a=pool("whole", 2))))
+    assert both.startswith("8 GPUs on 2 nodes and GPUs that the plan does not show must be idle; ")
+    assert both.endswith(": pool a; nodes whose label chooses profile lab")
+
+
+def test_leads_with_the_end_of_mps_clients() -> None:
+    plan = planned({"p": {"mps": {"replicas": 4}}}, a=pool("p"))
+    restart = ObjectChanges(
+        updated=("DaemonSet divvy-agent",), restarted=("DaemonSet divvy-agent",)
+    )
+    difference = diff(plan, plan, restart)
+    assert verdict_words(difference) == (
+        "No node offers anything else; the agents restart, and what runs as a client of MPS ENDS: "
+        "restart those pods"
+    )
+    assert f"🛑 **{verdict_words(difference)}**" in difference_markdown(difference)
+
+
 def test_leads_the_comment_before_the_dangerous_section() -> None:
     text = difference_markdown(dangerous())
     assert len(text) < MAX_COMMENT
@@ -90,7 +115,9 @@ def test_reports_which_resources_and_profile_names_go() -> None:
 
 
 def test_lists_the_objects_that_change() -> None:
-    changes = ObjectChanges(("Role a",), (), ("ConfigMap b", "DaemonSet c"), ("agents restart",))
+    changes = ObjectChanges(
+        ("Role a",), (), ("ConfigMap b", "DaemonSet c"), effects=("agents restart",)
+    )
     plan = planned(PROFILES, a=pool("whole"))
     difference = diff(plan, plan, changes)
     objects = "objects: 1 created (Role a), 2 updated (ConfigMap b, DaemonSet c)"
