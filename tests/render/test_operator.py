@@ -244,6 +244,34 @@ def test_refuses_a_name_with_two_meanings() -> None:
     assert "profile it: means something else than in pool only" in str(refusal)
 
 
+def two_pools(profile: Any, *sizes: int) -> dict[str, Any]:
+    """Return a stack whose profile is used by pools with as many GPUs a node."""
+    value = stack(profile)
+    hardware = value["pools"].pop("only")["hardware"]
+    for gpus in sizes:
+        pool = {"select": {"gpus": str(gpus)}, "hardware": {**hardware, "gpus": gpus}}
+        value["pools"][f"of-{gpus}"] = {**pool, "profile": "it"}
+    return value
+
+
+@pytest.mark.parametrize("sizes", [(1, 4), (4, 1)])
+def test_refuses_what_a_profile_cannot_say_in_one_of_its_pools(sizes: tuple[int, int]) -> None:
+    refusals = translated(two_pools([{"devices": [0], **SLICE}], *sizes)).refusals
+    assert "pool of-4, profile it: timeSlicing: GPU 0 shared by 4, GPU 1, 2, 3 unshared" in str(
+        refusals[0]
+    )
+
+
+def test_names_a_refusal_of_a_profile_once_and_its_second_meaning_beside_it() -> None:
+    limited = {"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}}
+    (refusal,) = translated(two_pools(limited, 4, 2)).refusals
+    assert "timeSlicing.memoryLimit" in str(refusal)
+    cut = [{"devices": [0], "mig": {"1g.5gb": 7}}, limited]
+    dropped, other = translated(two_pools(cut, 4, 2)).refusals
+    assert dropped.droppable
+    assert "pool of-2: profile it: means something else than in pool of-4" in str(other)
+
+
 @pytest.mark.parametrize(
     "value",
     [
