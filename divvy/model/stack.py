@@ -78,7 +78,7 @@ def _none_if_empty(value: object) -> object:
 
 
 class Toleration(StackPart):
-    """A Kubernetes toleration for the agent's pods."""
+    """A Kubernetes toleration for Divvy's pods."""
 
     key: Annotated[str | None, BeforeValidator(_none_if_empty)] = None
     """The taint's key; absent with Exists: all taints."""
@@ -119,7 +119,7 @@ class Pool(StackPart):
     runtime: Runtime = Runtime()
     """The container runtime."""
     tolerations: tuple[Toleration, ...] = ()
-    """Taints of these nodes that the agent tolerates."""
+    """Taints of these nodes that Divvy's pods tolerate."""
 
 
 class Driver(StackPart):

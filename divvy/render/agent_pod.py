@@ -59,8 +59,7 @@ def _pod(cluster: Cluster, image: Any) -> dict[str, Any]:
     affinity = _affinity(cluster)
     if affinity:
         pod["affinity"] = affinity
-    tolerations = _tolerations(cluster)
-    if tolerations:
+    if tolerations := pool_tolerations(cluster):
         pod["tolerations"] = tolerations
     if cluster.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in cluster.image_pull_secrets]
@@ -210,7 +209,8 @@ def _affinity(cluster: Cluster) -> dict[str, Any] | None:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
-def _tolerations(cluster: Cluster) -> list[dict[str, Any]]:
+def pool_tolerations(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return the tolerations of all pools, each once."""
     listed: list[dict[str, Any]] = []
     for _, pool in sorted(cluster.pools.items()):
         for toleration in pool.tolerations:

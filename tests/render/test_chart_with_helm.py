@@ -46,6 +46,10 @@ def assert_same_objects(value: dict[str, Any], folder: Path) -> None:
     """The chart carries no kubeconfig, context and image build; everything else is equal."""
     carried = values_of(parse_document(value))
     expected = by_name([obj for obj in objects_of(carried, IMAGE) if obj["kind"] != "Namespace"])
+    # Which nodes the image is for, the values of the controllers say.
+    expected |= {
+        key: obj for key, obj in by_name(objects_of(value, IMAGE)).items() if "Deployment" in key
+    }
     rendered = by_name(template(write_chart(folder, files_of(value)), carried["namespace"]))
     assert rendered.keys() == expected.keys()
     for key, wanted in expected.items():
@@ -123,6 +127,53 @@ def test_renders_the_programs_objects_for_a_cluster_of_claims(
 ) -> None:
     assert_same_objects(value, tmp_path / "divvy")
     assert "0 chart(s) failed" in helm("lint", "--strict", tmp_path / "divvy")
+
+
+TAINTED = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+OF_CONTROLLERS = {"divvy-claim-templates": "claimTemplates", "divvy-preemption": "preemptor"}
+
+
+def controllers_of(chart: Path, *options: object) -> dict[str, dict[str, Any]]:
+    """Return the pods of the controllers by the names of their values."""
+    return {
+        OF_CONTROLLERS[obj["metadata"]["name"]]: obj["spec"]["template"]["spec"]
+        for obj in template(chart, "n", *options)
+        if obj["kind"] == "Deployment"
+    }
+
+
+def test_places_the_controllers_as_the_program_does_and_as_the_values_say(tmp_path: Path) -> None:
+    value = {
+        "profiles": {"by-size": {"claims": {"shares": {}}}},
+        "pools": {
+            "a": {"profile": "by-size", "tolerations": [TAINTED, {"key": "team", "value": "x"}]},
+            "b": {"profile": "by-size", "tolerations": [TAINTED], "select": {"pool": "b"}},
+        },
+        "preemption": True,
+        "plugin": {"image": {"registry": "r:5000", "platforms": ["linux/arm64"]}},
+    }
+    assert_same_objects(value, tmp_path / "divvy")
+    pools = [TAINTED, {"key": "team", "operator": "Equal", "value": "x"}]
+    before = controllers_of(tmp_path / "divvy")
+    assert before.keys() == set(OF_CONTROLLERS.values())
+    for pod in before.values():
+        assert pod["tolerations"] == pools
+        assert "arm64" in str(pod["affinity"])
+        assert "nodeSelector" not in pod
+    own = tmp_path / "own.yaml"
+    placed = {
+        "nodeSelector": {"role": "infra"},
+        "tolerations": [{"key": "infra", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": None, "podAffinity": {}},
+    }
+    for key in before:
+        own.write_text(json.dumps({key: placed}))
+        after = controllers_of(tmp_path / "divvy", "--values", own)
+        pod = after.pop(key)
+        assert pod["nodeSelector"] == {"role": "infra"}
+        assert pod["tolerations"] == [*pools, {"key": "infra", "operator": "Exists"}]
+        assert pod["affinity"] == {"podAffinity": {}}
+        assert all(other == before[name] for name, other in after.items())
 
 
 def resources_of_tests(pods: list[dict[str, Any]]) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files as package_files
@@ -28,6 +29,7 @@ from divvy.render.chart.values import chart_values, values_text
 from divvy.render.chart.values_schema import DEPLOYMENT_KEYS, stack_values, values_schema
 from divvy.render.chart.yaml_text import scalar
 from divvy.render.claims.claimable import UNKNOWN_LARGEST_MIB, types_of
+from divvy.render.claims.controller import controller_affinity
 from divvy.render.terminal import plan_text
 
 NAME = "divvy"
@@ -59,7 +61,7 @@ def chart_files(document: ClusterDocument, chart: Chart) -> dict[str, str]:
     """Return every file of the chart by its path; the same input gives the same text."""
     value, cluster = document.value, document.cluster
     templated = _templated()
-    own = _own_values(chart, templated)
+    own = _own_values(chart, templated, controller_affinity(cluster))
     text = canonical_json(chart_values(value))
     files = {
         ".helmignore": _IGNORED,
@@ -82,14 +84,15 @@ def _templated() -> TemplatedObjects:
     return templated_objects()
 
 
-def _own_values(chart: Chart, templated: TemplatedObjects) -> dict[str, Any]:
+def _own_values(
+    chart: Chart, templated: TemplatedObjects, affinity: Mapping[str, Any]
+) -> dict[str, Any]:
     repository, _, digest = (chart.image or "").partition("@")
+    placement = {"nodeSelector": {}, "tolerations": [], "affinity": affinity}
     return {
         "image": {"repository": repository, "digest": digest},
-        **{
-            key: templated.defaults[key]
-            for key in ("agent", "nodeRuntime", "claimTemplates", "preemptor")
-        },
+        **{key: templated.defaults[key] for key in ("agent", "nodeRuntime")},
+        **{key: templated.defaults[key] | placement for key in ("claimTemplates", "preemptor")},
         "rbac": {"create": True},
         "admissionPolicy": {"create": True},
         "tests": {"image": chart.workloads or "", "resources": []},

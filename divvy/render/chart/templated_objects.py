@@ -155,6 +155,7 @@ def _fill_workload(workload: dict[str, Any], component: str) -> None:
     names = Lines("{{- range . }}\n- name: {{ . | quote }}\n{{- end }}")
     _put(workload, (*_POD, "imagePullSecrets"), names)
     if component in ("claims", "preemption"):
+        workload["spec"]["template"]["spec"].update(_placement(values))
         return
     if component == "agent":
         _put(workload, (*_POD, "tolerations"), Lines("{{- . | nindent %d }}"))
@@ -167,6 +168,20 @@ def _fill_workload(workload: dict[str, Any], component: str) -> None:
     for variable in pod_spec_of(workload)["containers"][0]["env"]:
         if variable.get("value") == RUNTIME:
             variable["value"] = Expression(f'{{{{ dig "runtime" "name" "{RUNTIME}" $pool }}}}')
+
+
+def _placement(values: str) -> dict[str, Conditional]:
+    """Return what the values of a controller say of where its pod runs."""
+    tolerations = f"{values}.tolerations | default list"
+    placement = {
+        "nodeSelector": f"{values}.nodeSelector",
+        "tolerations": f'concat (include "divvy.tolerations" @ | fromYamlArray) ({tolerations})',
+        "affinity": f"{values}.affinity",
+    }
+    return {
+        key: Conditional(f"with {value}", Lines("{{- toYaml . | nindent %d }}"))
+        for key, value in placement.items()
+    }
 
 
 def _put(document: Any, keys: tuple[str | int, ...], new: Any) -> None:

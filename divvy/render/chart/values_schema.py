@@ -31,11 +31,22 @@ def _text(description: str, **more: Any) -> dict[str, Any]:
     return {"type": "string", "description": description, **more}
 
 
-def _pods(description: str) -> dict[str, Any]:
+def _pods(description: str, **more: Mapping[str, Any]) -> dict[str, Any]:
     return _part(
         description,
         priorityClassName=_text("Their priority class."),
         resources={"type": "object", "description": "Their resource requests and limits."},
+        **more,
+    )
+
+
+def _controller(description: str) -> dict[str, Any]:
+    own = "Taints that its pod tolerates beside those of the pools."
+    return _pods(
+        description,
+        nodeSelector={"type": "object", "description": "Labels of the nodes that it runs on."},
+        tolerations={"type": "array", "items": {"type": "object"}, "description": own},
+        affinity={"type": "object", "description": "Its affinity."},
     )
 
 
@@ -52,8 +63,10 @@ CHART_VALUES: Mapping[str, Mapping[str, Any]] = {
     ),
     "agent": _pods("The agent's pods, one on every node of the pools."),
     "nodeRuntime": _pods("The pods that prepare the container runtime, where a pool asks for it."),
-    "claimTemplates": _pods("The template maker's pod, where profiles have claims with shares."),
-    "preemptor": _pods("The pod that preempts for claims, where `preemption` is true."),
+    "claimTemplates": _controller(
+        "The template maker's pod, where profiles have claims with shares."
+    ),
+    "preemptor": _controller("The pod that preempts for claims, where `preemption` is true."),
     "rbac": _create("Roles and bindings.", "these rights are granted in another way."),
     "admissionPolicy": _create(
         "Restricts each agent to its own node and keys, which RBAC cannot express.",

@@ -9,6 +9,7 @@ from typing import Any
 from divvy.model import Cluster
 from divvy.model.contract import METRICS_PORT, Component, component_labels
 from divvy.model.platform_checks import ARCHITECTURE_LABEL
+from divvy.render.agent_pod import pool_tolerations
 
 GROUP = "rbac.authorization.k8s.io"
 
@@ -96,16 +97,22 @@ def _pod(controller: Controller, cluster: Cluster, image: Any) -> dict[str, Any]
         },
         "containers": [_container(controller, image)],
     }
-    if cluster.plugin.image is not None and cluster.plugin.image.registry is not None:
-        pod["affinity"] = _on_nodes_for(cluster.plugin.image.platforms)
+    # The nodes of the pools may be all that there are.
+    if tolerations := pool_tolerations(cluster):
+        pod["tolerations"] = tolerations
+    if affinity := controller_affinity(cluster):
+        pod["affinity"] = affinity
     if cluster.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": secret} for secret in cluster.image_pull_secrets]
     return pod
 
 
-def _on_nodes_for(platforms: Sequence[str]) -> dict[str, Any]:
-    """Return an affinity to the nodes that an image is for, which need not have GPUs."""
-    architectures = sorted(platform.partition("/")[2] for platform in platforms)
+def controller_affinity(cluster: Cluster) -> dict[str, Any]:
+    """Return an affinity to the nodes that the image is for, if the stack file says which."""
+    image = cluster.plugin.image
+    if image is None or image.registry is None:
+        return {}
+    architectures = sorted(platform.partition("/")[2] for platform in image.platforms)
     term = {"key": ARCHITECTURE_LABEL, "operator": "In", "values": architectures}
     required = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}

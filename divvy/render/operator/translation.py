@@ -41,15 +41,15 @@ def translate(cluster: Cluster, only: Iterable[str] = ()) -> Translation:
     profiles: dict[str, NvidiaProfile] = {}
     first: dict[str, str] = {}
     refusals: list[Refusal] = []
-    said: set[tuple[str, str, str]] = set()
+    listed: set[tuple[str, str, str]] = set()
     for pool, node, name, hardware in _uses(pools):
         where = f"pool {pool}" + (f", node {node}" if node else "")
         profile, reasons = nvidia_profile(name, cluster.profiles[name], hardware, where)
         for reason in reasons:
             # One line says it for all pools.
-            if (name, reason.key, reason.reason) not in said:
+            if (name, reason.key, reason.reason) not in listed:
                 refusals.append(reason)
-            said.add((name, reason.key, reason.reason))
+            listed.add((name, reason.key, reason.reason))
         expressed = all(reason.droppable for reason in reasons)
         if profiles.setdefault(name, profile) != profile and expressed:
             text = f"means something else than in {first[name]}, and has one name for the cluster"

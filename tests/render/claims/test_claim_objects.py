@@ -178,6 +178,18 @@ def test_keeps_controllers_on_nodes_that_their_image_is_for(
         assert required == wanted
 
 
+def test_lets_controllers_run_on_nodes_with_the_taints_of_the_pools() -> None:
+    tainted = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    value = cluster(SHARES, preemption=True)
+    value["pools"]["all"]["tolerations"] = [tainted]
+    pods = [
+        obj["spec"]["template"]["spec"]
+        for obj in objects_of(value, IMAGE)
+        if obj["kind"] in ("DaemonSet", "Deployment")
+    ]
+    assert [pod["tolerations"] for pod in pods] == [[tainted]] * 3
+
+
 def test_gives_the_template_maker_no_privilege() -> None:
     (maker,) = (obj for obj in objects_of(cluster(SHARES), IMAGE) if obj["kind"] == "Deployment")
     spec = maker["spec"]["template"]["spec"]
