@@ -109,7 +109,16 @@ _PROFILES = st.lists(st.sampled_from(["1g.5gb", "1g.5gb+me", "3g.20gb"]), unique
 _CLAIMS = st.fixed_dictionaries({}, optional={"mig": _PROFILES}) | st.fixed_dictionaries(
     {"shares": _SHARES}, optional={"tenants": _TENANTS, "mig": _PROFILES}
 )
-_RULE = st.fixed_dictionaries({}, optional={"mig": _MIG, "timeSlicing": _TIME_SLICING | _NAMED})
+_MPS = st.fixed_dictionaries(
+    {"replicas": st.integers(2, 12)},
+    optional={
+        "renameByDefault": st.booleans(),
+        "resourceName": st.sampled_from(["together", "example.com/together"]),
+    },
+)
+_RULE = st.fixed_dictionaries(
+    {}, optional={"mig": _MIG, "timeSlicing": _TIME_SLICING | _NAMED}
+) | st.fixed_dictionaries({"mps": _MPS})
 _SINGLE = st.just({"mig": {"layout": {"1g.5gb": 7}, "strategy": "single"}})
 _TOLERATION = st.sampled_from(
     [

@@ -209,6 +209,28 @@ def test_asks_for_every_resource_once_in_helm_test(path: Path, tmp_path: Path) -
     assert resources_of_tests(only) == {"nvidia.com/gpu"}
 
 
+@pytest.mark.parametrize(
+    ("mps", "resource"),
+    [
+        ({}, "nvidia.com/gpu.shared"),
+        ({"renameByDefault": False}, "nvidia.com/gpu"),
+        ({"resourceName": "together"}, "nvidia.com/together"),
+        ({"resourceName": "example.com/together"}, "example.com/together"),
+    ],
+)
+def test_asks_for_shares_by_mps_by_their_name_in_helm_test(
+    mps: dict[str, Any], resource: str, tmp_path: Path
+) -> None:
+    value = {
+        "profiles": {"p": {"mps": {"replicas": 4, **mps}}},
+        "pools": {
+            "a": {"profile": "p", "hardware": {"model": "T4", "gpus": 1, "count": 1}},
+        },
+    }
+    chart = write_chart(tmp_path / "divvy", files_of(value, WORKLOADS))
+    assert resources_of_tests(documents(chart, "n")) == planned_resources(value) == {resource}
+
+
 @settings(_RANDOM, max_examples=at_length(5, 15))
 @given(cluster_values())
 def test_asks_for_every_resource_of_random_stacks_in_helm_test(value: dict[str, Any]) -> None:

@@ -60,11 +60,10 @@ no resource of a node.
   {{- end -}}
 {{- end -}}
 {{- $names = $names | default (list "nvidia.com/gpu") -}}
-{{- with .timeSlicing -}}
+{{- with .timeSlicing | default .mps -}}
   {{- $shared := list -}}
-  {{- range $name := $names -}}
-    {{- $shared = append $shared (ternary (printf "%s.shared" $name) $name (dig "renameByDefault" true $.timeSlicing)) -}}
-  {{- end -}}
+  {{- $suffix := ternary ".shared" "" (dig "renameByDefault" true .) -}}
+  {{- range $names }}{{ $shared = append $shared (printf "%s%s" . $suffix) }}{{ end -}}
   {{- $names = $shared -}}
   {{- with .resourceName }}{{ $names = list (contains "/" . | ternary . (printf "nvidia.com/%s" .)) }}{{ end -}}
 {{- end -}}
