@@ -5,30 +5,49 @@ Each links to the heading of its name in docs/troubleshooting.md.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from divvy.model.contract import AGENT, STATUS_ANNOTATION, State
+from divvy.model import Cluster
+from divvy.model.contract import AGENT, PREEMPTION, STATUS_ANNOTATION, TEMPLATE_MAKER, State
+from divvy.model.resource_names import qualified
 
 _DAEMON_SET = f'{{daemonset="{AGENT}"}}'
-# A resource is a label there, with _ for every other sign.
-_GPU_REQUESTS = 'kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu|mig).*"}'
-PENDING = (
-    "kube_pod_status_unschedulable == 1"
-    f" and on (namespace, pod) max by (namespace, pod) ({_GPU_REQUESTS}) > 0"
-)
-"""Pods that request GPUs and have no node."""
+_USUAL_RESOURCES = "nvidia_com_(gpu|mig).*"
 
 
-def alert_groups(generation: str, runbooks: str, *, mps: bool = False) -> list[dict[str, Any]]:
-    """Return the rule groups.
-
-    ``generation`` is the configuration that nodes should follow, ``runbooks`` the URL of the page
-    with a heading for each alert. With ``mps`` some profile shares GPUs by MPS.
-    """
-    rules = (*_health(generation), *_agents(), *_pods(), *(_daemons() if mps else ()))
+def alert_groups(cluster: Cluster, generation: str) -> list[dict[str, Any]]:
+    """Return the rule groups; ``generation`` is the configuration that nodes should follow."""
+    rules = [*_health(generation), *_agents(), *_pods(cluster)]
+    if cluster.claims:
+        rules += _controllers()
+    if any(rule.mps for profile in cluster.profiles.values() for rule in profile.rules):
+        rules += _daemons()
     for rule in rules:
-        rule["annotations"]["runbook_url"] = f"{runbooks}#{rule['alert'].lower()}"
-    return [{"name": "divvy", "rules": list(rules)}]
+        url = f"{cluster.observability.runbooks}#{rule['alert'].lower()}"
+        rule["annotations"]["runbook_url"] = url
+    return [{"name": "divvy", "rules": rules}]
+
+
+def pending(cluster: Cluster) -> str:
+    """Return the expression for pods that request GPUs and have no node."""
+    requests = f'kube_pod_container_resource_requests{{resource=~"{_resources(cluster)}"}}'
+    return (
+        "kube_pod_status_unschedulable == 1"
+        f" and on (namespace, pod) max by (namespace, pod) ({requests}) > 0"
+    )
+
+
+def _resources(cluster: Cluster) -> str:
+    """Return a pattern of the resources of GPUs, in the signs that kube-state-metrics leaves."""
+    names = {cluster.names.gpu}
+    for profile in cluster.profiles.values():
+        for rule in profile.rules:
+            if rule.sharing is not None and rule.sharing.resource_name is not None:
+                names.add(qualified(rule.sharing.resource_name))
+    labels = {re.sub("[^a-zA-Z0-9_]", "_", name) for name in names}
+    renamed = sorted(label for label in labels if not re.match(_USUAL_RESOURCES, label))
+    return "|".join((_USUAL_RESOURCES, *renamed))
 
 
 def _health(generation: str) -> tuple[dict[str, Any], ...]:
@@ -98,11 +117,11 @@ def _agents() -> tuple[dict[str, Any], ...]:
     )
 
 
-def _pods() -> tuple[dict[str, Any], ...]:
+def _pods(cluster: Cluster) -> tuple[dict[str, Any], ...]:
     return (
         _alert(
             "DivvyGpuPodPending",
-            PENDING,
+            pending(cluster),
             "15m",
             "info",
             "{{ $labels.namespace }}/{{ $labels.pod }} waits for a GPU",
@@ -136,6 +155,21 @@ def _pods() -> tuple[dict[str, Any], ...]:
             "The limiter of this pod on {{ $labels.node }} stopped waiting for another "
             "share {{ $value }} times in 5 minutes: a program on the same GPU claims its "
             "turn and does not use it, or its kernels take long.",
+        ),
+    )
+
+
+def _controllers() -> tuple[dict[str, Any], ...]:
+    deployments = f'{{deployment=~"{TEMPLATE_MAKER}|{PREEMPTION}"}}'
+    return (
+        _alert(
+            "DivvyControllerAbsent",
+            f"kube_deployment_status_replicas_unavailable{deployments} > 0",
+            "10m",
+            "warning",
+            "{{ $labels.deployment }} does not run",
+            f"Without {TEMPLATE_MAKER} new pods by size wait, without {PREEMPTION} no claim "
+            "preempts. Running pods keep their devices. `kubectl describe deployment` says why.",
         ),
     )
 

@@ -21,7 +21,6 @@ def observability_objects(cluster: Cluster, generation: str) -> list[dict[str, A
     """
     enabled = cluster.observability
     labels = component_labels(Component.OBSERVABILITY)
-    mps = any(rule.mps for profile in cluster.profiles.values() for rule in profile.rules)
 
     def metadata(name: str, **more: str) -> dict[str, Any]:
         return {"name": name, "namespace": cluster.namespace, "labels": {**labels, **more}}
@@ -56,12 +55,7 @@ def observability_objects(cluster: Cluster, generation: str) -> list[dict[str, A
                 "apiVersion": "monitoring.coreos.com/v1",
                 "kind": "PrometheusRule",
                 "metadata": metadata(NAME),
-                "spec": {
-                    "groups": [
-                        *alert_groups(generation, enabled.runbooks, mps=mps),
-                        usage_group(),
-                    ]
-                },
+                "spec": {"groups": [*alert_groups(cluster, generation), usage_group(cluster)]},
             }
         )
     if enabled.network_policy is not None:

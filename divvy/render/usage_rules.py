@@ -5,7 +5,8 @@ A rule is evaluated once a minute, so that its sum over a time, divided by 60, a
 
 from typing import Any
 
-from divvy.render.alerts import PENDING
+from divvy.model import Cluster
+from divvy.render.alerts import pending
 
 GPUS = "namespace_pod_kind:divvy_allocated_gpus:sum"
 DEVICES = "namespace_pod_kind:divvy_allocated_devices:sum"
@@ -14,13 +15,13 @@ WAITING = "namespace_pod:divvy_waiting:max"
 _BY = "by (namespace, pod, kind)"
 
 
-def usage_group() -> dict[str, Any]:
+def usage_group(cluster: Cluster) -> dict[str, Any]:
     """Return the rule group."""
     rules = {
         GPUS: f"sum {_BY} (divvy_allocated_cores) / 100",
         DEVICES: f"sum {_BY} (divvy_allocated_devices)",
         MEMORY: f"sum {_BY} (divvy_allocated_memory_mib)",
-        WAITING: f"max by (namespace, pod) ({PENDING})",
+        WAITING: f"max by (namespace, pod) ({pending(cluster)})",
     }
     return {
         "name": "divvy-usage",

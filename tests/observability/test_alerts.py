@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from divvy.model import parse_cluster
 from divvy.render.alerts import alert_groups
 from tests.observability.prometheus import PROMTOOL
 
@@ -22,12 +23,21 @@ UNAVAILABLE, DESIRED, UPDATED = (
     DAEMONS % name
     for name in ("number_unavailable", "desired_number_scheduled", "updated_number_scheduled")
 )
+CONTROLLER = (
+    'kube_deployment_status_replicas_unavailable{namespace="divvy-system",deployment="divvy-%s"}'
+)
 UP = 'up{job="divvy-agent",instance="n1"}'
 UNSCHEDULABLE = 'kube_pod_status_unschedulable{namespace="team",pod="p",uid="u"}'
 REQUESTS = (
     "kube_pod_container_resource_requests"
     '{namespace="team",pod="p",container="%s",resource="%s",unit="integer"}'
 )
+RUNBOOKS = "https://docs.example/troubleshooting"
+PROFILES = {
+    "together": {"mps": {"replicas": 2, "resourceName": "together"}},
+    "turns": {"timeSlicing": {"replicas": 2, "resourceName": "example.com/turn-1.x"}},
+    "claimed": {"claims": {}},
+}
 # what the series show → the alert that fires after ninety minutes
 CAUSES = {
     "DivvyMpsDaemonDown": ('divvy_mps_daemon_ready{node="n1",uuid="GPU-a"}', "0x90"),
@@ -40,6 +50,7 @@ CAUSES = {
     "DivvyAgentAbsent": (UNAVAILABLE, "1x90"),
     "DivvyRolloutStuck": (UPDATED, "2x90"),
     "DivvyGpuPodPending": (UNSCHEDULABLE, "1x90"),
+    "DivvyControllerAbsent": (CONTROLLER % "preemption", "1x90"),
     "DivvyShareRefusesMemory": (REFUSED, "0+3x90"),
 }
 CALM = {
@@ -48,6 +59,9 @@ CALM = {
     PROFILE % "new": "1x90",
     OVER: "0x90",
     UNAVAILABLE: "1x5 0x85",
+    CONTROLLER % "claim-templates": "0x30 1x5 0x55",
+    CONTROLLER % "preemption": "0x90",
+    'kube_deployment_status_replicas_unavailable{namespace="team",deployment="web"}': "1x90",
     UP: "1x90",
     DESIRED: "3x90",
     UPDATED: "3x90",
@@ -62,9 +76,20 @@ CALM = {
 }
 
 
+def groups_for(*profiles: str) -> list[dict[str, Any]]:
+    """Return the rules of a cluster with these profiles."""
+    value = {
+        "names": {"gpu": "example.com/gpu"},
+        "profiles": {"whole": {}, **{name: PROFILES[name] for name in profiles}},
+        "pools": {"all": {"profile": "whole"}},
+        "observability": {"runbooks": RUNBOOKS},
+    }
+    return alert_groups(parse_cluster(value), "new")
+
+
 def promtool_says(folder: Path, series: dict[str, str], firing: str | None) -> str:
     """Return promtool's complaint if any other alert than ``firing`` fires, or that one not."""
-    rules = {"groups": alert_groups("new", "https://docs.example/troubleshooting", mps=True)}
+    rules = {"groups": groups_for(*PROFILES)}
     (folder / "rules.yml").write_text(yaml.safe_dump(rules))
     checked = subprocess.run(
         [PROMTOOL, "check", "rules", "--lint=all", folder / "rules.yml"],
@@ -111,7 +136,7 @@ def test_fires_an_alert_for_its_cause_alone(alert: str, tmp_path: Path) -> None:
 
 
 def test_has_a_cause_here_for_every_alert() -> None:
-    (group,) = alert_groups("new", "https://docs.example/troubleshooting", mps=True)
+    (group,) = groups_for(*PROFILES)
     assert {rule["alert"] for rule in group["rules"]} == set(CAUSES)
 
 
@@ -123,14 +148,31 @@ def test_reports_an_agent_as_absent_without_pod_counts(tmp_path: Path) -> None:
 def test_links_to_a_heading_of_the_troubleshooting_page() -> None:
     page = (Path(__file__).parents[2] / "docs/troubleshooting.md").read_text()
     headings = [line.removeprefix("### ") for line in page.splitlines() if line.startswith("### ")]
-    (group,) = alert_groups("new", "https://docs.example/troubleshooting", mps=True)
+    (group,) = groups_for(*PROFILES)
     for rule in group["rules"]:
         base, _, anchor = rule["annotations"]["runbook_url"].partition("#")
-        assert base == "https://docs.example/troubleshooting"
+        assert base == RUNBOOKS
         assert anchor in {heading.lower() for heading in headings}, rule["alert"]
         assert rule["alert"] in headings
 
 
-def test_has_no_alert_for_mps_daemons_without_mps() -> None:
-    (group,) = alert_groups("new", "https://docs.example/troubleshooting")
-    assert {rule["alert"] for rule in group["rules"]} == CAUSES.keys() - {"DivvyMpsDaemonDown"}
+def test_has_no_alert_for_what_the_cluster_has_not() -> None:
+    (group,) = groups_for("turns")
+    without = {"DivvyMpsDaemonDown", "DivvyControllerAbsent"}
+    assert {rule["alert"] for rule in group["rules"]} == CAUSES.keys() - without
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "nvidia_com_gpu_shared",
+        "nvidia_com_mig_1g_5gb",
+        "nvidia_com_together",
+        "example_com_turn_1_x",
+        "example_com_gpu",
+    ],
+)
+def test_sees_pods_that_wait_for_any_resource_of_the_cluster(resource: str, tmp_path: Path) -> None:
+    waiting = {REQUESTS % ("a", resource): "1x90", UNSCHEDULABLE: "1x90"}
+    calm = {series: run for series, run in CALM.items() if "resource_requests" not in series}
+    assert promtool_says(tmp_path, calm | waiting, "DivvyGpuPodPending") == ""

@@ -9,11 +9,18 @@ from random import Random
 import pytest
 import yaml
 
+from divvy.model import parse_cluster
 from divvy.render.usage_rules import DEVICES, GPUS, MEMORY, WAITING, usage_group
 from tests.observability.prometheus import PROMTOOL
 
 pytestmark = pytest.mark.lab
 MINUTES = 360
+CLUSTER = parse_cluster(
+    {
+        "profiles": {"p": {"timeSlicing": {"replicas": 2, "resourceName": "example.com/turn"}}},
+        "pools": {"all": {"profile": "p"}},
+    }
+)
 PODS = ("a/one", "a/two", "b/one")
 
 
@@ -73,7 +80,8 @@ def test_counts_hours_as_the_integral_of_what_was_allocated(tmp_path: Path) -> N
     assert run_promtool(tmp_path, test) == ""
 
 
-def test_records_pods_that_wait_for_a_gpu(tmp_path: Path) -> None:
+@pytest.mark.parametrize("resource", ["nvidia_com_gpu", "example_com_turn"])
+def test_records_pods_that_wait_for_a_gpu(resource: str, tmp_path: Path) -> None:
     requests = 'kube_pod_container_resource_requests{namespace="a",pod="p",resource="%s"}'
     test = {
         "rule_files": ["rules.yml"],
@@ -86,7 +94,7 @@ def test_records_pods_that_wait_for_a_gpu(tmp_path: Path) -> None:
                         "series": 'kube_pod_status_unschedulable{namespace="a",pod="p"}',
                         "values": "1x29 0x30",
                     },
-                    {"series": requests % "nvidia_com_gpu", "values": "1x59"},
+                    {"series": requests % resource, "values": "1x59"},
                     {
                         "series": 'kube_pod_status_unschedulable{namespace="a",pod="web"}',
                         "values": "1x59",
@@ -107,7 +115,7 @@ def test_records_pods_that_wait_for_a_gpu(tmp_path: Path) -> None:
 
 def run_promtool(folder: Path, test: dict[str, object]) -> str:
     """Return promtool's complaint about the rules or a test of them."""
-    (folder / "rules.yml").write_text(yaml.safe_dump({"groups": [usage_group()]}))
+    (folder / "rules.yml").write_text(yaml.safe_dump({"groups": [usage_group(CLUSTER)]}))
     (folder / "test.yml").write_text(yaml.safe_dump(test))
     for arguments in (["check", "rules", "--lint=all", "rules.yml"], ["test", "rules", "test.yml"]):
         completed = subprocess.run(

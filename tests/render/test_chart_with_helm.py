@@ -72,7 +72,14 @@ def test_renders_the_programs_objects_for_random_stacks(value: dict[str, Any]) -
 
 
 @pytest.mark.parametrize(
-    "profile", [{"mps": {"replicas": 2}}, [{"devices": [0]}, {"mps": {"replicas": 2}}]]
+    "profile",
+    [
+        {"mps": {"replicas": 2, "resourceName": "together"}},
+        [
+            {"devices": [0], "timeSlicing": {"replicas": 2, "resourceName": "example.com/turn"}},
+            {"mps": {"replicas": 2}},
+        ],
+    ],
 )
 def test_renders_the_mps_alert_and_the_hosts_processes(profile: Any, tmp_path: Path) -> None:
     value = {
@@ -85,11 +92,13 @@ def test_renders_the_mps_alert_and_the_hosts_processes(profile: Any, tmp_path: P
     assert_same_objects(value, tmp_path / "divvy")
     manifests = json.dumps(objects_of(values_of(parse_document(value)), IMAGE))
     assert "DivvyMpsDaemonDown" in manifests
+    assert "DivvyControllerAbsent" not in manifests
     assert '"hostPID": true' in manifests
 
 
 BY_CLAIMS: dict[str, Any] = {
-    "names": {"memory": "example.com/vgpu-memory"},
+    "names": {"gpu": "example.com/vgpu", "memory": "example.com/vgpu-memory"},
+    "observability": {"alerts": True},
     "profiles": {
         "by-size": [
             {"devices": [0], "claims": {"shares": {"memory": {"oversubscribe": 1.3}}}},

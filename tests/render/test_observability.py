@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from divvy.model import canonical_json, generation
-from divvy.model.contract import RUNBOOKS, component_of
+from divvy.model import canonical_json, generation, parse_cluster
+from divvy.model.contract import component_of
 from divvy.render.alerts import alert_groups
 from divvy.render.dashboard import dashboard_json
 from divvy.render.usage_rules import usage_group
@@ -76,7 +76,8 @@ def test_admits_only_the_chosen_namespaces_by_a_network_policy() -> None:
 def test_names_the_config_maps_version_in_the_rule_on_old_configurations() -> None:
     objects = by_kind(alerts=True)
     expected = generation(canonical_json(objects["value"]))
-    groups = [*alert_groups(expected, RUNBOOKS), usage_group()]
+    cluster = parse_cluster(objects["value"])
+    groups = [*alert_groups(cluster, expected), usage_group(cluster)]
     assert objects["PrometheusRule"]["spec"]["groups"] == groups
 
 
@@ -96,8 +97,9 @@ def test_queries_only_metrics_that_the_agent_has() -> None:
         for target in panel["targets"]
         for name in METRIC.findall(target["expr"])
     }
-    queried |= set(METRIC.findall(json.dumps(alert_groups("abc", RUNBOOKS))))
-    rules = usage_group()["rules"]
+    cluster = parse_cluster(yaml.safe_load(STACK.read_text())["config"]["divvy:cluster"])
+    queried |= set(METRIC.findall(json.dumps(alert_groups(cluster, "abc"))))
+    rules = usage_group(cluster)["rules"]
     queried |= {name for rule in rules for name in METRIC.findall(rule["expr"])}
     assert queried
     assert queried <= known

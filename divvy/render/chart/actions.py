@@ -16,6 +16,7 @@ TENANT, MIG_PROFILE = "tenant-of-range", "1g.5gb+me"
 _NAMESPACE = "release-namespace"
 _DRIVER = "/driver-root-of-the-values"
 _RUNBOOKS = "runbooks-of-the-values"
+_REQUESTED = "nvidia_com_(gpu|mig).*|gpu_names_invalid_one"
 
 EVERYTHING: dict[str, Any] = {
     "namespace": _NAMESPACE,
@@ -64,6 +65,7 @@ _ACTIONS = (
     (IMAGE, 'include "divvy.image" @', ""),
     (POOL, "$name", ""),
     (_RUNBOOKS, f'dig "observability" "runbooks" "{RUNBOOKS}" @.Values.AsMap', ""),
+    (_REQUESTED, 'include "divvy.requestedResources" @', ""),
     (GENERATION, 'include "divvy.generation" @', ""),
     *(
         (EVERYTHING["names"][key], f'dig "names" "{key}" "{default}" @.Values.AsMap', "")

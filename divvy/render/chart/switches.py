@@ -73,6 +73,7 @@ SWITCHES = (
         "agent",
     ),
     Switch('if include "divvy.byMps" @', _without("profiles", "together"), "observability"),
+    Switch('if include "divvy.byClaims" @', _without("profiles", "claimed"), "observability"),
     Switch('if include "divvy.byClaims" @', _without("profiles", "claimed"), "agent"),
     Switch(
         f'if eq ({_value("quota", "shares", default=chr(34) + "optional" + chr(34))}) "required"',

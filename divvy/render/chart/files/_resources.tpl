@@ -50,6 +50,29 @@ no resource of a node.
 {{- $found | uniq | sortAlpha | join " " -}}
 {{- end }}
 
+{{/* A pattern of the resources of GPUs, in the signs that kube-state-metrics leaves. */}}
+{{- define "divvy.requestedResources" -}}
+{{- $names := list (dig "names" "gpu" "nvidia.com/gpu" .Values.AsMap) -}}
+{{- range $profile := .Values.profiles -}}
+  {{- range $rule := kindIs "slice" $profile | ternary $profile (list $profile) -}}
+    {{- range list $rule.timeSlicing $rule.mps -}}
+      {{- with get (. | default dict) "resourceName" }}{{ $names = append $names (include "divvy.qualified" .) }}{{ end -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- $labels := list -}}
+{{- range $names -}}
+  {{- $label := regexReplaceAll "[^a-zA-Z0-9_]" . "_" -}}
+  {{- if not (regexMatch "^nvidia_com_(gpu|mig)" $label) }}{{ $labels = append $labels $label }}{{ end -}}
+{{- end -}}
+{{- concat (list "nvidia_com_(gpu|mig).*") ($labels | uniq | sortAlpha) | join "|" -}}
+{{- end }}
+
+{{/* A resource with the vendor's domain where it has none. */}}
+{{- define "divvy.qualified" -}}
+{{- contains "/" . | ternary . (printf "nvidia.com/%s" .) -}}
+{{- end }}
+
 {{/* The resources that a rule offers, separated by blanks. */}}
 {{- define "divvy.resourcesOfRule" -}}
 {{- $mig := .mig | default dict -}}
@@ -65,7 +88,7 @@ no resource of a node.
   {{- $suffix := ternary ".shared" "" (dig "renameByDefault" true .) -}}
   {{- range $names }}{{ $shared = append $shared (printf "%s%s" . $suffix) }}{{ end -}}
   {{- $names = $shared -}}
-  {{- with .resourceName }}{{ $names = list (contains "/" . | ternary . (printf "nvidia.com/%s" .)) }}{{ end -}}
+  {{- with .resourceName }}{{ $names = list (include "divvy.qualified" .) }}{{ end -}}
 {{- end -}}
 {{- join " " $names -}}
 {{- end }}
