@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 
 from divvy.model import InvalidCluster, parse_cluster, parse_document
+from divvy.model.claims_floor import floor_problems
 from divvy.plan import plan
 from divvy.plan.claimable import BY_CLAIMS as CLAIMED
 from divvy.render.chart import values_of
@@ -183,6 +184,19 @@ def test_places_the_controllers_as_the_program_does_and_as_the_values_say(tmp_pa
         assert pod["tolerations"] == [*pools, {"key": "infra", "operator": "Exists"}]
         assert pod["affinity"] == {"podAffinity": {}}
         assert all(other == before[name] for name, other in after.items())
+
+
+def test_refuses_claims_on_kubernetes_that_allocates_a_gpu_twice(tmp_path: Path) -> None:
+    chart = write_chart(tmp_path / "divvy", files_of(BY_CLAIMS))
+    for version in ("v1.34.5", "v1.36.0", "v1.36.1+k3s1"):
+        words = helm("template", "divvy", chart, f"--kube-version={version}", expect=1)
+        assert f"Kubernetes is {version}, and profiles with `claims` need 1.36.2 or newer" in words
+        assert floor_problems(parse_cluster(BY_CLAIMS), version)
+    for version in ("v1.36.2", "v1.36.2-gke.1", "v1.37.0"):
+        assert not floor_problems(parse_cluster(BY_CLAIMS), version)
+        assert template(chart, "n", f"--kube-version={version}")
+    plugin = write_chart(tmp_path / "plugin", files_of(example("cern")))
+    assert template(plugin, "n", "--kube-version=1.34.0")
 
 
 def resources_of_tests(pods: list[dict[str, Any]]) -> set[str]:

@@ -21,6 +21,7 @@ from divvy.model import (
     gpu_model,
     gpu_models,
 )
+from divvy.model.claims_floor import SHARES_SINCE
 from divvy.plan import plan
 from divvy.render.chart.readme import readme
 from divvy.render.chart.templated_objects import TemplatedObjects, templated_objects
@@ -136,6 +137,7 @@ def _filled(name: str, named: str) -> str:
         .replace("SCHEMA_VERSION", str(SCHEMA_VERSION))
         .replace("PLANNED_VALUES", named)
         .replace("UNKNOWN_LARGEST_MIB", str(UNKNOWN_LARGEST_MIB))
+        .replace("CLAIMS_SINCE", ".".join(map(str, SHARES_SINCE)))
     )
 
 

@@ -206,7 +206,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with $all }}{{ toYaml (uniq .) }}{{ end -}}
 {{- end }}
 
-{{/* What a schema cannot say: references between values. All mistakes are reported at once. */}}
+{{/* What a schema cannot say. All mistakes are reported at once. */}}
 {{- define "divvy.check" -}}
 {{- $profiles := .Values.profiles -}}
 {{- $known := keys $profiles | sortAlpha | join ", " -}}
@@ -230,6 +230,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- if gt (len $open) 1 -}}
   {{- $problems = append $problems (printf "pools %s have no select: only one pool can be the default for GPU nodes" (join ", " $open)) -}}
+{{- end -}}
+{{- $kubernetes := .Capabilities.KubeVersion.Version -}}
+{{- if and (include "divvy.byClaims" .) (semverCompare "<CLAIMS_SINCE-0" $kubernetes) -}}
+  {{- $problems = append $problems (printf "Kubernetes is %s, and profiles with `claims` need CLAIMS_SINCE or newer: older versions can allocate one GPU twice, or cannot divide devices (helm template: --kube-version)" $kubernetes) -}}
 {{- end -}}
 {{- with $problems }}{{ fail (printf "\n  %s" (join "\n  " .)) }}{{ end -}}
 {{- end }}
