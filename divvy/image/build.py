@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -150,18 +151,11 @@ def build_layout(
     """
     wanted = platforms_of(platforms)
     require_tools("the agent's image", *build_tools(wanted))
-    tag = f"localhost/{_NAME}:{layout.name}"
-    tags = {platform: f"{tag}-{platform.architecture}" for platform in wanted}
     with tempfile.TemporaryDirectory(prefix="divvy-image-") as scratch:
-        for platform in wanted:
-            context = Path(scratch, platform.architecture)
+        contexts = {platform: Path(scratch, platform.architecture) for platform in wanted}
+        for platform, context in contexts.items():
             _lay_out(context, input_digest(base), platform)
-            _build(context, tags[platform], base, _tls_verify(insecure), platform)
-    if len(wanted) == 1:
-        _run("buildah", "push", "--quiet", tags[wanted[0]], f"oci:{layout}")
-    else:
-        _push_index(tag, tags.values(), f"oci:{layout}")
-    _run("buildah", "rmi", *tags.values())
+        _build_to(f"oci:{layout}", contexts, base, _tls_verify(insecure))
 
 
 def push_context(
@@ -186,30 +180,33 @@ def push_contexts(
 
     Several are pushed with an index: the digest that is returned is the index's.
     """
-    tag = f"{registry}/{name}:latest"
     pull = _tls_verify(insecure and _host(base) == _host(registry))
-    tags = {
-        platform: tag if len(contexts) == 1 else f"{tag}-{platform.architecture}"
-        for platform in contexts
-    }
-    for platform, context in contexts.items():
-        _build(context, tags[platform], base, pull, platform)
     with tempfile.NamedTemporaryFile("r", prefix="divvy-digest-") as digest:
         push = (_tls_verify(insecure), "--digestfile", digest.name)
-        if len(contexts) == 1:
-            _run("buildah", "push", "--quiet", *push, tag)
-        else:
-            _push_index(tag, tags.values(), f"docker://{tag}", *push)
+        _build_to(f"docker://{registry}/{name}:latest", contexts, base, pull, *push)
         return f"{registry}/{name}@{digest.read().strip()}"
 
 
-def _push_index(tag: str, tags: Iterable[str], target: str, *push: str) -> None:
-    index = f"{tag}-index"
-    with contextlib.suppress(BuildFailed):  # what a build that was killed has left
-        _run("buildah", "manifest", "rm", index)
-    _run("buildah", "manifest", "create", index, *(f"containers-storage:{tag}" for tag in tags))
-    options = ("--all", "--rm", "--format=oci", *push)
-    _run("buildah", "manifest", "push", *options, index, target)
+def _build_to(
+    target: str, contexts: Mapping[Platform, Path], base: str, pull: str, *push: str
+) -> None:
+    """Build a context for each platform and push them to ``target``, several with an index."""
+    # A name of its own: another build on this machine may end between this one's steps.
+    name = f"localhost/divvy-build:{uuid.uuid4().hex}"
+    images = {platform: f"{name}-{platform.architecture}" for platform in contexts}
+    try:
+        for platform, context in contexts.items():
+            _build(context, images[platform], base, pull, platform)
+        if len(images) == 1:
+            _run("buildah", "push", "--quiet", *push, *images.values(), target)
+        else:
+            stored = (f"containers-storage:{image}" for image in images.values())
+            _run("buildah", "manifest", "create", name, *stored)
+            options = ("--all", "--rm", "--format=oci", *push)
+            _run("buildah", "manifest", "push", *options, name, target)
+    finally:
+        with contextlib.suppress(BuildFailed):  # not all of them were built
+            _run("buildah", "rmi", *images.values())
 
 
 def _build(context: Path, tag: str, base: str, pull: str, platform: Platform) -> None:

@@ -166,7 +166,61 @@ def test_verifies_tls_unless_told_otherwise(
     assert [[part for part in command if part.startswith("--tls")] for command in commands] == [
         [f"--tls-verify={pull}"],
         [f"--tls-verify={push}"],
+        [],
     ]
+
+
+class Storage:
+    """buildah's local images, by name, and what it has pushed where."""
+
+    def __init__(self) -> None:
+        self.images: dict[str, str] = {}
+        self.pushed: list[tuple[str, str]] = []
+
+    def run(self, *command: str) -> str:
+        """Build, push or remove; the content of an image is the name of its context."""
+        if command[1] == "build":
+            self.images[command[command.index("--tag") + 1]] = Path(command[-1]).name
+            if command[-1].endswith("first"):
+                self.build("second")
+        elif command[1] == "push":
+            *_, image, target = command
+            self.pushed.append((self.images[image], target))
+        else:
+            assert command[1] == "rmi"
+            for image in command[2:]:
+                del self.images[image]
+        return ""
+
+    def build(self, context: str) -> None:
+        build.push_context(Path(context), "r:5000", "n", "r:5000/base")
+
+
+def test_pushes_its_own_image_beside_another_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = Storage()
+    monkeypatch.setattr(build, "_run", storage.run)
+    storage.build("first")
+    assert storage.pushed == [
+        ("second", "docker://r:5000/n:latest"),
+        ("first", "docker://r:5000/n:latest"),
+    ]
+    assert storage.images == {}
+
+
+def test_packs_its_own_image_beside_another_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(build, "_run", lambda *command: commands.append(command))
+    monkeypatch.setattr(build, "require_tools", lambda *_: None)
+    monkeypatch.setattr(build, "_lay_out", lambda *_: None)
+    for folder in ("first", "second"):
+        build.build_layout(tmp_path / folder / "layout", "base")
+    first, pushed_first, removed_first, second, pushed_second, _ = commands
+    assert [first[-2], second[-2]] == [pushed_first[-2], pushed_second[-2]]
+    assert pushed_first[-2] != pushed_second[-2]
+    assert pushed_first[-1] == f"oci:{tmp_path}/first/layout"
+    assert removed_first == ("buildah", "rmi", first[-2])
 
 
 def test_pushes_images_for_several_platforms_as_one(
@@ -178,10 +232,12 @@ def test_pushes_images_for_several_platforms_as_one(
     wanted = platforms_of(["linux/arm64", "linux/amd64", "linux/arm64"])
     build.push_contexts(dict.fromkeys(wanted, tmp_path), "r:5000", "n", "r:5000/base")
     built = [command for command in commands if command[:2] == ("buildah", "build")]
-    assert [command[-2] for command in built] == ["r:5000/n:latest-amd64", "r:5000/n:latest-arm64"]
+    images = [command[command.index("--tag") + 1] for command in built]
+    assert [image.rpartition("-")[2] for image in images] == ["amd64", "arm64"]
     assert ["--platform=linux/arm64" in command for command in built] == [False, True]
-    assert commands[-1][:5] == ("buildah", "manifest", "push", "--all", "--rm")
-    assert commands[-1][-1] == "docker://r:5000/n:latest"
+    assert commands[-2][:5] == ("buildah", "manifest", "push", "--all", "--rm")
+    assert commands[-2][-1] == "docker://r:5000/n:latest"
+    assert commands[-1] == ("buildah", "rmi", *images)
 
 
 def test_compiles_for_another_machine_by_its_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
