@@ -87,7 +87,7 @@ def keys_of(schema: Any, parts: dict[str, Any]) -> set[str]:
 def test_explains_every_value_in_the_values_and_the_readme() -> None:
     files = files_of(example("lab"))
     schema = json.loads(files["values.schema.json"])
-    keys = keys_of(schema, schema["$defs"]) - {"global"}
+    keys = keys_of(schema, schema["$defs"]) - {"global", "enabled"}
     assert {"memoryLimit", "tolerationSeconds", "ignoreXids", "digest"} <= keys
     for key in keys:
         assert f"{key}:" in files["values.yaml"], key

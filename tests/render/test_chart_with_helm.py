@@ -428,6 +428,23 @@ def test_works_as_part_of_another_chart(tmp_path: Path) -> None:
     assert ("DaemonSet", "divvy-agent") in by_name(rendered)
 
 
+@pytest.mark.parametrize(("enabled", "installed"), [("true", True), ("false", False)])
+def test_is_installed_on_the_condition_of_another_chart(
+    enabled: str, installed: bool, tmp_path: Path
+) -> None:
+    dependencies = "[{name: divvy, version: 0.1.0, condition: divvy.enabled, tags: [gpu]}]"
+    metadata = "apiVersion: v2\nname: parent\nversion: 1.0.0\n"
+    parent = write_chart(
+        tmp_path / "parent",
+        {
+            "Chart.yaml": f"{metadata}dependencies: {dependencies}\n",
+            "values.yaml": f"divvy: {{enabled: {enabled}}}\ntags: {{gpu: true}}\n",
+        },
+    )
+    write_chart(parent / "charts" / "divvy", files_of(example("lab")))
+    assert (("DaemonSet", "divvy-agent") in by_name(template(parent, "n"))) is installed
+
+
 def test_puts_chart_labels_on_every_object_and_in_no_selector(lab_chart: Path) -> None:
     for obj in template(lab_chart, "n"):
         labels = obj["metadata"]["labels"]

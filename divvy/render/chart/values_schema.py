@@ -110,6 +110,7 @@ def values_schema() -> dict[str, Any]:
             **values,
             **CHART_VALUES,
             "global": {"type": "object", "description": "Values that a parent chart shares."},
+            "enabled": {"type": "boolean", "description": "The condition of a parent chart."},
         },
         "$defs": used,
     }
