@@ -26,12 +26,12 @@ _CLAIM_RULES = [
     {
         "apiGroups": ["resource.k8s.io"],
         "resources": ["resourceclaims"],
-        "verbs": ["get", "list", "watch"],
+        "verbs": ["get", "list"],
     },
     {
         "apiGroups": ["resource.k8s.io"],
         "resources": ["resourceslices"],
-        "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
+        "verbs": ["list", "watch", "create", "update", "delete"],
     },
 ]
 
