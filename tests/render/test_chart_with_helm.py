@@ -43,15 +43,19 @@ _RANDOM = settings(
 )
 
 
+def programs_objects(value: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what the program makes for a chart: without kubeconfig, context and image build."""
+    carried = by_name(objects_of(values_of(parse_document(value)), IMAGE))
+    # But the values of the controllers say which nodes the image is for.
+    every = by_name(objects_of(value, IMAGE))
+    controllers = {key: obj for key, obj in every.items() if key[0] == "Deployment"}
+    return {key: obj for key, obj in carried.items() if key[0] != "Namespace"} | controllers
+
+
 def assert_same_objects(value: dict[str, Any], folder: Path) -> None:
-    """The chart carries no kubeconfig, context and image build; everything else is equal."""
-    carried = values_of(parse_document(value))
-    expected = by_name([obj for obj in objects_of(carried, IMAGE) if obj["kind"] != "Namespace"])
-    # Which nodes the image is for, the values of the controllers say.
-    expected |= {
-        key: obj for key, obj in by_name(objects_of(value, IMAGE)).items() if "Deployment" in key
-    }
-    rendered = by_name(template(write_chart(folder, files_of(value)), carried["namespace"]))
+    namespace = parse_cluster(value).namespace
+    expected = programs_objects(value)
+    rendered = by_name(template(write_chart(folder, files_of(value)), namespace))
     assert rendered.keys() == expected.keys()
     for key, wanted in expected.items():
         assert rendered[key] == wanted, key
@@ -328,17 +332,15 @@ def test_takes_an_edited_profile_from_the_values(lab_chart: Path) -> None:
     value["profiles"]["nine"] = {"timeSlicing": {"replicas": 9}}
     value["pools"]["training"]["profile"] = "nine"
     value["change"] = {"policy": "evict"}
-    carried = values_of(parse_document(value))
     rendered = by_name(
         template(
             lab_chart,
-            carried["namespace"],
+            parse_cluster(value).namespace,
             "--set=profiles.nine.timeSlicing.replicas=9,pools.training.profile=nine",
             "--set=change.policy=evict",
         )
     )
-    expected = by_name([obj for obj in objects_of(carried, IMAGE) if obj["kind"] != "Namespace"])
-    assert rendered == expected
+    assert rendered == programs_objects(value)
 
 
 def test_removes_values_that_a_second_file_sets_to_null(lab_chart: Path, tmp_path: Path) -> None:
