@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+import typer
+from typer.testing import CliRunner
+
+from divvy.cli.main import app
 from divvy.lab.paths import REPOSITORY
 
 
@@ -44,3 +48,15 @@ def run_divvy(
     codes = (expect,) if isinstance(expect, int) else expect
     assert codes is None or done.returncode in codes, done.stdout + done.stderr
     return done
+
+
+def read_by_divvy(words: Sequence[str]) -> str:
+    """Let divvy read the words up to its help, which it only shows where it knows them all."""
+    command, at = typer.main.get_command(app), 0
+    while hasattr(command, "commands"):
+        if at == len(words) or words[at].startswith("-"):
+            break  # a group alone, or an option of its own
+        assert words[at] in command.commands, f"there is no `divvy {' '.join(words[: at + 1])}`"
+        command, at = command.commands[words[at]], at + 1
+    result = CliRunner().invoke(app, [*words[:at], "--help", *words[at:]])
+    return "" if result.exit_code == 0 else result.output

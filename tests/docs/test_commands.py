@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from divvy.cli.main import app
+from tests.divvy_command import read_by_divvy
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -57,18 +57,6 @@ def commands() -> list[tuple[str, str]]:
 
 
 COMMANDS = commands()
-
-
-def read_by_divvy(words: list[str]) -> str:
-    """Let divvy read the words up to its help, which it only shows where it knows them all."""
-    command, at = typer.main.get_command(app), 0
-    while hasattr(command, "commands"):
-        if at == len(words) or words[at].startswith("-"):
-            break  # a group alone, or an option of its own
-        assert words[at] in command.commands, f"there is no `divvy {' '.join(words[: at + 1])}`"
-        command, at = command.commands[words[at]], at + 1
-    result = CliRunner().invoke(app, [*words[:at], "--help", *words[at:]])
-    return "" if result.exit_code == 0 else result.output
 
 
 def divvy_words(command: str) -> list[str]:
