@@ -51,21 +51,27 @@ def version_words() -> str:
     return f"{NAME} {version()}{revised}, from {_origin()}"
 
 
-def requirement(extras: str) -> str:
+def requirement(extras: str, *, here: bool = False) -> str:
     """Return the requirement that installs this version again, by its hash where that is known.
 
-    The hash is known of a wheel that was installed by its path or URL; the index's is not.
+    The hash is known of a wheel that was installed by its path or URL; the index's is not. A path
+    is good ``here`` alone: another machine takes the version from its index.
     """
     origin = _direct_url()
     digest = (origin.get("archive_info") or {}).get("hashes", {}).get("sha256")
-    if digest:
+    if digest and (here or not is_installed_from_a_path()):
         return f"{NAME}[{extras}] @ {origin['url']}#sha256={digest}"
     return f"{NAME}[{extras}]=={version()}"
 
 
+def is_installed_from_a_path() -> bool:
+    """Return whether pip installed a file or folder of this machine."""
+    return str(_direct_url().get("url")).startswith("file:")
+
+
 def install_command(extras: str) -> str:
-    """Return the command that installs this version with some extras."""
-    return f"pip install '{requirement(extras)}'"
+    """Return the command that installs this version here with some extras."""
+    return f"pip install '{requirement(extras, here=True)}'"
 
 
 def _origin() -> str:

@@ -82,6 +82,18 @@ def test_is_required_by_its_hash_if_it_came_from_a_wheel(
     assert distribution.requirement("cli") == "divvy-gpu[cli]==1.2.3"
 
 
+def test_keeps_a_path_of_this_machine_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "file:///home/alice/divvy_gpu-1.2.3-py3-none-any.whl"
+    wheel = {"url": url, "archive_info": {"hashes": {"sha256": "ab12"}}}
+    monkeypatch.setattr(distribution, "distribution", lambda _: Installed(wheel))
+    assert distribution.requirement("cli") == "divvy-gpu[cli]==1.2.3"
+    command = f"pip install 'divvy-gpu[cli] @ {url}#sha256=ab12'"
+    assert distribution.install_command("cli") == command
+    for ci in (Ci.GITHUB, Ci.GITLAB):
+        files = project_files("gpus", ci, distribution.requirement, "{}")
+        assert not any("alice" in text for text in files.values())
+
+
 def test_reports_version_revision_and_origin() -> None:
     words = distribution.version_words()
     assert words.startswith(f"divvy-gpu {PROJECT['version']}, revision ")

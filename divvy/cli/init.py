@@ -14,7 +14,7 @@ from divvy.cli.cluster_survey import Survey, survey
 from divvy.cli.errors import fail
 from divvy.cli.nvidia_files import operator_profiles
 from divvy.cli.schema import schema_text
-from divvy.distribution import requirement
+from divvy.distribution import NAME, is_installed_from_a_path, requirement, version
 from divvy.init.answers import MAX_GPUS, Answer, Answers, Question
 from divvy.init.draft import Draft, draft
 from divvy.init.gpu_node import gpu_node
@@ -116,6 +116,8 @@ def init(
     read_cluster(StackFile(stack_file(name), text, name))
     written = _write({stack_file(name): text, **shared})
     _tell(written, result, surveyed, imported.left_out)
+    if is_installed_from_a_path():
+        _tell_of_wheel({path: shared[path] for path in written if path in shared})
     _tell_next(name, text, lacking=() if stack_only else not_ignored(Path(GITIGNORE).read_text()))
 
 
@@ -280,6 +282,18 @@ def _tell(written: Sequence[str], result: Draft, surveyed: Survey, left_out: Seq
         *(f"You may not list {what}: there may be more at work." for what in surveyed.unseen),
     ):
         typer.echo(f"  {remark}")
+
+
+def _tell_of_wheel(files: Mapping[str, str]) -> None:
+    """Say in which lines of a new file CI installs what its index may not have."""
+    for path, text in files.items():
+        numbered = enumerate(text.splitlines(), 1)
+        lines = [str(number) for number, line in numbered if f"pip install '{NAME}" in line]
+        if lines:
+            typer.echo(
+                f"  CI installs {NAME} {version()} from the package index; until it is there, put "
+                f"the wheel where CI finds it: lines {' and '.join(lines)} of {path}"
+            )
 
 
 def _tell_next(name: str, text: str, lacking: Sequence[str]) -> None:

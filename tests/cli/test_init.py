@@ -21,6 +21,7 @@ import divvy.cli.cluster_survey
 import divvy.cli.init
 from divvy.cli.cluster_reader import ClusterReader
 from divvy.cli.main import app
+from divvy.distribution import version
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
 from divvy.stack.file import StackFile
@@ -199,6 +200,30 @@ def test_reports_and_writes_what_else_works_on_the_gpus() -> None:
         assert sentence in output
         assert sentence in text
     assert "You may not list deployments" in output
+
+
+@pytest.mark.parametrize(
+    ("ci", "path"), [("github", ".github/workflows/divvy.yaml"), ("gitlab", ".gitlab-ci.yml")]
+)
+@pytest.mark.usefixtures("api")
+def test_says_where_ci_needs_a_wheel_of_this_machine(
+    ci: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(divvy.cli.init, "is_installed_from_a_path", lambda: True)
+    output = init("prod", f"--ci={ci}").stdout
+    lines = Path(path).read_text().splitlines()
+    first, second = (number for number, line in enumerate(lines, 1) if "pip install" in line)
+    assert (
+        f"  CI installs divvy-gpu {version()} from the package index; until it is there, put the "
+        f"wheel where CI finds it: lines {first} and {second} of {path}\n"
+    ) in output
+    assert "CI installs" not in init("second", f"--ci={ci}").stdout
+
+
+@pytest.mark.usefixtures("api")
+def test_names_no_wheel_if_the_index_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(divvy.cli.init, "is_installed_from_a_path", lambda: False)
+    assert "CI installs" not in init("prod").stdout
 
 
 @pytest.mark.usefixtures("api")
