@@ -22,6 +22,12 @@ _ALONE = "take it off a pool's nodes before `divvy up`: Divvy advertises nothing
 _CUTS = "it partitions the same GPUs: switch it off on a pool's nodes before `divvy up`"
 _CLAIMED = "it gives the same GPUs to ResourceClaims: take it off a pool's nodes before `divvy up`"
 _LABELS = "it writes the labels that Divvy's agent writes: remove it with the device plugin"
+# The driver and the toolkit, which Divvy needs, stay.
+_OPERATOR = (
+    "set devicePlugin.enabled, gfd.enabled and migManager.enabled to false, or node by node: "
+    "`kubectl label node NODE --overwrite nvidia.com/gpu.deploy.device-plugin=false "
+    "nvidia.com/gpu.deploy.gpu-feature-discovery=false nvidia.com/gpu.deploy.mig-manager=false`"
+)
 # What a container's image and command contain → what it is. The first that fits counts.
 _PROGRAMS = (
     (r"gpu-feature-discovery", "GPU Feature Discovery", _LABELS),
@@ -33,8 +39,7 @@ _PROGRAMS = (
     (r"gpushare-(device|sched)", "Aliyun's gpushare", _ALONE),
     (r"nvidia-gpu-device-plugin", "GKE's GPU device plugin", _ALONE),
     (r"kai-scheduler", "KAI Scheduler", "pods that it gives parts of GPUs hold whole ones"),
-    (r"/gpu-operator(:|@|$)", "GPU Operator", "set devicePlugin.enabled, gfd.enabled and "
-     "migManager.enabled to false, or label a pool's nodes nvidia.com/gpu.deploy.operands=false"),
+    (r"/gpu-operator(:|@|$)", "GPU Operator", _OPERATOR),
     (r"k8s-device-plugin", "NVIDIA's device plugin", _ALONE),
     (r"nvidia/driver:|nvidia-driver-daemonset", "NVIDIA's driver containers", ""),
     (r"dcgm-exporter", "DCGM exporter", ""),

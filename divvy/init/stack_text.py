@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from textwrap import wrap
 from typing import Any
 
@@ -40,7 +41,9 @@ def stack_text(
     notes = ["Written by `divvy init` from the cluster's nodes; `divvy plan` says what they get."]
     notes += remarks(draft, others)
     lines = [f"# yaml-language-server: $schema={schema}"] if schema else []
-    lines += [f"# {line}" for note in notes for line in wrap(note, _WIDTH, subsequent_indent="  ")]
+    # A command in a note can be copied: its labels are not broken at their hyphens.
+    fold = partial(wrap, width=_WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    lines += [f"# {line}" for note in notes for line in fold(note)]
     lines += ["config:", "  divvy:cluster:"]
     cluster = {**connection, **draft.cluster, **_driver(draft, others)}
     if image:

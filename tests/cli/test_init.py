@@ -58,7 +58,8 @@ class Api:
             ],
             "/apis/apps/v1/deployments": 403,
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": [
-                {"metadata": {"name": "queues.scheduling.run.ai"}}
+                {"metadata": {"name": "queues.scheduling.run.ai"}},
+                {"metadata": {"name": "clusterpolicies.nvidia.com"}},
             ],
         }
 
@@ -128,7 +129,7 @@ def test_writes_a_project_that_the_next_commands_accept() -> None:
         assert CliRunner().invoke(app, [command, "-s", "prod"]).exit_code == 0
     assert [line.split("  #")[0].strip() for line in output.splitlines()[-4:]] == [
         "divvy plan -s prod",
-        "then write the agent's image, as line 23 of stacks/Pulumi.prod.yaml says:",
+        "then write the agent's image, as line 27 of stacks/Pulumi.prod.yaml says:",
         "divvy preview -s prod",
         "divvy up -s prod",
     ]
@@ -195,6 +196,7 @@ def test_reports_and_writes_what_else_works_on_the_gpus() -> None:
         "At work: NVIDIA's device plugin (DaemonSet gpu-operator/nvidia-device-plugin): take it "
         "off a pool's nodes before `divvy up`",
         "At work: KAI Scheduler (CustomResourceDefinition queues.scheduling.run.ai)",
+        "nvidia.com/gpu.deploy.gpu-feature-discovery=false nvidia.com/gpu.deploy.mig-manager=false",
         "Divvy needs Kubernetes 1.32 or later; there are kubelets v1.31.4.",
     ):
         assert sentence in output

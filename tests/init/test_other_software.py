@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,3 +65,12 @@ def test_names_a_program_once_with_all_its_places() -> None:
     (program,) = other_software([], ["clusterpolicies.nvidia.com", "nvidiadrivers.nvidia.com"])
     assert program.where == "CustomResourceDefinition clusterpolicies.nvidia.com"
     assert "devicePlugin.enabled" in program.remedy
+
+
+def test_leaves_the_operators_driver_on_a_node_as_the_page_does() -> None:
+    """`gpu.deploy.operands=false` would take the driver and the toolkit off, too."""
+    page = (Path(__file__).parents[2] / "docs/coming-from.md").read_text()
+    (command,) = re.findall(r"kubectl label node NODE --overwrite .*", page)
+    (program,) = other_software([], ["clusterpolicies.nvidia.com"])
+    assert command in program.remedy
+    assert "operands" not in command
