@@ -1,0 +1,30 @@
+"""The page of the agent names every metric that agents serve, and every alert."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from divvy.render.alerts import alert_groups
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/agent.md").read_text()
+SOURCES = "".join(path.read_text() for path in sorted((ROOT / "divvy/agent").rglob("*.py")))
+METRICS = sorted(set(re.findall(r'"(divvy_[a-z_]+|DCGM_FI_[A-Z_]+)"', SOURCES)))
+
+
+def test_has_a_row_for_every_metric() -> None:
+    assert len(METRICS) > 30
+    rows = "".join(re.findall(r"^\| `.*", PAGE, re.MULTILINE))
+    # A counter is served with another end.
+    named = set(re.findall(r"`(\w+?)(?:_total)?`", rows))
+    assert [metric for metric in METRICS if metric not in named] == []
+
+
+@pytest.mark.parametrize(
+    "rule", [rule["alert"] for rule in alert_groups("", "", mps=True)[0]["rules"]]
+)
+def test_names_every_alert(rule: str) -> None:
+    assert f"`{rule}`" in PAGE
