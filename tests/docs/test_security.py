@@ -76,6 +76,56 @@ def test_puts_no_pod_on_the_host_network_and_only_node_runtime_into_its_pids(
     )
 
 
+@pytest.mark.parametrize(
+    ("rule", "sees"),
+    [
+        ({}, False),
+        ({"timeSlicing": {"replicas": 4}}, False),
+        ({"mig": {"1g.5gb": 7}}, False),
+        ({"mig": {"1g.5gb": 7}, "timeSlicing": {"replicas": 4}}, False),
+        ({"claims": {}}, False),
+        ({"claims": {"mig": ["1g.5gb"]}}, False),
+        ({"timeSlicing": {"replicas": 4, "memoryLimit": {"limit": "auto"}}}, True),
+        (
+            {
+                "mig": {"1g.5gb": 7},
+                "timeSlicing": {"replicas": 4, "memoryLimit": {"limit": "auto"}},
+            },
+            True,
+        ),
+        ({"mps": {"replicas": 4}}, True),
+        ({"claims": {"shares": {}}}, True),
+    ],
+    ids=str,
+)
+def test_shows_the_agent_the_hosts_processes_only_for_the_rules_of_the_pages(
+    rule: dict[str, Any], sees: bool
+) -> None:
+    """What needs them is said with these words: the rights, a metric, a column, a panel."""
+    spec = pod(
+        objects_of({"profiles": {"one": rule}, "pools": {"all": {"profile": "one"}}}, "image"),
+        "divvy-agent",
+    )
+    assert (spec.get("hostPID"), "container-logs" in str(spec)) == (sees or None, sees)
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["docs/security.md", "docs/agent.md", "docs/top.md", "divvy/render/dashboard/divvy.json"],
+)
+def test_names_the_rules_for_which_the_agent_sees_the_hosts_processes(page: str) -> None:
+    lines = (ROOT / page).read_text().replace("`", "").splitlines()
+    words = "only where a rule has memoryLimit, mps or claims with shares"
+    about = (
+        "hostPID and",
+        "divvy_container_gpu_utilisation |",
+        "| util 42 %",
+        "Per cent of the GPU's time",
+    )
+    (line,) = (line for line in lines if any(name in line for name in about))
+    assert words in line
+
+
 def test_admits_privileged_pods_in_the_namespace(objects: list[dict[str, Any]]) -> None:
     (namespace,) = (manifest for manifest in objects if manifest["kind"] == "Namespace")
     key = "pod-security.kubernetes.io/enforce"

@@ -125,19 +125,6 @@ def test_lets_the_agent_write_to_five_folders_of_the_host() -> None:
     assert mounts["driver"]["mountPropagation"] == "HostToContainer"
 
 
-def test_shows_the_agent_the_hosts_processes_only_for_a_memory_limit() -> None:
-    spec = pod(objects_of(lab(), IMAGE))
-    assert spec["hostPID"] is True
-    assert "container-logs" in {volume["name"] for volume in spec["volumes"]}
-
-
-def test_shows_the_agent_the_hosts_processes_for_mps() -> None:
-    """Without them clients have PID 0 to it, and no memory is counted."""
-    mps = lab()
-    mps["profiles"] = {name: {} for name in mps["profiles"]} | {"split": {"mps": {"replicas": 2}}}
-    assert pod(objects_of(mps, IMAGE))["hostPID"] is True
-
-
 def test_shows_the_agent_the_hosts_devices_only_for_device_files() -> None:
     files = [{"resource": "rdma/hca", "paths": ["/dev/infiniband/uverbs*"], "count": 8}]
     (container,) = pod(objects_of(lab(devices=files), IMAGE))["containers"]

@@ -169,7 +169,8 @@ def _rows() -> list[tuple[str, list[Any]]]:
                 lines(
                     "GPU time by container",
                     "Per cent of the GPU's time, also of shares; the driver counts none in MIG "
-                    "mode.",
+                    "mode, and agents see no processes of others: it is there only where a rule "
+                    "has memoryLimit, mps or claims with shares.",
                     {
                         queries.UTILISATION_BY_CONTAINER: "{{namespace}}/{{pod}} {{container}} "
                         "{{gpu}}"
