@@ -1,10 +1,13 @@
 """Checks of claims against the cluster, before anything is changed."""
 
+import contextlib
+from collections.abc import Sequence
+
 import typer
 
 from divvy.cli.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.cli.errors import fail
-from divvy.cli.node_moves import read_node_moves
+from divvy.cli.node_moves import read_node_moves, read_pods_left
 from divvy.model import Cluster
 from divvy.model.claims_floor import floor_problems, floor_warnings
 from divvy.plan.live_claims import pods_with_claims
@@ -16,6 +19,18 @@ _CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 _MAX_PODS = 5
 
 
+def check_claims(cluster: Cluster, *, preview: bool) -> None:
+    """End with an error where a run would do what a cluster cannot do for claims.
+
+    Raises EngineError.
+    """
+    check_floor(cluster)
+    if any(profile.by_claims for profile in cluster.profiles.values()):
+        _check_left(cluster, preview=preview)
+    else:
+        check_held(cluster, preview=preview)
+
+
 def check_held(cluster: Cluster, *, preview: bool) -> None:
     """End with an error if pods hold claims, which then stay prepared; a preview only warns.
 
@@ -23,12 +38,25 @@ def check_held(cluster: Cluster, *, preview: bool) -> None:
     """
     with reading(cluster.kubeconfig, cluster.context) as reader:
         pods = pods_with_claims(reader.listed(_CLAIMS))
+    _refuse(pods, "without a profile with `claims`", preview=preview)
+
+
+def _check_left(cluster: Cluster, *, preview: bool) -> None:
+    """Do the same for pods on nodes that the file takes out of its pools."""
+    with (
+        reading(cluster.kubeconfig, cluster.context) as reader,
+        contextlib.suppress(NotAllowed),  # `check_floor` has said so
+    ):
+        _refuse(read_pods_left(reader, cluster), "on a node without a pool", preview=preview)
+
+
+def _refuse(pods: Sequence[str], where: str, *, preview: bool) -> None:
     if not pods:
         return
     more = f" and {len(pods) - _MAX_PODS} more" if len(pods) > _MAX_PODS else ""
     text = (
-        f"pods hold claims: {', '.join(pods[:_MAX_PODS])}{more}; without a profile with `claims` "
-        "nothing returns their devices, and they stay Terminating: end them first"
+        f"pods hold claims: {', '.join(pods[:_MAX_PODS])}{more}; {where} nothing returns their "
+        "devices, and they stay Terminating: end them first"
     )
     if not preview:
         fail(text)

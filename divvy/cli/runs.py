@@ -122,14 +122,11 @@ def _check_claims(target: operations.Target, *, preview: bool = False) -> None:
     # Most stacks have no claims, and their runs need not load the model.
     if not (_asks_for_claims(target) or _deployed_claims(target)):
         return
-    from divvy.cli.claims_checks import check_floor, check_held  # noqa: PLC0415
+    from divvy.cli.claims_checks import check_claims  # noqa: PLC0415
     from divvy.stack.sections import read_cluster  # noqa: PLC0415
 
     with contextlib.suppress(StackError):  # the program reports what is wrong with the file
-        cluster = read_cluster(read_path(path))
-        check_floor(cluster)
-        if not any(profile.by_claims for profile in cluster.profiles.values()):
-            check_held(cluster, preview=preview)
+        check_claims(read_cluster(read_path(path)), preview=preview)
 
 
 def _check_rungs(target: operations.Target) -> None:

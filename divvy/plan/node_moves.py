@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from divvy.model import Cluster, NodeFacts, select_profile
+from divvy.model import Cluster, NodeFacts, pool_of, select_profile
 from divvy.model.problems import printable
 from divvy.model.quantities import parse_quantity
 from divvy.model.resource_names import VENDOR
@@ -47,6 +47,8 @@ def node_moves(
         claimed[gpu.node].append(gpu)
     moves = []
     for raw in nodes:
+        if not _has_pool(cluster, raw):
+            continue  # no agent is there that could move it
         name = str(raw["metadata"]["name"])
         offered = claimed.get(name, [])
         if _is_by_claims(cluster, raw):
@@ -55,6 +57,24 @@ def node_moves(
         elif offered:
             moves.append(NodeMove(name, MoveTarget.PLUGIN, _with_claims(offered)))
     return tuple(sorted(moves, key=lambda move: (move.target, len(move.pods), move.node)))
+
+
+def pods_left(
+    cluster: Cluster, nodes: Iterable[Mapping[str, Any]], gpus: Iterable[ClaimedGpu]
+) -> tuple[str, ...]:
+    """Return the pods with claims on nodes of the API that no pool selects, each with its node.
+
+    These nodes have no agent, which alone gives their devices back.
+    """
+    left = {raw["metadata"]["name"] for raw in nodes if not _has_pool(cluster, raw)}
+    held = {
+        f"{holder.namespace}/{pod} on {gpu.node}"
+        for gpu in gpus
+        if gpu.node in left
+        for _, holder in gpu.holders
+        for pod in holder.pods
+    }
+    return tuple(sorted(map(printable, held)))
 
 
 def advertises_gpus(node: Mapping[str, Any]) -> bool:
@@ -73,9 +93,17 @@ def advertises_gpus(node: Mapping[str, Any]) -> bool:
 
 
 def _is_by_claims(cluster: Cluster, node: Mapping[str, Any]) -> bool:
-    meta = node["metadata"]
-    profile = select_profile(cluster, NodeFacts(meta["name"], meta.get("labels") or {})).profile
+    profile = select_profile(cluster, _facts(node)).profile
     return profile in cluster.profiles and cluster.profiles[profile].by_claims
+
+
+def _has_pool(cluster: Cluster, node: Mapping[str, Any]) -> bool:
+    return pool_of(cluster, _facts(node)) is not None
+
+
+def _facts(node: Mapping[str, Any]) -> NodeFacts:
+    meta = node["metadata"]
+    return NodeFacts(meta["name"], meta.get("labels") or {})
 
 
 def _with_devices(node: str, pods: Iterable[LivePod]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from divvy.model import parse_cluster
 from divvy.model.stack import Names
 from divvy.plan.live_claims import claimed_gpus
 from divvy.plan.live_pods import LivePod, live_pod
-from divvy.plan.node_moves import MoveTarget, NodeMove, node_moves
+from divvy.plan.node_moves import MoveTarget, NodeMove, node_moves, pods_left
 from divvy.render.node_moves import node_move_lines
 from tests.plan.claimed import claim, slices
 
@@ -64,6 +64,20 @@ def test_names_who_holds_a_claim_on_nodes_that_move_back() -> None:
         ("e", "the device plugin", ()),
         ("d", "the device plugin", ("team/train",)),
     ]
+
+
+def test_moves_no_node_that_no_pool_selects_and_names_the_pods_that_it_leaves_behind() -> None:
+    """Without an agent nothing waits for them, and nothing gives their devices back."""
+    gpus = claimed_gpus(
+        [*slices("b", {"shares": {}}), *slices("c", {"shares": {}}), *slices("d", {"shares": {}})],
+        [
+            claim("notebook", "b", "gpu-b-0-share", "3000Mi", "30"),
+            claim("train", "d", "gpu-d-0-share", "3000Mi", "30"),
+        ],
+    )
+    nodes = [node("b", "deleted"), node("c", "deleted"), node("d", "plugin")]
+    assert [move.node for move in node_moves(CLUSTER, nodes, gpus, ())] == ["d"]
+    assert pods_left(CLUSTER, nodes, gpus) == ("team/notebook on b",)
 
 
 def test_keeps_a_node_moving_until_claims_have_its_gpus() -> None:

@@ -1,0 +1,73 @@
+"""What is refused while pods hold claims, before a run changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from divvy.cli import claims_checks
+from divvy.cli.claims_checks import check_claims
+from divvy.cli.errors import CommandError
+from divvy.model import Cluster, parse_cluster
+from tests.plan.claimed import claim, slices
+
+CLAIMS = {"profile": "by-size", "select": {"pool": "a"}}
+PROFILES: dict[str, Any] = {"by-size": {"claims": {"shares": {}}}, "whole": {}}
+HELD = (
+    "pods hold claims: team/notebook on b; on a node without a pool nothing returns their "
+    "devices, and they stay Terminating: end them first"
+)
+
+
+class Reader:
+    """A cluster with a node of the pool a and one of b, where a pod holds a share."""
+
+    def paged(self, path: str) -> Iterator[dict[str, Any]]:
+        nodes = ({"metadata": {"name": name, "labels": {"pool": name}}} for name in ("a", "b"))
+        return {
+            "nodes": nodes,
+            "resourceslices": iter([*slices("a", {"shares": {}}), *slices("b", {"shares": {}})]),
+            "resourceclaims": iter([claim("notebook", "b", "gpu-b-0-share", "3000Mi", "30")]),
+        }.get(path.rpartition("/")[2], iter(()))
+
+    def listed(self, path: str) -> list[dict[str, Any]]:
+        return list(self.paged(path))
+
+    def find(self, path: str) -> dict[str, Any]:
+        assert path == "/version"
+        return {"gitVersion": "v1.37.0"}
+
+
+@pytest.fixture(autouse=True)
+def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def reading(*_: object) -> Iterator[Reader]:
+        yield Reader()
+
+    monkeypatch.setattr(claims_checks, "reading", reading)
+
+
+def stack(pools: dict[str, Any]) -> Cluster:
+    return parse_cluster({"profiles": PROFILES, "pools": pools})
+
+
+def test_refuses_to_take_a_pool_from_nodes_whose_pods_hold_claims(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    deleted = stack({"a": CLAIMS})
+    with pytest.raises(CommandError) as refused:
+        check_claims(deleted, preview=False)
+    assert str(refused.value) == HELD
+    check_claims(deleted, preview=True)
+    assert capsys.readouterr().err.splitlines()[-1] == f"warning: {HELD}"
+
+
+@pytest.mark.parametrize("profile", ["by-size", "whole"])
+def test_lets_nodes_stay_in_a_pool(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another profile waits until the pods have ended: an agent is there to give back."""
+    pools = {"a": CLAIMS, "b": {"profile": profile, "select": {"pool": "b"}}}
+    check_claims(stack(pools), preview=False)
+    assert "hold claims" not in capsys.readouterr().err
