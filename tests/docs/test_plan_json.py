@@ -125,12 +125,9 @@ def test_has_every_key(section: str, document: dict[str, Any]) -> None:
 
 
 def shown(name: str) -> set[str]:
-    promises: list[Guarantees] = [
-        kind.guarantees
-        for pool in PLAN.pools
-        if pool.node is not None
-        for kind in (*pool.node.devices, *pool.node.claimable)
-    ]
+    nodes = [pool.node for pool in PLAN.pools if pool.node is not None]
+    promises: list[Guarantees] = [device.guarantees for node in nodes for device in node.devices]
+    promises += [kind.guarantees for node in nodes for kind in node.claimable]
     return {level(dict(promise.items())[name]) for promise in promises}
 
 

@@ -53,6 +53,17 @@ def test_lists_promises_for_every_block_and_no_others(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_names_only_sections_of_the_page(page: str) -> None:
+    titles = {block.title for block in blocks((ROOT / page).read_text())}
+    assert PAGES[page]["elsewhere"].keys() <= titles
+
+
+def test_is_described_with_every_page_for_contributors() -> None:
+    said = (ROOT / "CONTRIBUTING.md").read_text()
+    assert [page for page in PAGES if Path(page).stem not in said] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_finds_one_block_by_its_words(page: str) -> None:
     texts = [block for block in blocks((ROOT / page).read_text())]
     texts = [text for text in texts if text.title not in PAGES[page]["elsewhere"]]

@@ -203,10 +203,11 @@ def test_runs_an_agent_where_a_pool_selects_or_everywhere_by_default() -> None:
     assert "affinity" not in pod(objects_of(open_pool, IMAGE))
 
 
-def test_runs_never_two_agents_on_one_node() -> None:
+def test_rolls_out_to_a_quarter_of_the_nodes_and_runs_never_two_agents_on_one() -> None:
     (agent,) = [
         obj
         for obj in by_kind("DaemonSet", objects_of(lab(), IMAGE))
         if obj["metadata"]["name"] == "divvy-agent"
     ]
-    assert agent["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] == 0
+    rolling = {"maxSurge": 0, "maxUnavailable": "25%"}
+    assert agent["spec"]["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
