@@ -193,7 +193,8 @@ class _Search:
         refusal = self._quotas.refusal(pod.namespace, usage, {}) if usage else ""
         limited = pod.namespace if self._quotas.limits(pod.namespace) else ""
         policy = raw["spec"].get("preemptionPolicy")
-        alike = repr((replace(pod, namespace=limited, name=""), policy))
+        kept_away = self._kept_away(raw)
+        alike = repr((replace(pod, namespace=limited, name=""), policy, sorted(kept_away)))
         if alike in self._no_node:
             return Decision(name, priority, reason=refusal or _NO_NODE)
         nodes = [
@@ -201,7 +202,7 @@ class _Search:
             for node in self._nodes
             if not pod.selection.suits(node.fit.labels).problem
             and not repelled(pod.selection, node.fit.taints)
-            and not self._is_kept_away(raw, node)
+            and kept_away.isdisjoint(node.fit.labels.known.items())
         ]
         fitting = next((node for node in nodes if self._fits(node, pod, ())), None)
         if fitting is not None:
@@ -363,16 +364,16 @@ class _Search:
         unread = [note for note in pod.notes if note.startswith("not looked at")]
         return "; ".join(filter(None, (pod.held_back, *pod.unread, *pod.narrowed, *unread)))
 
-    def _is_kept_away(self, raw: Mapping[str, Any], node: _Node) -> bool:
-        """Return whether a pod that runs wants none like this one where the node is.
+    def _kept_away(self, raw: Mapping[str, Any]) -> set[tuple[str, str]]:
+        """Return the labels of nodes where a pod that runs wants none like this one.
 
         One that is evicted for it counts, too: whom it would repel after that is not looked at.
         """
-        labels = node.fit.labels.known
-        return any(
-            labels.get(repulsion.key) == repulsion.value and repulsion.covers(raw)
+        return {
+            (repulsion.key, repulsion.value)
             for repulsion in self._repulsions
-        )
+            if repulsion.covers(raw)
+        }
 
     def _around(self, raw: Mapping[str, Any]) -> Around:
         """Return the claims of a pod; one that was made of a template stands for the template."""

@@ -596,8 +596,30 @@ def test_frees_one_gpu_for_two_waiting_pods_of_one_claim() -> None:
 def test_preempts_no_pod_if_a_resident_pod_repels_the_waiting_one() -> None:
     state = State()
     state.run("held", WHOLE)
+    state.pods.append(_repelling_pod(""))
+    state.wait(WHOLE)
+    assert not state.decision().victims
+
+
+def test_preempts_for_a_pod_beside_one_like_it_that_a_resident_pod_repels() -> None:
+    state = State()
+    state.run("held", WHOLE)
+    state.pods.append(_repelling_pod("batch"))
+    repelled = waiting_pod("repelled", 100)
+    repelled["metadata"]["labels"] = {"app": "batch"}
+    repelled["metadata"]["creationTimestamp"] = "2026-11-24T08:00:00Z"
+    state.pods.append(repelled)
+    state.claims.append(claim_of("repelled", WHOLE))
+    state.wait(WHOLE)
+    first, second = decide(state.cluster, state.observed())
+    assert (first.pod.name, first.victims) == ("repelled", ())
+    assert [victim.name for victim in second.victims] == ["held"]
+
+
+def _repelling_pod(app: str) -> dict[str, Any]:
+    """Return a pod on node-0 that wants no pod of an app there."""
     resident = _pod("resident", 1000)
-    term = {"labelSelector": {"matchLabels": {"app": ""}}, "topologyKey": "kubernetes.io/hostname"}
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     resident["spec"] |= {
         "nodeName": "node-0",
@@ -605,9 +627,7 @@ def test_preempts_no_pod_if_a_resident_pod_repels_the_waiting_one() -> None:
         "affinity": {"podAntiAffinity": required},
     }
     resident["status"] = {"phase": "Running"}
-    state.pods.append(resident)
-    state.wait(WHOLE)
-    assert not state.decision().victims
+    return resident
 
 
 @pytest.mark.parametrize(
