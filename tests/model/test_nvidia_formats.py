@@ -7,6 +7,7 @@ from divvy.model.nvidia import (
     ImportResult,
     read_device_plugin,
     read_mig_parted,
+    read_operator,
 )
 from divvy.model.resolution import offers
 
@@ -216,3 +217,51 @@ def test_renames_one_of_two_imported_profiles_of_the_same_name():
     both = ImportResult({"a": {}}).joined(ImportResult({"a": {"mig": {"1g.5gb": 7}}}))
     assert list(both.profiles) == ["a", "a-2"]
     assert both.left_out
+
+
+MPS = {"sharing": {"mps": {"resources": [{"name": "gpu", "replicas": 4}]}}}
+WHOLE = {"devices": "all", "mig-enabled": False}
+CUT = {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}
+
+
+def test_imports_mps_of_the_gpus_that_a_layout_leaves_whole():
+    imported = read_operator({"a": MPS}, parted(WHOLE))
+    assert imported == read_device_plugin(MPS, "a")
+    assert imported.profiles["a"]["mps"]["replicas"] == 4
+    some = parted({**CUT, "devices": [0]}, {**WHOLE, "devices": [1]})
+    assert read_operator({"a": MPS}, some).profiles["a"] == [
+        {"devices": [0], "mig": {"1g.5gb": 7}},
+        {"devices": [1], **imported.profiles["a"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("resource", "strategy"), [("mig-1g.5gb", "mixed"), ("gpu", "single")], ids=["mixed", "single"]
+)
+def test_says_that_mps_of_mig_devices_is_not_imported(resource, strategy):
+    mps = {"sharing": {"mps": {"resources": [{"name": resource, "replicas": 2}]}}}
+    imported = read_operator({"a": mps}, parted(CUT), strategy)
+    assert "timeSlicing" not in imported.profiles["a"]
+    assert imported.left_out == ("a: sharing.mps of MIG devices has no counterpart",)
+
+
+@pytest.mark.parametrize("layout", [WHOLE, CUT], ids=["whole", "cut"])
+def test_lists_what_is_lost_of_a_configuration_beside_a_layout(layout):
+    sliced = shared(name="nvidia.com/gpu", replicas=2, devices=[0])
+    sliced["sharing"]["other"] = {}
+    imported = read_operator(
+        {"a": {**sliced, "flags": {"failOnInitError": True}, "more": 1}}, parted(layout)
+    )
+    assert imported.left_out == (
+        "a: more has no counterpart",
+        "a: flags.failOnInitError has no counterpart",
+        "a: sharing.other has no counterpart",
+        "a: sharing.timeSlicing: devices of nvidia.com/gpu is left out: NVIDIA's plugin ignores it",
+    )
+
+
+def test_shares_the_devices_of_a_layout():
+    plugin = shared(name="mig-1g.5gb", replicas=2)
+    imported = read_operator({"a": plugin}, parted(CUT))
+    assert imported.profiles["a"]["timeSlicing"]["replicas"] == 2
+    assert imported.left_out == ()

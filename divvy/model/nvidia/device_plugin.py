@@ -85,12 +85,26 @@ class Shared(_Strict):
             "failRequestsGreaterThanOne": self.fail_requests_greater_than_one,
         }
 
+    def replicas(self) -> dict[str, int]:
+        """Return the replicas of each device by resource."""
+        return {resource.name: resource.replicas for resource in self.resources}
+
 
 class _Sharing(_Open):
     time_slicing: Annotated[Shared | None, _OrNothing] = None
     """Time-slicing."""
     mps: Annotated[Shared | None, _OrNothing] = None
     """MPS."""
+
+    @property
+    def key(self) -> str:
+        """Return the key of the block that the plugin goes by."""
+        return "sharing.mps" if self.mps is not None else "sharing.timeSlicing"
+
+    @property
+    def shared(self) -> Shared | None:
+        """Return the block that the plugin goes by."""
+        return self.mps if self.mps is not None else self.time_slicing
 
 
 class _Flags(_Open):
@@ -117,37 +131,60 @@ def read_config(document: object, name: str) -> DevicePluginConfig:
 def read_device_plugin(document: object, name: str) -> ImportResult:
     """Turn one configuration into a profile; raises InvalidValue if the plugin refuses it."""
     config = read_config(document, name)
+    left_out = without_counterpart(config, name)
+    replicas = config.sharing.shared.replicas() if config.sharing.shared is not None else {}
+    where = f"{name}: {config.sharing.key}"
+    left_out += [
+        f"{where}: {resource} × {count} needs a MIG layout; "
+        "add timeSlicing to the profile with that layout"
+        for resource, count in replicas.items()
+        if resource != GPU
+    ]
+    if replicas and GPU not in replicas:
+        left_out.append(f"{where}: nothing in it concerns whole GPUs; no profile is made")
+        return ImportResult({}, tuple(left_out))
+    rule, more = whole_gpus(config, name)
+    return ImportResult({name: rule}, (*left_out, *more))
+
+
+def without_counterpart(config: DevicePluginConfig, name: str) -> list[str]:
+    """Return what of a configuration no profile can express, whatever its MIG layout."""
     left_out = [f"{name}: {key} has no counterpart" for key in config.unknown()]
     left_out += _flags(config.flags, name)
     left_out += [f"{name}: sharing.{key} has no counterpart" for key in config.sharing.unknown()]
-    if config.sharing.mps is not None:
-        profile, more = _mps(config.sharing.mps, f"{name}: sharing.mps")
-    elif config.sharing.time_slicing is not None:
-        profile, more = _time_slicing(config.sharing.time_slicing, f"{name}: sharing.timeSlicing")
-    else:
-        profile, more = {}, []
-    return ImportResult({} if profile is None else {name: profile}, (*left_out, *more))
+    shared = config.sharing.shared
+    for resource in shared.resources if shared is not None else ():
+        left_out += [
+            f"{name}: {config.sharing.key}: {key} of {resource.name} is left out: "
+            "NVIDIA's plugin ignores it"
+            for key in ("rename", "devices")
+            if getattr(resource, key) not in ("all", None)
+        ]
+    return left_out
 
 
-def _mps(shared: Shared, where: str) -> tuple[dict[str, Any] | None, list[str]]:
-    """Give equal parts of memory and threads by MPS, as the plugin does."""
-    profile, left_out = _time_slicing(shared, where)
-    if profile is None:
-        return None, left_out
-    mps = profile["timeSlicing"]
+def whole_gpus(config: DevicePluginConfig, name: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the rule for GPUs without MIG, and how it differs from the plugin."""
+    shared = config.sharing.shared
+    if shared is None or GPU not in shared.replicas():
+        return {}, []
+    rule = {"replicas": shared.replicas()[GPU], **shared.options()}
+    if config.sharing.mps is None:
+        return {"timeSlicing": rule}, []
+    left_out = []
     if "fail_requests_greater_than_one" not in shared.model_fields_set:
-        mps["failRequestsGreaterThanOne"] = True  # the plugin's default under MPS
-    if mps["replicas"] > MAX_MPS_CLIENTS:
+        rule["failRequestsGreaterThanOne"] = True  # the plugin's default under MPS
+    if rule["replicas"] > MAX_MPS_CLIENTS:
         left_out.append(
-            f"{where}: {mps['replicas']} replicas; MPS serves {MAX_MPS_CLIENTS} processes of one "
-            f"GPU, and the profile has {MAX_MPS_CLIENTS}"
+            f"{name}: sharing.mps: {rule['replicas']} replicas; MPS serves {MAX_MPS_CLIENTS} "
+            f"processes of one GPU, and the profile has {MAX_MPS_CLIENTS}"
         )
-        mps["replicas"] = MAX_MPS_CLIENTS
+        rule["replicas"] = MAX_MPS_CLIENTS
     left_out.append(
-        f"{where}: one daemon for all GPUs; by `mps` each has its own, which has been run on the "
-        "simulated driver only, on no real one yet"
+        f"{name}: sharing.mps: one daemon for all GPUs; by `mps` each has its own, which has been "
+        "run on the simulated driver only, on no real one yet"
     )
-    return {"mps": mps}, left_out
+    return {"mps": rule}, left_out
 
 
 def _flags(flags: _Flags, name: str) -> list[str]:
@@ -158,24 +195,3 @@ def _flags(flags: _Flags, name: str) -> list[str]:
             "write `mig: {layout: …, strategy: single}`"
         )
     return left_out
-
-
-def _time_slicing(shared: Shared, where: str) -> tuple[dict[str, Any] | None, list[str]]:
-    left_out = []
-    replicas = None
-    for resource in shared.resources:
-        for key in ("rename", "devices"):
-            if getattr(resource, key) not in ("all", None):
-                left_out.append(
-                    f"{where}: {key} of {resource.name} is left out: NVIDIA's plugin ignores it"
-                )
-        if resource.name == GPU:
-            replicas = resource.replicas
-        else:
-            left_out.append(
-                f"{where}: {resource.name} × {resource.replicas} needs a MIG layout; "
-                "add timeSlicing to the profile with that layout"
-            )
-    if replicas is None:
-        return None, [*left_out, f"{where}: nothing in it concerns whole GPUs; no profile is made"]
-    return {"timeSlicing": {"replicas": replicas, **shared.options()}}, left_out

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from divvy.model.nvidia.device_plugin import read_config, read_device_plugin
+from divvy.model.nvidia.device_plugin import (
+    DevicePluginConfig,
+    read_config,
+    read_device_plugin,
+    whole_gpus,
+    without_counterpart,
+)
 from divvy.model.nvidia.import_result import ImportResult
 from divvy.model.nvidia.mig_parted import read_mig_parted
 from divvy.model.problems import InvalidValue, problem
@@ -55,29 +61,30 @@ def _shared(
     rules: list[dict[str, Any]], document: object, name: str
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Give each rule the sharing of the resources that it advertises."""
-    shared = read_config(document, name).sharing.time_slicing
-    if shared is None:
-        return rules, []
-    replicas = {resource.name: resource.replicas for resource in shared.resources}
-    reasons = []
+    config = read_config(document, name)
+    reasons = without_counterpart(config, name)
     sliced = []
     for rule in rules:
-        counts = {replicas.get(resource) for resource in _resources(rule)}
-        if len(counts) > 1:
-            reasons.append(
-                f"{name}: devices of one layout are shared differently, which has no counterpart"
-            )
-        count = counts.pop() if len(counts) == 1 else None
-        sliced.append(
-            rule
-            if count is None
-            else {**rule, "timeSlicing": {"replicas": count, **shared.options()}}
-        )
-    return sliced, reasons
+        mig = rule.get("mig")
+        sharing, more = whole_gpus(config, name) if mig is None else _mig(mig, config, name)
+        sliced.append({**rule, **sharing})
+        reasons += more
+    return sliced, list(dict.fromkeys(reasons))
 
 
-def _resources(rule: Mapping[str, Any]) -> list[str]:
-    mig = rule.get("mig")
-    if mig is None or "strategy" in mig:
-        return [GPU]
-    return [mig_resource(profile) for profile in mig]
+def _mig(
+    mig: Mapping[str, Any], config: DevicePluginConfig, name: str
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the sharing of the devices of a layout, and what it leaves out."""
+    shared = config.sharing.shared
+    replicas = shared.replicas() if shared is not None else {}
+    resources = [GPU] if "strategy" in mig else [mig_resource(profile) for profile in mig]
+    counts = {replicas.get(resource) for resource in resources}
+    if shared is None or counts == {None}:
+        return {}, []
+    if config.sharing.mps is not None:
+        return {}, [f"{name}: sharing.mps of MIG devices has no counterpart"]
+    if len(counts) > 1:
+        reason = f"{name}: devices of one layout are shared differently, which has no counterpart"
+        return {}, [reason]
+    return {"timeSlicing": {"replicas": counts.pop(), **shared.options()}}, []
