@@ -49,14 +49,20 @@ def usage_of_claim(claim: Mapping[str, Any]) -> Usage:
     return usage
 
 
+def has_scopes(quota: Mapping[str, Any]) -> bool:
+    """Return whether a quota is for some pods only, and so counts no claims."""
+    spec = quota.get("spec") or {}
+    return bool(spec.get("scopes") or spec.get("scopeSelector"))
+
+
 class ClaimQuotas:
     """What the quotas of each namespace have left for claims; a quota with a scope counts none."""
 
     def __init__(self, quotas: Iterable[Mapping[str, Any]]) -> None:
         self._statuses: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
         for quota in quotas:
-            spec, meta = quota.get("spec") or {}, quota["metadata"]
-            if not spec.get("scopes") and not spec.get("scopeSelector"):
+            meta = quota["metadata"]
+            if not has_scopes(quota):
                 status = (meta["name"], quota.get("status") or {})
                 self._statuses.setdefault(meta["namespace"], []).append(status)
         self._charged: dict[str, Counter[str]] = {}

@@ -14,6 +14,7 @@ from divvy.model.contract import (
     TENANT_LABEL,
 )
 from divvy.model.resource_names import VENDOR, gpu_resource
+from divvy.plan.claim_quota import has_scopes
 
 _MAX_NAMESPACES = 5
 
@@ -34,26 +35,29 @@ def uncovered_quotas(
     """Return the namespaces in which shares go round the quota for GPUs, by name.
 
     A namespace that is labelled for shares counts, too: its label says that it has such a quota.
+    A quota with scopes limits GPUs, but counts no shares.
     """
     limited: dict[str, set[str]] = {}
+    counted: dict[str, set[str]] = {}
     for quota in quotas:
         hard = (quota.get("spec") or {}).get("hard") or {}
-        limited.setdefault(quota["metadata"]["namespace"], set()).update(hard)
+        for names in (limited,) if has_scopes(quota) else (limited, counted):
+            names.setdefault(quota["metadata"]["namespace"], set()).update(hard)
     labels = {
         namespace["metadata"]["name"]: namespace["metadata"].get("labels") or {}
         for namespace in namespaces
     }
     uncovered = []
     for namespace in sorted(limited.keys() | labels.keys()):
-        names, own = limited.get(namespace, set()), labels.get(namespace, {})
+        limits, own = limited.get(namespace, set()), labels.get(namespace, {})
         labelled = cluster.quota.shares == "required" and own.get(SHARE_QUOTA_LABEL) == "true"
-        if not labelled and not any(_limits_gpus(name, cluster) for name in names):
+        if not labelled and not any(_limits_gpus(name, cluster) for name in limits):
             continue
         tenant = own.get(TENANT_LABEL)
         missing = [
             f"{share_class(owner)}{CLASS_QUOTA}"
             for owner in _owners(cluster, tenant)
-            if names.isdisjoint(_covering(owner))
+            if counted.get(namespace, set()).isdisjoint(_covering(owner))
         ]
         if missing:
             uncovered.append(UncoveredQuota(namespace, tuple(missing)))

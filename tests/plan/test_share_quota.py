@@ -66,6 +66,24 @@ def test_adds_up_all_quotas_of_a_namespace() -> None:
     assert uncovered_quotas(cluster({"shares": {}}), quotas, ()) == ()
 
 
+@pytest.mark.parametrize(
+    ("scopes", "missing"),
+    [
+        ({"scopes": ["NotTerminating"]}, (SHARES,)),
+        ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass"}]}}, (SHARES,)),
+        ({"scopes": [], "scopeSelector": None}, ()),
+    ],
+    ids=["scopes", "a selector", "none"],
+)
+def test_counts_no_shares_by_a_quota_with_scopes(
+    scopes: dict[str, Any], missing: tuple[str, ...]
+) -> None:
+    scoped = quota("team", "requests.nvidia.com/gpu", SHARES)
+    scoped["spec"] |= scopes
+    uncovered = uncovered_quotas(cluster({"shares": {}}), [scoped], ())
+    assert uncovered == ((UncoveredQuota("team", missing),) if missing else ())
+
+
 def test_requires_the_class_of_the_namespaces_tenant() -> None:
     known = cluster({"shares": {}, "tenants": ["prod", "dev"]})
     labels = {"divvy.gpu/tenant": "prod"}
