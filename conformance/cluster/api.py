@@ -57,7 +57,8 @@ class Api:
         def ask() -> tuple[list[dict[str, Any]], str]:
             pages = list(self._client.pages(kind.path(namespace), query))
             items = [item for page in pages for item in page["items"] or ()]
-            return items, str(pages[-1]["metadata"]["resourceVersion"])
+            # A later page can be of a later version, and so miss what happened to an earlier one.
+            return items, str(pages[0]["metadata"]["resourceVersion"])
 
         return self._ask("list", ask)
 

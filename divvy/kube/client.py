@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -14,20 +15,30 @@ from urllib.parse import urlencode, urlsplit
 
 import httpx2
 
-from divvy.kube.errors import MALFORMED, NOT_FOUND, ApiError, KubeconfigError, Unreachable, refusal
+from divvy.kube.errors import (
+    GONE,
+    MALFORMED,
+    NOT_FOUND,
+    ApiError,
+    KubeconfigError,
+    Unreachable,
+    refusal,
+)
 from divvy.kube.kubeconfig import ClusterConfig, plugin_token
 from divvy.kube.media_types import JSON
 
 # The API server sends so many objects at a time: all pods of a large cluster are gigabytes.
 _PAGE = 500
+_TOO_MANY_REQUESTS = 429
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Answer(NamedTuple):
-    """What the API server answers."""
+    """What the API server answers; ``retry_after`` seconds it asks to be asked again, if it is."""
 
     code: int
     text: str
+    retry_after: int | None = None
 
     @property
     def is_success(self) -> bool:
@@ -37,7 +48,7 @@ class Answer(NamedTuple):
     def object(self) -> dict[str, Any]:
         """Return the object that it is; raises ApiError and Unreachable."""
         if not self.is_success:
-            raise refusal(*self)
+            raise refusal(self.code, self.text)
         with _reached():
             obj = json.loads(self.text)
             if not isinstance(obj, dict):
@@ -98,15 +109,24 @@ class Client:
                 headers={} if body is None else {"Content-Type": kind},
                 timeout=httpx2.USE_CLIENT_DEFAULT if seconds is None else seconds,
             )
-        return Answer(answer.status_code, answer.text)
+        return Answer(answer.status_code, answer.text, _retry_after(answer))
 
     def request(self, method: str, path: str, body: object = None, **options: Any) -> Any:
         """Make one request and return the object that it is answered with."""
         return self.send(method, path, body, **options).object()
 
     def get(self, path: str, query: Mapping[str, str] = _NOTHING) -> Any:
-        """Return an object or a list."""
-        return self.request("GET", path, query=query)
+        """Return an object or a list; a busy server is asked again when it wants to be.
+
+        All that is over within the time that one answer may take.
+        """
+        deadline = time.monotonic() + self._seconds
+        while True:
+            answer = self.send("GET", path, query=query)
+            pause = answer.retry_after
+            if pause is None or time.monotonic() + pause > deadline:
+                return answer.object()
+            time.sleep(pause)
 
     def find(self, path: str) -> dict[str, Any] | None:
         """Return an object, None if it does not exist."""
@@ -122,15 +142,26 @@ class Client:
         """Return an answer as it is: of a log, or of what is behind a proxy."""
         answer = self.send("GET", path, query=query, seconds=seconds)
         if not answer.is_success:
-            raise refusal(*answer)
+            raise refusal(answer.code, answer.text)
         return answer.text
 
     def pages(self, path: str, query: Mapping[str, str] = _NOTHING) -> Iterator[dict[str, Any]]:
-        """Yield the pages of a list."""
+        """Yield the pages of a list.
+
+        If the server no longer has the version of the first page, the others are of a later one.
+        """
         token = ""
         while True:
             more = {"continue": token} if token else {}
-            page = self.get(path, {**query, "limit": str(_PAGE), **more})
+            try:
+                page = self.get(path, {**query, "limit": str(_PAGE), **more})
+            except ApiError as error:
+                with _reached():
+                    fresh = (error.body.get("metadata") or {}).get("continue")
+                if error.code != GONE or not fresh or fresh == token:
+                    raise
+                token = fresh
+                continue
             with _reached():
                 page["items"] = list(page["items"] or ())
                 token = page["metadata"].get("continue") or ""
@@ -155,6 +186,13 @@ class Client:
                     raise ApiError(obj.get("code") or 0, str(obj.get("message")), obj)
                 if kind != "BOOKMARK":  # of the object it has nothing but the version
                     yield kind, obj
+
+
+def _retry_after(answer: httpx2.Response) -> int | None:
+    """Return when a server that is busy wants to be asked again, as client-go reads it."""
+    is_busy = answer.status_code == _TOO_MANY_REQUESTS or answer.is_server_error
+    seconds = answer.headers.get("Retry-After", "")
+    return max(1, int(seconds)) if is_busy and seconds.isdecimal() else None
 
 
 def _lines(parts: Iterable[bytes]) -> Iterator[bytes]:

@@ -65,6 +65,23 @@ def test_reads_a_list_of_no_items():
         assert ClusterReader(client).listed("/api/v1/nodes") == []
 
 
+def test_reads_on_after_a_busy_server_and_an_expired_page(monkeypatch):
+    monkeypatch.setattr("divvy.kube.client.time.sleep", lambda _: None)
+    busy = httpx2.Response(429, json={"message": "too many"}, headers={"Retry-After": "1"})
+    first = {"metadata": {"continue": "old"}, "items": [{"a": 1}]}
+    expired = {"code": 410, "message": "too old", "metadata": {"continue": "fresh"}}
+    last = {"metadata": {}, "items": [{"a": 2}]}
+    answers = [
+        busy,
+        httpx2.Response(200, json=first),
+        httpx2.Response(410, json=expired),
+        httpx2.Response(200, json=last),
+    ]
+    transport = httpx2.MockTransport(lambda _: answers.pop(0))
+    with Client(ClusterConfig("https://here:1"), transport=transport) as client:
+        assert list(ClusterReader(client).paged("/api/v1/pods")) == [{"a": 1}, {"a": 2}]
+
+
 def test_reports_a_node_that_is_not_ready_as_different():
     condition = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "03:00"}
     dead = node('{"state":"Ready","gpus":[{}]}', allocatable={"nvidia.com/gpu": "1"})

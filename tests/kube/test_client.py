@@ -7,11 +7,13 @@ import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
+import httpx2
 import pytest
 
 from divvy.kube.client import Client
@@ -134,6 +136,78 @@ def test_reads_a_list_page_by_page(server: Server) -> None:
         selectors,
         {**selectors, "continue": "t&1"},
     ]
+
+
+def _expired(token: str) -> tuple[int, list[Any]]:
+    """Return what a server answers that no longer has the version of a list."""
+    return 410, [{"code": 410, "message": "too old", "metadata": {"continue": token}}]
+
+
+def test_continues_a_list_whose_version_has_expired(server: Server) -> None:
+    first = {"metadata": {"continue": "old", "resourceVersion": "7"}, "items": [1, 2]}
+    last = {"metadata": {"resourceVersion": "9"}, "items": [3]}
+    server.answers = [(200, [first]), _expired("fresh"), (200, [last])]
+    with server.client() as client:
+        pages = list(client.pages("/x"))
+    assert [item for page in pages for item in page["items"]] == [1, 2, 3]
+    assert [sent.query.get("continue") for sent in server.requests] == [None, "old", "fresh"]
+
+
+@pytest.mark.parametrize("token", ["", "fresh"])
+def test_reports_a_list_that_cannot_be_continued(server: Server, token: str) -> None:
+    first = {"metadata": {"continue": "old"}, "items": [1]}
+    server.answers = [(200, [first]), _expired(token), _expired(token)]
+    with server.client() as client, pytest.raises(ApiError, match="too old"):
+        list(client.pages("/x"))
+
+
+def _busy(code: int, after: str, calls: list[str]) -> httpx2.MockTransport:
+    """Return a server that answers the second request."""
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        calls.append(request.method)
+        if len(calls) > 1:
+            return httpx2.Response(200, json={"items": []})
+        return httpx2.Response(
+            code, json={"message": "too many"}, headers={"Retry-After": after} if after else {}
+        )
+
+    return httpx2.MockTransport(answer)
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    seen: list[float] = []
+    monkeypatch.setattr("divvy.kube.client.time.sleep", seen.append)
+    return seen
+
+
+@pytest.mark.parametrize(("code", "after", "pause"), [(429, "2", 2), (503, "0", 1)])
+def test_reads_again_when_a_busy_server_wants_it(
+    pauses: list[float], code: int, after: str, pause: float
+) -> None:
+    calls: list[str] = []
+    transport = _busy(code, after, calls)
+    with Client(ClusterConfig("http://x"), transport=transport) as client:
+        assert client.get("/y") == {"items": []}
+    assert (pauses, calls) == ([pause], ["GET", "GET"])
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "after"),
+    [("GET", 429, ""), ("GET", 429, "60"), ("GET", 403, "1"), ("POST", 429, "1")],
+    ids=["no time named", "too late", "not busy", "a change"],
+)
+def test_reports_a_refusal_that_is_not_to_be_tried_again(
+    pauses: list[float], method: str, code: int, after: str
+) -> None:
+    calls: list[str] = []
+    transport = _busy(code, after, calls)
+    with Client(ClusterConfig("http://x"), transport=transport) as client:
+        ask = client.get if method == "GET" else partial(client.request, method)
+        with pytest.raises(ApiError, match="too many"):
+            ask("/y")
+    assert (pauses, calls) == ([], [method])
 
 
 def test_yields_events_until_the_server_ends_the_watch(server: Server) -> None:
