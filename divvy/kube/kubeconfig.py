@@ -12,11 +12,14 @@ import json
 import os
 import ssl
 import subprocess
+import sys
 import tempfile
+import threading
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 import yaml
@@ -30,6 +33,8 @@ _REFUSED = {
     "user": ("as", "as-uid", "as-groups", "as-user-extra", "auth-provider"),
 }
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+# Of what a credential plugin has said, in the error if it fails.
+_LAST_LINES = 5
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
@@ -274,15 +279,8 @@ def plugin_token(config: ClusterConfig) -> str:
             "spec": {"interactive": False, **cluster_info},
         }
         more = {entry["name"]: entry.get("value", "") for entry in plugin.get("env") or ()}
-        done = subprocess.run(
-            [command, *(plugin.get("args") or ())],
-            env={**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(given), **more},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        environment = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(given), **more}
+        done = _run_plugin([command, *(plugin.get("args") or ())], environment)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise KubeconfigError(
             f"kubeconfig: the credential plugin {command} is malformed: {error}"
@@ -308,3 +306,32 @@ def plugin_token(config: ClusterConfig) -> str:
             "certificates from plugins are not supported"
         )
     return str(token)
+
+
+def _run_plugin(
+    command: list[str], environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a plugin; what it says on stderr, such as a page to open, is shown at once."""
+    last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as running:
+        assert running.stdout is not None
+        showing = threading.Thread(target=_show, args=(running.stderr, last_lines), daemon=True)
+        showing.start()
+        printed = running.stdout.read()
+        showing.join()
+    return subprocess.CompletedProcess(command, running.returncode, printed, "".join(last_lines))
+
+
+def _show(said: IO[str], last_lines: deque[str]) -> None:
+    for line in said:
+        sys.stderr.write(line)
+        sys.stderr.flush()
+        last_lines.append(line)

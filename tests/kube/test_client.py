@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -413,3 +414,41 @@ def test_tells_a_credential_plugin_of_the_cluster_if_it_asks(tmp_path: Path, ask
         "config": {"audience": "a"},
     }
     assert json.loads(record.read_text()).get("spec").get("cluster") == (expected if asks else None)
+
+
+def test_shows_what_a_credential_plugin_says_while_it_waits(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin, seen = tmp_path / "plugin", tmp_path / "seen"
+    plugin.write_text(
+        f"""#!/bin/sh
+        echo "open https://login.example and enter CODE" >&2
+        for _ in 1 2 3 4 5 6 7 8 9 10; do
+            [ -e {seen} ] && echo '{{"status": {{"token": "t"}}}}' && exit
+            sleep 0.1
+        done
+        echo "too late" >&2
+        exit 1"""
+    )
+    plugin.chmod(0o755)
+    shown = StringIO()
+    monkeypatch.setattr(shown, "flush", seen.touch)
+    monkeypatch.setattr("sys.stderr", shown)
+    server.answers = [(200, [{}])]
+    settings = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
+    with server.client(exec=settings) as client:
+        client.get("/x")
+    assert shown.getvalue() == "open https://login.example and enter CODE\n"
+
+
+def test_shows_no_credential_of_a_plugin(
+    server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.write_text("#!/bin/sh\necho secret\nseq 1 9 >&2\nexit 1\n")
+    plugin.chmod(0o755)
+    settings = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
+    with server.client(exec=settings) as client, pytest.raises(KubeconfigError) as problem:
+        client.get("/x")
+    assert str(problem.value).endswith("failed: 5\n6\n7\n8\n9")
+    assert "secret" not in "".join(capfd.readouterr())
