@@ -53,8 +53,15 @@ def container_requests(container: Mapping[str, Any]) -> dict[str, Fraction]:
 def pod_requests(spec: Mapping[str, Any]) -> dict[str, Fraction]:
     """Return everything that the scheduler counts of a pod; cpu in cores, memory in bytes."""
     total = counted(spec, container_requests)
-    # Of the whole pod instead of its containers' (PodLevelResources).
-    own = container_requests({"resources": spec.get("resources")})
+    # Of the whole pod instead of its containers' (PodLevelResources); a limit stands only for what
+    # no container requests, and for huge pages (pkg/apis/core/v1/defaults.go, defaultPodRequests).
+    resources = spec.get("resources") or {}
+    own = {
+        name: limit
+        for name, limit in quantities(resources.get("limits") or {}).items()
+        if name not in total or name.startswith("hugepages-")
+    }
+    own |= quantities(resources.get("requests") or {})
     total |= {name: quantity for name, quantity in own.items() if "/" not in name}
     _add(total, quantities(spec.get("overhead") or {}))
     return {name: number for name, number in total.items() if number}
