@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from divvy.model.claim_names import GPU_CLASS, mig_class, share_class
 from divvy.model.contract import CLAIM_COUNT_QUOTA, CLASS_QUOTA, CLASS_RESOURCE
 from divvy.model.quantities import parse_quantity
 from divvy.plan.claim_requests import Request
@@ -30,7 +29,7 @@ def usage_of_resources(requests: Mapping[str, Fraction], kinds: Mapping[str, Req
     """
     usage: Counter[str] = Counter()
     for resource in kinds.keys() & requests.keys():
-        usage += _of_class(_device_class(kinds[resource]), int(requests[resource]))
+        usage += _of_class(kinds[resource].device_class, int(requests[resource]))
     return usage + Counter({CLAIM_COUNT_QUOTA: 1}) if usage else {}
 
 
@@ -101,9 +100,3 @@ def _of_class(name: str, count: int) -> Counter[str]:
 def _counts_claims(name: str) -> bool:
     by_class = name.endswith(CLASS_QUOTA) or name.startswith(f"requests.{CLASS_RESOURCE}")
     return by_class or name == CLAIM_COUNT_QUOTA
-
-
-def _device_class(request: Request) -> str:
-    if request.profile is not None:
-        return mig_class(request.profile)
-    return GPU_CLASS if request.kind == "gpu" else share_class(None)

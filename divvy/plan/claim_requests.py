@@ -12,7 +12,9 @@ from divvy.model.claim_names import (
     SHARE_CLASS,
     SHARES,
     SizedRequest,
+    mig_class,
     parse_template_name,
+    share_class,
 )
 from divvy.model.problems import printable
 from divvy.model.quantities import parse_count, parse_quantity
@@ -47,6 +49,13 @@ class Request:
     unknown: tuple[str, ...] = ()
     narrowed: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+
+    @property
+    def device_class(self) -> str:
+        """Return the class of the devices."""
+        if self.kind == "mig":
+            return MIG_CLASS if self.profile is None else mig_class(self.profile)
+        return GPU_CLASS if self.kind == "gpu" else share_class(self.tenant)
 
     @property
     def words(self) -> str:

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from divvy.model import Cluster
+from divvy.model.contract import CLASS_RESOURCE
 from divvy.model.problems import nearest
 from divvy.model.resource_names import gpu_resource, mig_resource
+from divvy.plan.claim_matching import is_kind
 from divvy.plan.claim_requests import Request
 from divvy.plan.fit.nodes import FitNode
 from divvy.plan.fit.pods import AskingPod
@@ -102,7 +104,7 @@ def fit(cluster: Cluster, name: str, nodes: Sequence[FitNode], pods: Iterable[As
     equal: there the scheduler takes any.
     """
     groups = [AlikeNodes(node) for node in nodes]
-    kinds = claim_kinds(cluster)
+    kinds = {**claim_kinds(cluster), **_class_kinds(cluster)}
     order = sorted(pods, key=lambda pod: -pod.priority)
     fits = tuple(_fit(pod, groups, kinds) for pod in order)
     return Fit(name, any(node.is_live for node in nodes), fits)
@@ -121,6 +123,15 @@ def claim_kinds(cluster: Cluster) -> dict[str, Request]:
     return kinds
 
 
+def _class_kinds(cluster: Cluster) -> dict[str, Request]:
+    """Return what stands for the extended resource that each class has by itself."""
+    requests = list(claim_kinds(cluster).values())
+    owners = {owner for claim in cluster.claims if claim.shares for owner in claim.tenants or ()}
+    requests += [Request(1, "share", tenant=owner) for owner in sorted(owners)]
+    requests += [Request(1, "mig")] if any(claim.mig for claim in cluster.claims) else []
+    return {f"{CLASS_RESOURCE}{request.device_class}": request for request in requests}
+
+
 def _fit(pod: AskingPod, groups: Sequence[AlikeNodes], kinds: Mapping[str, Request]) -> PodsFit:
     if pod.held_back:
         return PodsFit(pod, pod.copies, (), pod.held_back, ())
@@ -135,7 +146,7 @@ def _fit(pod: AskingPod, groups: Sequence[AlikeNodes], kinds: Mapping[str, Reque
         if place is None:
             # What is taken stays taken: whatever is like this pod does not fit either.
             obstacles = search.obstacles()
-            reason = "; ".join((_reason(pod, obstacles, groups), *pod.narrowed))
+            reason = "; ".join((_reason(pod, obstacles, groups, kinds), *pod.narrowed))
             return PodsFit(pod, pod.copies, _counted(places), reason, _merged(obstacles))
         places[place] += 1
     return PodsFit(pod, pod.copies, _counted(places), "; ".join(pod.narrowed), ())
@@ -209,7 +220,7 @@ def _fit_everywhere(
                 obstacles.append((group.node, got))
             else:
                 places[_place(room.node, got, suits.unless)] += 1
-    reasons = (*([_reason(pod, obstacles, groups)] if obstacles else []), *pod.narrowed)
+    reasons = (*([_reason(pod, obstacles, groups, kinds)] if obstacles else []), *pod.narrowed)
     reason = "; ".join(reasons)
     return PodsFit(pod, wanted, _counted(places), reason, _merged(obstacles, per_node=True))
 
@@ -224,22 +235,28 @@ def _refusal(pod: AskingPod, node: FitNode, words: str, kinds: Mapping[str, Requ
 
 
 def _reason(
-    pod: AskingPod, obstacles: Sequence[tuple[FitNode, Shortage]], groups: Sequence[AlikeNodes]
+    pod: AskingPod,
+    obstacles: Sequence[tuple[FitNode, Shortage]],
+    groups: Sequence[AlikeNodes],
+    kinds: Mapping[str, Request],
 ) -> str:
     """Say in one sentence what is in the way."""
     if not obstacles:
         return "there are no nodes"
-    offered = {name for group in groups for name in group.node.capacity}
     what = "node" if groups[0].node.is_live else "pool"
     resources = sorted(name for name in pod.requests if "/" in name)
-    unknown = next((name for name in resources if name not in offered), "")
     most = max(shortage.lack for _, shortage in obstacles)
-    if most is Lack.NOT_OFFERED and unknown:
-        devices = sorted(name for name in offered if "/" in name)
-        remedy = nearest(unknown, devices) if devices else f"no {what} offers any GPU resource"
-        return f"no {what} offers {unknown}; {remedy}"
-    if most is Lack.NOT_OFFERED and len(resources) > 1:
-        return f"no {what} offers all of it: {' and '.join(resources)}"
+    if most is Lack.NOT_OFFERED:
+        offered = _offered(groups, kinds)
+        unknown = next((name for name in resources if name not in offered), "")
+        devices = sorted(
+            name for name in offered if "/" in name and not name.startswith(CLASS_RESOURCE)
+        )
+        if unknown:
+            remedy = nearest(unknown, devices) if devices else f"no {what} offers any GPU resource"
+            return f"no {what} offers {unknown}; {remedy}"
+        if len(resources) > 1:
+            return f"no {what} offers all of it: {' and '.join(resources)}"
     last = _merged([obstacle for obstacle in obstacles if obstacle[1].lack is most])
     words = "; ".join(f"{obstacle.nodes} {obstacle.reason}" for obstacle in last[:2])
     more = f"; and {len(last) - 2} more" if len(last) > 2 else ""
@@ -252,6 +269,18 @@ def _reason(
     if any(lowest is not None and lowest < pod.priority for lowest in ended):
         more += "; the scheduler may end pods of a lower priority for it"
     return words + more
+
+
+def _offered(groups: Sequence[AlikeNodes], kinds: Mapping[str, Request]) -> set[str]:
+    """Return the resources that any node offers, also by claims."""
+    nodes = [group.node for group in groups]
+    devices = [device for node in nodes for gpu in node.gpus for device in gpu.devices]
+    by_claims = {
+        name
+        for name, request in kinds.items()
+        if any(is_kind(request, device) for device in devices)
+    }
+    return by_claims.union(*(node.capacity for node in nodes))
 
 
 def _merged(

@@ -6,7 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.contract import SHARE_QUOTA_LABEL
+from divvy.model.claim_names import SHARE_CLASS
+from divvy.model.contract import CLASS_RESOURCE, SHARE_QUOTA_LABEL
 from divvy.model.problems import printable
 from divvy.model.resource_names import gpu_resource
 from divvy.plan.claim_requests import Request, classes_of_others, requests_of
@@ -125,8 +126,10 @@ def asking_pod(
 
 def _asks_for_shares(claims: Iterable[Request], resources: Iterable[str]) -> bool:
     """Return whether a pod asks for a share, by claim or by resource name."""
-    shared = gpu_resource(shared=True)
-    return any(claim.kind == "share" for claim in claims) or shared in resources
+    shared, of_class = gpu_resource(shared=True), f"{CLASS_RESOURCE}{SHARE_CLASS}"
+    return any(claim.kind == "share" for claim in claims) or any(
+        name == shared or name.startswith(of_class) for name in resources
+    )
 
 
 def _quota_problem(cluster: Cluster, around: Around, namespace: str, notes: list[str]) -> str:

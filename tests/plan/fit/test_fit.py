@@ -309,6 +309,40 @@ def test_reports_types_that_the_cluster_would_refuse(use: str, no: str, words: s
     assert fitted(known, pod(limits={"nvidia.com/gpu": 0}, annotations=annotations))
 
 
+@pytest.mark.parametrize(
+    ("profile", "device_class", "fits"),
+    [
+        ("by-size", "divvy-gpu", True),
+        ("by-size", "divvy-share", True),
+        ("by-size", "divvy-mig-1g.5gb", False),
+        ("on-demand", "divvy-mig-1g.5gb", True),
+        ("on-demand", "divvy-mig", True),
+        ("apart", "divvy-share-prod", True),
+        ("apart", "divvy-share", False),
+    ],
+)
+def test_serves_the_extended_resource_of_each_class(
+    profile: str, device_class: str, *, fits: bool
+) -> None:
+    """Kubernetes' implicit one, which needs no name in the class (DRAExtendedResource)."""
+    asking = pod(limits={f"deviceclass.resource.kubernetes.io/{device_class}": 1})
+    known = cluster(training=(profile, 1, 1))
+    assert bool(fitted(known, asking)) == fits
+    if device_class == "divvy-gpu":
+        more = reason(known, asking, pod("more", limits={"nvidia.com/gpu": 1}))
+        assert "has no room left for 1 whole GPU; held by default/train" in more
+
+
+def test_names_the_nearest_resource_that_claims_serve() -> None:
+    known = cluster(training=("by-size", 1, 1))
+    assert reason(known, pod(limits={"nvidia.com/gpus": 1})) == (
+        "no pool offers nvidia.com/gpus; did you mean nvidia.com/gpu?"
+    )
+    assert reason(known, pod(limits={"example.com/fpga": 1})) == (
+        "no pool offers example.com/fpga; known: nvidia.com/gpu, nvidia.com/gpu.shared"
+    )
+
+
 def test_counts_a_claim_whose_template_is_in_the_file() -> None:
     known = cluster(shared=("by-size", 1, 1))
     request = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu", "count": 2}}
@@ -526,7 +560,14 @@ def test_counts_cpu_memory_and_pods_on_live_nodes() -> None:
     assert "5 pods, 0 are free" in beside(known, nodes, full, pod()).pods[0].reason
 
 
-@pytest.mark.parametrize("limits", [{"nvidia.com/gpumem": 3000}, {SHARED: 1}])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"nvidia.com/gpumem": 3000},
+        {SHARED: 1},
+        {"deviceclass.resource.kubernetes.io/divvy-share": 1},
+    ],
+)
 def test_refuses_shares_that_need_a_quota_without_the_label(
     limits: dict[str, Any],
 ) -> None:
