@@ -1,4 +1,4 @@
-"""Reads what ``divvy fit`` needs of a cluster: nodes, pods, claims, priorities, namespaces."""
+"""Reads what ``divvy fit`` needs of a cluster: nodes, pods, claims, priorities, quotas."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,6 +85,11 @@ class FitReader:
         return nodes_of_cluster(
             self.cluster, predict(self.cluster, name), self._nodes, self._pods, gpus
         )
+
+    @cached_property
+    def quotas(self) -> list[dict[str, Any]]:
+        """Return the ResourceQuotas, which can refuse claims."""
+        return list(self._reader.paged("/api/v1/resourcequotas")) if self.cluster.claims else []
 
     def differences(self, name: str) -> tuple[str, ...]:
         """Return a note where nodes advertise other devices than the file says."""

@@ -46,5 +46,5 @@ def why(
             # What the pod has been given already is not in its own way.
             nodes = everything.nodes(source.name, without=own)
             asking = asking_pod(waiting, cluster, everything.around)
-            (result,) = put(cluster, source.name, nodes, [asking]).pods
+            (result,) = put(cluster, source.name, nodes, [asking], everything.quotas).pods
         write(why_text(f"{namespace}/{pod}", result, notes_of(waiting, own, events)), None)

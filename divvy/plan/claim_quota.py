@@ -40,7 +40,7 @@ def usage_of_claim(claim: Mapping[str, Any]) -> Usage:
         most: dict[str, int] = {}
         for option in request.get("firstAvailable") or [request.get("exactly") or {}]:
             takes_all = option.get("allocationMode") == "All"
-            count = _MAX_RESULTS if takes_all else int(option.get("count", 1))
+            count = _MAX_RESULTS if takes_all else int(option.get("count") or 1)
             name = option.get("deviceClassName", "")
             most[name] = max(most.get(name, 0), count)
         for name, count in most.items():

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import divvy.cli.fit
 from divvy.cli.main import app
 from tests.cli.cluster_api import GPU, STACK, ClusterApi, write_project
+from tests.plan.claimed import slices
 
 PODS = """\
 kind: Pod
@@ -167,6 +168,26 @@ def test_checks_the_clusters_pods_without_a_node(api: ClusterApi) -> None:
     assert text.index("waits-longer") < text.index("waits:")
     code, text = run("--pending", "--live", "-s", "prod")
     assert (code, text.splitlines()[0]) == (2, "prod: 1 of 2 pods fit alongside what is held now")
+
+
+def test_reports_a_quota_that_refuses_the_claim_of_a_pod(api: ClusterApi) -> None:
+    """The scheduler makes the claim when it has found a node."""
+    Path("Pulumi.prod.yaml").write_text(STACK.replace("{whole: {},", "{whole: {claims: {}},"))
+    api.lists["/api/v1/nodes"][0]["status"]["allocatable"].pop(GPU)
+    api.lists["/apis/resource.k8s.io/v1/resourceslices"] = [
+        {"metadata": {"name": "s"}, **resource_slice} for resource_slice in slices("n1", {}, gpus=1)
+    ]
+    api.pod("waits", 1, None)
+    assert run("--pending", "--live", "-s", "prod")[0] == 0
+    name = "divvy-gpu.deviceclass.resource.k8s.io/devices"
+    status = {"hard": {name: "1"}, "used": {name: "1"}}
+    meta = {"namespace": "team", "name": "gpus"}
+    api.lists["/api/v1/resourcequotas"] = [{"metadata": meta, "spec": {}, "status": status}]
+    code, text = run("--pending", "--live", "-s", "prod")
+    assert code == 2
+    words = f"node n1 (training) cannot serve it: the ResourceQuota gpus has no {name} left"
+    assert words in " ".join(text.split())
+    assert run("--pending", "-s", "prod")[0] == 0  # where nothing is held
 
 
 @pytest.mark.usefixtures("api")

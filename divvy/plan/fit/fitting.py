@@ -3,16 +3,18 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.contract import CLASS_RESOURCE
+from divvy.model.contract import CLASS_QUOTA, CLASS_RESOURCE
 from divvy.model.problems import nearest
 from divvy.model.resource_names import gpu_resource, mig_resource
 from divvy.plan.claim_matching import is_kind
+from divvy.plan.claim_quota import ClaimQuotas, Usage, usage_of_claim, usage_of_resources
 from divvy.plan.claim_requests import Request
 from divvy.plan.fit.nodes import FitNode
 from divvy.plan.fit.pods import AskingPod
-from divvy.plan.fit.room import AlikeNodes, Room, room_of
+from divvy.plan.fit.room import AlikeNodes, Room, room_of, served_by_claims
 from divvy.plan.fit.shortage import Lack, Shortage
 from divvy.plan.node_selection import UNSCHEDULABLE, repelled
 
@@ -97,16 +99,23 @@ class Fit:
         return all(pod.fitting == pod.wanted for pod in self.pods)
 
 
-def fit(cluster: Cluster, name: str, nodes: Sequence[FitNode], pods: Iterable[AskingPod]) -> Fit:
+def fit(
+    cluster: Cluster,
+    name: str,
+    nodes: Sequence[FitNode],
+    pods: Iterable[AskingPod],
+    quotas: Iterable[Mapping[str, Any]] = (),
+) -> Fit:
     """Put pods on nodes one after the other, those of a higher priority first.
 
     Of several nodes that could take a pod it gets the least loaded one, the first where they are
-    equal: there the scheduler takes any.
+    equal: there the scheduler takes any. ``quotas`` are ResourceQuotas.
     """
     groups = [AlikeNodes(node) for node in nodes]
     kinds = {**claim_kinds(cluster), **_class_kinds(cluster)}
+    claim_quotas = ClaimQuotas(quotas)
     order = sorted(pods, key=lambda pod: -pod.priority)
-    fits = tuple(_fit(pod, groups, kinds) for pod in order)
+    fits = tuple(_fit(pod, groups, kinds, claim_quotas) for pod in order)
     return Fit(name, any(node.is_live for node in nodes), fits)
 
 
@@ -132,14 +141,19 @@ def _class_kinds(cluster: Cluster) -> dict[str, Request]:
     return {f"{CLASS_RESOURCE}{request.device_class}": request for request in requests}
 
 
-def _fit(pod: AskingPod, groups: Sequence[AlikeNodes], kinds: Mapping[str, Request]) -> PodsFit:
+def _fit(
+    pod: AskingPod,
+    groups: Sequence[AlikeNodes],
+    kinds: Mapping[str, Request],
+    quotas: ClaimQuotas,
+) -> PodsFit:
     if pod.held_back:
         return PodsFit(pod, pod.copies, (), pod.held_back, ())
     if pod.unread:
         return PodsFit(pod, pod.copies, (), "; ".join((*pod.unread, *pod.narrowed)), ())
     if pod.on_every_node:
-        return _fit_everywhere(pod, groups, kinds)
-    search = _Search(pod, groups, kinds)
+        return _fit_everywhere(pod, groups, kinds, quotas)
+    search = _Search(pod, groups, kinds, quotas)
     places: Counter[Place] = Counter()
     for _ in range(pod.copies):
         place = search.put()
@@ -156,9 +170,13 @@ class _Search:
     """Looks for nodes for pods that are alike, one pod after the other."""
 
     def __init__(
-        self, pod: AskingPod, groups: Sequence[AlikeNodes], kinds: Mapping[str, Request]
+        self,
+        pod: AskingPod,
+        groups: Sequence[AlikeNodes],
+        kinds: Mapping[str, Request],
+        quotas: ClaimQuotas,
     ) -> None:
-        self._pod, self._kinds = pod, kinds
+        self._pod, self._kinds, self._quotas = pod, kinds, quotas
         self._suitable: list[tuple[AlikeNodes, tuple[str, ...]]] = []
         self._refused: list[tuple[FitNode, str]] = []
         # Nodes that did not take a pod, and of alike ones what the nearest of them lacks.
@@ -181,7 +199,7 @@ class _Search:
             if room not in self._failed
         ]
         for room, group, unless in sorted(rooms, key=lambda entry: entry[0].load):
-            got = room.take(self._pod, self._kinds)
+            got = _take(room, self._pod, self._kinds, self._quotas)
             if not isinstance(got, Shortage):
                 group.keep(room)
                 return _place(room.node, got, unless)
@@ -200,8 +218,38 @@ class _Search:
         return refusals + [(group.node, self._nearest[group]) for group in suitable]
 
 
+def _take(
+    room: Room, pod: AskingPod, kinds: Mapping[str, Request], quotas: ClaimQuotas
+) -> tuple[str, ...] | Shortage:
+    """Put a pod on a node as ``Room.take`` does, unless a quota refuses a claim that it needs."""
+    usage = _usage(room.node, pod, kinds) if quotas.limits(pod.namespace) else {}
+    refusal = quotas.refusal(pod.namespace, usage, {}) if usage else ""
+    if refusal:
+        return Shortage(Lack.NOT_ALLOWED, f"cannot serve it: {refusal}")
+    got = room.take(pod, kinds)
+    if not isinstance(got, Shortage):
+        quotas.charge(pod.namespace, usage)
+    return got
+
+
+def _usage(node: FitNode, pod: AskingPod, kinds: Mapping[str, Request]) -> Usage:
+    """Return what the claims count for that a pod would yet get on a node."""
+    served = served_by_claims(node, pod, kinds)
+    usage = Counter(usage_of_resources(pod.requests, {name: kinds[name] for name in served}))
+    for specification in pod.new_claims:
+        usage.update(usage_of_claim({"spec": specification}))
+    for resource, request in kinds.items():
+        # A claim counts for the resource, too, but for what its pod counts for already.
+        own = int(pod.requests[resource]) if resource in served else 0
+        usage[f"requests.{resource}"] = usage[f"{request.device_class}{CLASS_QUOTA}"] - own
+    return +usage
+
+
 def _fit_everywhere(
-    pod: AskingPod, groups: Sequence[AlikeNodes], kinds: Mapping[str, Request]
+    pod: AskingPod,
+    groups: Sequence[AlikeNodes],
+    kinds: Mapping[str, Request],
+    quotas: ClaimQuotas,
 ) -> PodsFit:
     """Put one pod on each node that the pod may go to."""
     selection = replace(pod.selection, tolerations=(*pod.selection.tolerations, *_DAEMON))
@@ -215,7 +263,7 @@ def _fit_everywhere(
             continue
         for room in group.all():
             wanted += 1
-            got = room.take(daemon, kinds)
+            got = _take(room, daemon, kinds, quotas)
             if isinstance(got, Shortage):
                 obstacles.append((group.node, got))
             else:

@@ -288,7 +288,7 @@ def _pod(value: Mapping[str, Any], cluster: Cluster, around: Around) -> AskingPo
     # A template's pods are in the namespace of what makes them.
     meta = {**(pod.get("metadata") or {}), "namespace": own.get("namespace")}
     return asking_pod(
-        {**pod, "metadata": meta},
+        {"metadata": meta, "spec": pod["spec"]},
         cluster,
         around,
         kind=kind,

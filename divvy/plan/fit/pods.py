@@ -29,10 +29,10 @@ class AskingPod:
     ``requests`` are cpu in cores, memory in bytes, extended resources in numbers; ``most`` is the
     most that one container asks for. ``by_claim`` is how a node that offers no such resource could
     serve one with a claim: each request with its name and count. ``claims`` are what the pod claims
-    on any node. ``on_every_node``: one on each node that it may
-    go to. ``held_back`` says why the scheduler would not look at it. Of its claims is not looked at
-    what ``narrowed`` names, which leaves fewer devices, and what ``unread`` names, with which it
-    may get others.
+    on any node, ``new_claims`` the specifications of those that are yet to be made.
+    ``on_every_node``: one on each node that it may go to. ``held_back`` says why the scheduler
+    would not look at it. Of its claims is not looked at what ``narrowed`` names, which leaves fewer
+    devices, and what ``unread`` names, with which it may get others.
     """
 
     kind: str
@@ -44,6 +44,7 @@ class AskingPod:
     by_claim: Mapping[str, tuple[tuple[str, int], ...]]
     claims: tuple[Request, ...]
     selection: NodeSelection
+    new_claims: tuple[Mapping[str, Any], ...] = ()
     priority: int = 0
     on_every_node: bool = False
     held_back: str = ""
@@ -97,6 +98,9 @@ def asking_pod(
     spec = sizes.spec
     requests = pod_requests(spec)
     claims, missing = _claims(spec, cluster, around, namespace)
+    made = {
+        status["name"] for status in (raw.get("status") or {}).get("resourceClaimStatuses") or ()
+    }
     gates = [
         str(scheduling_gate.get("name")) for scheduling_gate in spec.get("schedulingGates") or ()
     ]
@@ -115,6 +119,10 @@ def asking_pod(
         by_claim={request: claim_requests(spec, request) for request in requests if "/" in request},
         claims=(*sizes.requests, *claims.requests),
         selection=node_selection(spec),
+        new_claims=(
+            *map(_specification, sizes.requests),
+            *(made_of for name, made_of in claims.templates.items() if name not in made),
+        ),
         priority=_priority(spec, around, notes),
         on_every_node=kind == "DaemonSet",
         held_back=printable(held_back),
@@ -151,9 +159,13 @@ def _quota_problem(cluster: Cluster, around: Around, namespace: str, notes: list
 
 @dataclass
 class _Claims:
-    """What the claims of a pod ask for; by claim what is not looked at."""
+    """What the claims of a pod ask for; by claim what is not looked at.
+
+    ``templates`` are what claims are made of, by their name in the pod.
+    """
 
     requests: list[Request] = field(default_factory=list)
+    templates: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     narrowed: dict[str, list[str]] = field(default_factory=dict)
     unread: dict[str, list[str]] = field(default_factory=dict)
 
@@ -168,7 +180,9 @@ def _claims(
         ours = requests_of({"spec": {"resourceClaims": [entry]}}, (), cluster.names)
         if ours:
             claims.requests += ours
+            claims.templates[entry["name"]] = _specification(*ours)
         elif template and (namespace, template) in around.templates:
+            claims.templates[entry["name"]] = around.templates[namespace, template]
             _read(claims, template, around.templates[namespace, template], cluster)
         elif claim and (namespace, claim) in around.claims:
             _read(claims, claim, around.claims[namespace, claim], cluster)
@@ -178,6 +192,12 @@ def _claims(
             what = f"ResourceClaimTemplate {template}" if template else f"ResourceClaim {claim}"
             missing = missing or f"there is no {what} in namespace {namespace}"
     return claims, missing
+
+
+def _specification(request: Request) -> Mapping[str, Any]:
+    """Return as much of a claim by size as quotas count."""
+    exactly = {"deviceClassName": request.device_class, "count": request.count}
+    return {"devices": {"requests": [{"exactly": exactly}]}}
 
 
 def _read(claims: _Claims, name: str, spec: Mapping[str, Any], cluster: Cluster) -> None:

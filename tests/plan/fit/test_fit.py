@@ -9,8 +9,16 @@ import pytest
 
 from divvy.model import Cluster, parse_cluster
 from divvy.plan import plan
-from divvy.plan.fit import Fit, fit, nodes_of_cluster, nodes_of_plan, read_manifests
+from divvy.plan.fit import (
+    Fit,
+    asking_pod,
+    fit,
+    nodes_of_cluster,
+    nodes_of_plan,
+    read_manifests,
+)
 from divvy.plan.fit.manifests import Document
+from divvy.plan.fit.pods import Around
 from divvy.plan.live_claims import Holder
 
 SHARED = "nvidia.com/gpu.shared"
@@ -598,3 +606,78 @@ def test_refuses_shares_that_need_a_quota_without_the_label(
     namespace["metadata"]["labels"] = {"divvy.gpu/share-quota": "true"}
     (labelled,) = fitted(known, namespace, asking).pods
     assert (labelled.reason, labelled.pod.notes) == ("", ())
+
+
+def quota(name: str, hard: int, used: int = 0) -> dict[str, Any]:
+    """Return a quota of the namespace ``default``."""
+    status = {"hard": {name: str(hard)}, "used": {name: str(used)}}
+    return {"metadata": {"namespace": "default", "name": "gpus"}, "spec": {}, "status": status}
+
+
+def under(a_quota: dict[str, Any], known: Cluster, *manifests: Any) -> Fit:
+    documents = [Document(f"pods.yaml: document {n}", value) for n, value in enumerate(manifests)]
+    nodes = nodes_of_plan(known, plan(known, "test"))
+    return fit(known, "test", nodes, read_manifests(documents, known).pods, [a_quota])
+
+
+DEVICES = "deviceclass.resource.k8s.io/devices"
+IMPLICIT = "deviceclass.resource.kubernetes.io"
+COUNT = "count/resourceclaims.resource.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("limits", "names"),
+    [
+        ({"nvidia.com/gpu": 1}, [f"divvy-gpu.{DEVICES}", f"requests.{IMPLICIT}/divvy-gpu", COUNT]),
+        ({f"{IMPLICIT}/divvy-gpu": 1}, [f"divvy-gpu.{DEVICES}", "requests.nvidia.com/gpu", COUNT]),
+        (
+            {"nvidia.com/gpumem": 1000},
+            [f"divvy-share.{DEVICES}", f"requests.{IMPLICIT}/divvy-share", f"requests.{SHARED}"],
+        ),
+        ({}, [f"divvy-gpu.{DEVICES}", "requests.nvidia.com/gpu", COUNT]),
+    ],
+    ids=["by name", "by class", "by size", "by template"],
+)
+def test_refuses_a_claim_that_a_quota_refuses(limits: dict[str, int], names: list[str]) -> None:
+    known = cluster(training=("by-size", 2, 1))
+    template, claiming = by_hand()
+    template["spec"]["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = "divvy-gpu"
+    asking = pod(limits=limits) if limits else claiming
+    for name in names:
+        assert under(quota(name, 1), known, template, asking)
+        (refused,) = under(quota(name, 1, 1), known, template, asking).pods
+        assert refused.reason == (
+            "pool training cannot serve it: "
+            f"the ResourceQuota gpus has no {name} left for its claim"
+        )
+    # The pod itself counts for what it requests, and was admitted with it.
+    for resource in limits:
+        assert under(quota(f"requests.{resource}", 1, 1), known, asking)
+
+
+def test_fits_no_more_pods_than_a_quota_has_claims_for() -> None:
+    known = cluster(training=("by-size", 2, 1))
+    web = deployment(3, {"nvidia.com/gpumem": 1000})
+    web["metadata"]["namespace"] = "default"
+    (pods,) = under(quota(COUNT, 2), known, web).pods
+    assert (pods.fitting, pods.left) == (2, 1)
+    daemon = {**web, "kind": "DaemonSet"}
+    assert not under(quota(COUNT, 1, 1), known, daemon)
+
+
+def test_charges_no_quota_of_claims_for_what_the_device_plugin_serves() -> None:
+    known = cluster(training=("whole", 1, 1))
+    assert under(quota(f"divvy-gpu.{DEVICES}", 0), known, pod(limits={"nvidia.com/gpu": 1}))
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_counts_a_claim_that_has_been_made_once(*, made: bool) -> None:
+    known = cluster(training=("by-size", 1, 1))
+    template, asking = by_hand()
+    statuses = [{"name": entry["name"]} for entry in asking["spec"]["resourceClaims"]]
+    asking["status"] = {"resourceClaimStatuses": statuses if made else []}
+    name = asking["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
+    around = Around({}, {}, 0, {}, {("default", name): template["spec"]["spec"]})
+    pods = [asking_pod(asking, known, around)]
+    nodes = nodes_of_plan(known, plan(known, "test"))
+    assert bool(fit(known, "test", nodes, pods, [quota(COUNT, 1, 1)])) == made
