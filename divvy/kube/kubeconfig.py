@@ -330,8 +330,8 @@ def _run_plugin(
     return subprocess.CompletedProcess(command, running.returncode, printed, "".join(last_lines))
 
 
-def _show(said: IO[str], last_lines: deque[str]) -> None:
-    for line in said:
+def _show(stderr: IO[str], last_lines: deque[str]) -> None:
+    for line in stderr:
         sys.stderr.write(line)
         sys.stderr.flush()
         last_lines.append(line)

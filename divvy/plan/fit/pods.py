@@ -98,7 +98,7 @@ def asking_pod(
     spec = sizes.spec
     requests = pod_requests(spec)
     claims, missing = _claims(spec, cluster, around, namespace)
-    made = {
+    created = {
         status["name"] for status in (raw.get("status") or {}).get("resourceClaimStatuses") or ()
     }
     gates = [
@@ -121,7 +121,7 @@ def asking_pod(
         selection=node_selection(spec),
         new_claims=(
             *map(_specification, sizes.requests),
-            *(made_of for name, made_of in claims.templates.items() if name not in made),
+            *(made_of for name, made_of in claims.templates.items() if name not in created),
         ),
         priority=_priority(spec, around, notes),
         on_every_node=kind == "DaemonSet",

@@ -670,14 +670,14 @@ def test_charges_no_quota_of_claims_for_what_the_device_plugin_serves() -> None:
     assert under(quota(f"divvy-gpu.{DEVICES}", 0), known, pod(limits={"nvidia.com/gpu": 1}))
 
 
-@pytest.mark.parametrize("made", [False, True])
-def test_counts_a_claim_that_has_been_made_once(*, made: bool) -> None:
+@pytest.mark.parametrize("created", [False, True])
+def test_counts_a_claim_that_has_been_made_once(*, created: bool) -> None:
     known = cluster(training=("by-size", 1, 1))
     template, asking = by_hand()
     statuses = [{"name": entry["name"]} for entry in asking["spec"]["resourceClaims"]]
-    asking["status"] = {"resourceClaimStatuses": statuses if made else []}
+    asking["status"] = {"resourceClaimStatuses": statuses if created else []}
     name = asking["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
     around = Around({}, {}, 0, {}, {("default", name): template["spec"]["spec"]})
     pods = [asking_pod(asking, known, around)]
     nodes = nodes_of_plan(known, plan(known, "test"))
-    assert bool(fit(known, "test", nodes, pods, [quota(COUNT, 1, 1)])) == made
+    assert bool(fit(known, "test", nodes, pods, [quota(COUNT, 1, 1)])) == created
