@@ -77,8 +77,8 @@ def fitting() -> dict[str, Any]:
 def keys(value: Any, parent: str = "", *, item: bool = False) -> Iterator[tuple[str, str, bool]]:
     """Yield (key above, key, whether that has a list) for each key but those that are resources."""
     if isinstance(value, list):
-        for one in value:
-            yield from keys(one, parent, item=True)
+        for entry in value:
+            yield from keys(entry, parent, item=True)
     elif isinstance(value, dict):
         for key, below in value.items():
             if "/" in key:

@@ -59,8 +59,8 @@ def test_names_only_sections_of_the_page(page: str) -> None:
 
 
 def test_is_described_with_every_page_for_contributors() -> None:
-    said = (ROOT / "CONTRIBUTING.md").read_text()
-    assert [page for page in PAGES if Path(page).stem not in said] == []
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    assert [page for page in PAGES if Path(page).stem not in text] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
