@@ -168,7 +168,7 @@ def test_compares_all_stacks_with_a_revision_in_one_comment(stacks: Path) -> Non
     text = run_divvy("diff", "--all", "HEAD", "-o", "md", folder=stacks, expect=2).stdout
     lines = text.splitlines()
     assert lines[0] == "## GPU topology: 3 of 4 stacks change"
-    assert lines[2].startswith("* 🛑 `prod`: 32 GPUs on 4 nodes must be idle; each change waits")
+    assert lines[2].startswith("* 🛑 `prod`: 64 GPUs on 8 nodes must be idle; each change waits")
     assert lines[3].startswith("* ✅ `new`: No running pod is touched; 400 nodes come with")
     assert lines[4].startswith("* 🛑 `old`: the stack file is deleted: its objects stay")
     assert lines[5] == "* unchanged: same"
