@@ -54,7 +54,7 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
     kubeconfig = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
     server = ""
     try:
-        client = Client(cluster_config(kubeconfig, cluster.context), SECONDS)
+        client = Client(cluster_config(kubeconfig, cluster.context), SECONDS, is_patient=False)
         server = client.server
         api = Api(client)
         clear_leftovers(api)

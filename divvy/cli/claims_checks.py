@@ -38,7 +38,8 @@ def check_held(cluster: Cluster, *, preview: bool) -> None:
     """
     with reading(cluster.kubeconfig, cluster.context) as reader:
         pods = pods_with_claims(reader.listed(_CLAIMS))
-    _refuse(pods, "without a profile with `claims`", preview=preview)
+    where = "without a profile with `claims`"
+    _refuse(pods, where, "end them first", preview=preview)
 
 
 def _check_left(cluster: Cluster, *, preview: bool) -> None:
@@ -47,16 +48,18 @@ def _check_left(cluster: Cluster, *, preview: bool) -> None:
         reading(cluster.kubeconfig, cluster.context) as reader,
         contextlib.suppress(NotAllowed),  # `check_floor` has said so
     ):
-        _refuse(read_pods_left(reader, cluster), "on a node without a pool", preview=preview)
+        remedy = "give the nodes a pool or its label, or end the pods before the pool goes"
+        pods = read_pods_left(reader, cluster)
+        _refuse(pods, "on a node without a pool", remedy, preview=preview)
 
 
-def _refuse(pods: Sequence[str], where: str, *, preview: bool) -> None:
+def _refuse(pods: Sequence[str], where: str, remedy: str, *, preview: bool) -> None:
     if not pods:
         return
     more = f" and {len(pods) - _MAX_PODS} more" if len(pods) > _MAX_PODS else ""
     text = (
         f"pods hold claims: {', '.join(pods[:_MAX_PODS])}{more}; {where} nothing returns their "
-        "devices, and they stay Terminating: end them first"
+        f"devices, and they stay Terminating: {remedy}"
     )
     if not preview:
         fail(text)

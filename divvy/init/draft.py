@@ -224,7 +224,7 @@ class _Profiles:
 
     def overruling(self, member: Member) -> str | None:
         """Return the imported profile that a node's label chooses in the place of its own."""
-        for key in ALIAS_LABELS:
+        for key in ALIAS_LABELS if member.node.offered else ():
             alias = member.node.labels.get(key)
             if alias == member.profile:
                 return None

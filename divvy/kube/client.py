@@ -64,10 +64,14 @@ class Client:
         config: ClusterConfig,
         seconds: float = 30.0,
         transport: httpx2.BaseTransport | None = None,
+        *,
+        is_patient: bool = True,
     ) -> None:
         self.server = config.server
         self.namespace = config.namespace
         self._seconds = seconds
+        # How long a server that is busy is asked again.
+        self._patience = seconds if is_patient else 0.0
         try:
             self._http = httpx2.Client(
                 base_url=config.server,
@@ -118,9 +122,9 @@ class Client:
     def get(self, path: str, query: Mapping[str, str] = _NOTHING) -> Any:
         """Return an object or a list; a busy server is asked again when it wants to be.
 
-        All that is over within the time that one answer may take.
+        That is as long as one answer may take, and for as long as that again if it gives none.
         """
-        deadline = time.monotonic() + self._seconds
+        deadline = time.monotonic() + self._patience
         while True:
             answer = self.send("GET", path, query=query)
             pause = answer.retry_after

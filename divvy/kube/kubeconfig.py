@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import json
 import os
 import ssl
@@ -312,7 +313,7 @@ def _run_plugin(
     command: list[str], environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """Run a plugin; what it says on stderr, such as a page to open, is shown at once."""
-    last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+    shown: deque[str] = deque(maxlen=_LAST_LINES)
     with subprocess.Popen(
         command,
         env=environment,
@@ -323,15 +324,26 @@ def _run_plugin(
         errors="replace",
     ) as running:
         assert running.stdout is not None
-        showing = threading.Thread(target=_show, args=(running.stderr, last_lines), daemon=True)
-        showing.start()
-        printed = running.stdout.read()
-        showing.join()
-    return subprocess.CompletedProcess(command, running.returncode, printed, "".join(last_lines))
+        try:
+            showing = threading.Thread(target=_show, args=(running.stderr, shown), daemon=True)
+            showing.start()
+            printed = running.stdout.read()
+            showing.join()
+        except BaseException:  # a Ctrl-C, while the plugin waits for its user
+            running.kill()
+            raise
+    return subprocess.CompletedProcess(command, running.returncode, printed, "".join(shown))
 
 
-def _show(stderr: IO[str], last_lines: deque[str]) -> None:
-    for line in stderr:
-        sys.stderr.write(line)
+def _show(stderr: IO[str], shown: deque[str]) -> None:
+    """Show what comes as it comes: a prompt has no line end."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    line = ""
+    while part := os.read(stderr.fileno(), 4096):
+        text = decoder.decode(part)
+        sys.stderr.write(text)
         sys.stderr.flush()
-        last_lines.append(line)
+        *lines, line = (line + text).split("\n")
+        shown.extend(f"{whole}\n" for whole in lines)
+    if line:
+        shown.append(line)

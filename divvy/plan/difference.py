@@ -1,13 +1,13 @@
 """The topology diff: what changes for whom between two plans."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from divvy.model.contract import AGENT
 from divvy.plan.disruption import Disruption, disruption
 from divvy.plan.guarantees import Guarantees
-from divvy.plan.level import LEVELS
+from divvy.plan.level import LEVELS, Level
 from divvy.plan.object_changes import NO_OBJECTS, ObjectChanges
 from divvy.plan.prediction import NodePlan, Plan, PoolPlan
 from divvy.plan.profiles import follower_changes, follower_path, profile_changes
@@ -112,11 +112,15 @@ def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Diff
         # Its nodes are in no pool, or in one that selects otherwise; its name is another pool's.
         now[name] = f"{name} (before)"
     older = {now.get(pool.name, pool.name): pool for pool in before.pools}
+    defaults = _default(older), _default(newer)
+    default_nodes = older.get(defaults[0]), newer.get(defaults[1])
     changes: list[Change] = []
     for name in (*newer, *(name for name in older if name not in newer)):
-        changes += _pool_changes(name, older.get(name), newer.get(name))
+        changes += _pool_changes(name, older.get(name), newer.get(name), default_nodes)
     reselected = {
-        name for name in newer if name in older and older[name].select != newer[name].select
+        name: _level_of_selection(older[name].select, newer[name].select)
+        for name in newer
+        if name in older and older[name].select != newer[name].select
     }
     settings = (
         *(
@@ -127,6 +131,7 @@ def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Diff
             _as_renamed(before.profiles.followers, now),
             after.profiles.followers,
             frozenset(follower_path(change.pool, change.node) for change in changes),
+            defaults,
         ),
         *profile_changes(before.profiles, after.profiles),
     )
@@ -167,11 +172,20 @@ def _renamed(before: Plan, after: Plan) -> dict[str, str]:
     }
 
 
-def _on_other_nodes(change: SettingChange, reselected: Collection[str]) -> SettingChange:
-    """Mark what makes a pool select other nodes: what these have offered is not known."""
-    for name in reselected:
+def _level_of_selection(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> Level:
+    """Return what another selector does: a narrower one only loses nodes.
+
+    What nodes that come have offered before is not known.
+    """
+    is_narrower = (before or {}).items() <= (after or {}).items()
+    return "new pods only" if is_narrower else "GPUs must be idle"
+
+
+def _on_other_nodes(change: SettingChange, reselected: Mapping[str, Level]) -> SettingChange:
+    """Mark what makes a pool select other nodes."""
+    for name, level in reselected.items():
         if change.path.startswith(f"pools.{name}.select"):
-            return replace(change, level="GPUs must be idle", nodes=f"pool {name}")
+            return replace(change, level=level, nodes=f"pool {name}")
     return change
 
 
@@ -213,7 +227,17 @@ def _totals(before: Plan, after: Plan) -> tuple[TotalChange, ...]:
     return resource_counts(before.totals, after.totals)
 
 
-def _pool_changes(name: str, before: PoolPlan | None, after: PoolPlan | None) -> list[Change]:
+def _default(pools: Mapping[str, PoolPlan]) -> str:
+    """Return the name of the pool that has the nodes which no other selects, "" without one."""
+    return next((name for name, pool in pools.items() if pool.select is None), "")
+
+
+def _pool_changes(
+    name: str,
+    before: PoolPlan | None,
+    after: PoolPlan | None,
+    defaults: tuple[PoolPlan | None, PoolPlan | None],
+) -> list[Change]:
     apart = sorted({*(before.overrides if before else ()), *(after.overrides if after else ())})
     older, newer = _present(before, apart), _present(after, apart)
     alike = _change(
@@ -221,6 +245,8 @@ def _pool_changes(name: str, before: PoolPlan | None, after: PoolPlan | None) ->
         None,
         (before.node if before else None, _nodes(before) - len(older)),
         (after.node if after else None, _nodes(after) - len(newer)),
+        (_node_in(defaults[0], after) if before is None else None),
+        (_node_in(defaults[1], before) if after is None else None),
     )
     single = [
         _change(
@@ -232,6 +258,17 @@ def _pool_changes(name: str, before: PoolPlan | None, after: PoolPlan | None) ->
         for node in apart
     ]
     return [change for change in (alike, *single) if change is not None]
+
+
+def _node_in(default: PoolPlan | None, pool: PoolPlan | None) -> NodePlan | None:
+    """Return what a node of a pool is in the default pool, if that has nodes like it."""
+    if default is None or default.node is None or pool is None or pool.node is None:
+        return None
+    return (
+        default.node
+        if default.model == pool.model and len(default.node.gpus) == len(pool.node.gpus)
+        else None
+    )
 
 
 def _nodes(pool: PoolPlan | None) -> int:
@@ -255,10 +292,13 @@ def _change(
     node: str | None,
     before: tuple[NodePlan | None, int],
     after: tuple[NodePlan | None, int],
+    came_from: NodePlan | None = None,
+    goes_to: NodePlan | None = None,
 ) -> Change | None:
+    """Return what changes; without nodes on a side, they may have been, or be, others' there."""
     (older, nodes_before), (newer, nodes_after) = before, after
     resources = _resources(older, nodes_before, newer, nodes_after)
-    effect = disruption(older if nodes_before else None, newer if nodes_after else None)
+    effect = disruption(older if nodes_before else came_from, newer if nodes_after else goes_to)
     if not resources and effect.level == "none":
         return None
     return Change(pool, node, nodes_before, nodes_after, older, newer, resources, effect)

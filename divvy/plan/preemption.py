@@ -17,7 +17,7 @@ from itertools import combinations, islice, takewhile
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.plan.anti_affinity import repulsions
+from divvy.plan.anti_affinity import Repulsion, repulsions
 from divvy.plan.claim_quota import ClaimQuotas, Usage, usage_of_claim, usage_of_resources
 from divvy.plan.fit.fitting import claim_kinds
 from divvy.plan.fit.nodes import FitNode, nodes_of_cluster
@@ -157,12 +157,17 @@ class _Search:
             node["metadata"]["name"]: node["metadata"].get("labels") or {}
             for node in observed.nodes
         }
-        self._repulsions = [
+        # The pods of a Deployment repel the same pods, from many nodes.
+        self._repulsions: dict[str, tuple[Repulsion, set[tuple[str, str]]]] = {}
+        for repulsion in (
             repulsion
             for name, pods in on_node.items()
             for pod in pods
             for repulsion in repulsions(pod, labels.get(name, {}))
-        ]
+        ):
+            covered = repr((repulsion.selector, repulsion.namespaces))
+            _, places = self._repulsions.setdefault(covered, (repulsion, set()))
+            places.add((repulsion.key, repulsion.value))
         gpus = claimed_gpus(observed.slices, observed.claims)
         fits = nodes_of_cluster(cluster, plan(cluster, ""), observed.nodes, observed.pods, gpus)
         self._nodes = [self._node(fit, on_node.get(str(fit.labels.name), ())) for fit in fits]
@@ -369,11 +374,10 @@ class _Search:
 
         One that is evicted for it counts, too: whom it would repel after that is not looked at.
         """
-        return {
-            (repulsion.key, repulsion.value)
-            for repulsion in self._repulsions
-            if repulsion.covers(raw)
-        }
+        repelled_from = (
+            places for repulsion, places in self._repulsions.values() if repulsion.covers(raw)
+        )
+        return set().union(*repelled_from)
 
     def _around(self, raw: Mapping[str, Any]) -> Around:
         """Return the claims of a pod; one that was made of a template stands for the template."""

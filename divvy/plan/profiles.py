@@ -95,11 +95,15 @@ def profile_changes(before: Profiles, after: Profiles) -> tuple[SettingChange, .
 
 
 def follower_changes(
-    before: Mapping[str, Follower], after: Mapping[str, Follower], predicted_paths: frozenset[str]
+    before: Mapping[str, Follower],
+    after: Mapping[str, Follower],
+    predicted_paths: frozenset[str],
+    defaults: tuple[str, str] = ("", ""),
 ) -> tuple[SettingChange, ...]:
     """Return what the followers' rules change beyond the prediction.
 
-    ``predicted_paths`` are the paths of those whose change the prediction shows.
+    ``predicted_paths`` are the paths of those whose change the prediction shows, ``defaults`` the
+    pools that have the nodes of a pool that is not there, before and after.
     """
     changes: list[SettingChange] = []
     # Many nodes follow one profile, and change alike.
@@ -115,9 +119,12 @@ def follower_changes(
                 )
             changes += _below(path, known[key], f"pool {pool}")
             continue
-        # A node that is no longer overridden follows its pool, and the other way round.
-        followed = follower_path(pool, None)
-        level = _level_alone(older or before.get(followed), newer or after.get(followed))
+        # A node without an override follows its pool, one without its pool the default pool.
+        older_or_pool, newer_or_pool = (
+            side.get(path, side.get(follower_path(pool, None), side.get(follower_path(name, None))))
+            for side, name in zip((before, after), defaults, strict=True)
+        )
+        level = _level_alone(older_or_pool, newer_or_pool)
         rules = _alone(older or newer or Follower((), ()))
         alone = (
             SettingChange(name, text if older else "", text if newer else "", level)
@@ -186,9 +193,10 @@ def _rule_changes(
     orders = [name for name in older if name in newer], [name for name in newer if name in older]
     if orders[0] != orders[1]:
         by_uuid = any(name.startswith(_UUID) for name in orders[0])
-        level = "none" if steps and not by_uuid else _level(older.values(), newer.values())
-        texts = (f"rules in the order {', '.join(order)}" for order in orders)
-        yield SettingChange("", *texts, level=level)
+        is_shown = bool(steps) and not by_uuid
+        level = "none" if is_shown else _level(older.values(), newer.values())
+        was, becomes = (f"rules in the order {', '.join(order)}" for order in orders)
+        yield SettingChange("", was, becomes, level)
 
 
 def _by_selector(rules: Iterable[Rule]) -> dict[str, Rule]:
@@ -244,9 +252,7 @@ def _unpredicted_level(
     # What a side does not select may follow any of its rules.
     before = [older[name]] if name in older else list(older.values())
     after = [newer[name]] if name in newer else list(newer.values())
-    if all(rule.claims is not None for rule in (*before, *after)):
-        return "new pods only"
-    # Indices and globs that concern no GPU of the prediction concern none.
+    # The prediction shows what claims become, and an index or glob without a GPU in it has none.
     return _level(before, after) if name.startswith(_UUID) or not has_prediction else "none"
 
 

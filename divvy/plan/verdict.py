@@ -37,7 +37,7 @@ class Verdict:
 
 def verdict(difference: Difference) -> Verdict:
     """Judge a diff as a whole."""
-    level = max(
+    level: Level = max(
         (
             *(change.disruption.level for change in difference.changes),
             *(setting.level for setting in difference.settings),

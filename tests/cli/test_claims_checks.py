@@ -18,7 +18,8 @@ CLAIMS = {"profile": "by-size", "select": {"pool": "a"}}
 PROFILES: dict[str, Any] = {"by-size": {"claims": {"shares": {}}}, "whole": {}}
 HELD = (
     "pods hold claims: team/notebook on b; on a node without a pool nothing returns their "
-    "devices, and they stay Terminating: end them first"
+    "devices, and they stay Terminating: give the nodes a pool or its label, or end the pods "
+    "before the pool goes"
 )
 
 

@@ -282,6 +282,17 @@ def test_keeps_the_name_of_an_imported_profile_that_its_nodes_labels_choose() ->
     assert (difference.bypass, difference.resources) == ("nvidia.com/device-plugin.config=any", ())
 
 
+def test_keeps_the_name_that_a_label_chooses_for_a_node_that_offers_nothing_yet() -> None:
+    label = {"nvidia.com/mig.config": "all-1g.5gb"}
+    nodes = [
+        node("a-1", {"nvidia.com/mig-1g.5gb": 28}, {**gfd(*A100, strategy="mixed"), **label}),
+        node("a-2", {}, {**gfd(*A100), **label}),
+    ]
+    proposal = drafted(nodes, imported={"all-1g.5gb": {"mig": {"1g.5gb": 7}}})
+    assert "all-1g.5gb" in written(proposal).profiles
+    assert not proposal.renamed
+
+
 def test_uses_profiles_of_files_that_offer_the_same() -> None:
     imported = {
         "sliced": {"timeSlicing": {"replicas": 4, "failRequestsGreaterThanOne": True}},

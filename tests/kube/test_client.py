@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
@@ -308,6 +311,25 @@ def test_reports_what_is_wrong_with_a_credential_plugin(
     settings = {"apiVersion": version, "command": str(plugin), **more}
     with server.client(exec=settings) as client, pytest.raises(KubeconfigError, match=words):
         client.get("/x")
+
+
+def test_ends_a_credential_plugin_with_the_command_that_waits_for_it(
+    server: Server, tmp_path: Path
+) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.write_text("#!/bin/sh\nprintf 'Enter the code: ' >&2\nexec sleep 60\n")
+    plugin.chmod(0o755)
+    settings = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
+    program = (
+        "from divvy.kube.kubeconfig import ClusterConfig, plugin_token\n"
+        f"plugin_token(ClusterConfig({server.url!r}, user={{'exec': {settings!r}}}))"
+    )
+    waiting = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE)
+    assert waiting.stderr is not None
+    prompt = b"Enter the code: "
+    assert waiting.stderr.read(len(prompt)) == prompt
+    waiting.send_signal(signal.SIGINT)
+    assert b"KeyboardInterrupt" in waiting.communicate(timeout=30)[1]
 
 
 def test_gives_a_credential_plugin_an_environment(server: Server, tmp_path: Path) -> None:

@@ -96,6 +96,33 @@ def test_judges_gpus_that_the_plan_does_not_show(
     assert (result.level, result.unpredicted, result.gpus) == (level, (nodes,), 0)
 
 
+def test_does_not_count_predicted_claims_twice() -> None:
+    sides = (planned({"p": {"claims": {"shares": {"max": n}}}}, a=pool("p", 3)) for n in (16, 8))
+    result = verdict(diff(*sides))
+    assert (result.level, result.nodes, result.unpredicted) == ("new pods only", 3, ())
+
+
+def test_judges_a_narrower_selector_by_the_nodes_that_leave() -> None:
+    narrower = {"pool": "a", "rack": "1"}
+    sides = [planned({"p": {}}, a=pool("p", select=select)) for select in ({"pool": "a"}, narrower)]
+    assert verdict(diff(*sides)).level == "new pods only"
+    assert verdict(diff(*reversed(sides))).level == "GPUs must be idle"
+
+
+@pytest.mark.parametrize("hardware", [True, False])
+def test_follows_nodes_between_the_default_pool_and_another(*, hardware: bool) -> None:
+    profiles = {"whole": {}, "shared": {"timeSlicing": {"replicas": 4}}}
+    default = {**pool("whole", 3), "select": None}
+    sliced = pool("shared", 1)
+    for pool_value in () if hardware else (default, sliced):
+        del pool_value["hardware"]
+    sides = planned(profiles, g=default), planned(profiles, g=default, h=sliced)
+    for before, after in (sides, sides[::-1]):
+        assert verdict(diff(before, after)).level == "GPUs must be idle"
+    same = planned(profiles, g=default, h={**sliced, "profile": "whole"})
+    assert verdict(diff(sides[0], same)).level != "GPUs must be idle"
+
+
 def test_judges_rules_for_gpus_that_no_node_has_as_harmless() -> None:
     shared = {"devices": [0, 1, 2, 3], "timeSlicing": {"replicas": 2}}
     profiles = [[shared], [shared, {"timeSlicing": {"replicas": 2, "renameByDefault": False}}]]

@@ -180,9 +180,9 @@ def _claims(
         ours = requests_of({"spec": {"resourceClaims": [entry]}}, (), cluster.names)
         if ours:
             claims.requests += ours
-            claims.templates[entry["name"]] = _specification(*ours)
+            claims.templates[str(entry.get("name"))] = _specification(*ours)
         elif template and (namespace, template) in around.templates:
-            claims.templates[entry["name"]] = around.templates[namespace, template]
+            claims.templates[str(entry.get("name"))] = around.templates[namespace, template]
             _read(claims, template, around.templates[namespace, template], cluster)
         elif claim and (namespace, claim) in around.claims:
             _read(claims, claim, around.claims[namespace, claim], cluster)
