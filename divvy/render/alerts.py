@@ -164,7 +164,7 @@ def _controllers() -> tuple[dict[str, Any], ...]:
     return (
         _alert(
             "DivvyControllerAbsent",
-            f"kube_deployment_status_replicas_unavailable{deployments} > 0",
+            f"kube_deployment_status_replicas_available{deployments} < 1",
             "10m",
             "warning",
             "{{ $labels.deployment }} does not run",
