@@ -260,6 +260,14 @@ def test_lists_what_is_lost_of_a_configuration_beside_a_layout(layout):
     )
 
 
+def test_reads_the_strategy_of_a_configuration_beside_its_layout():
+    plugin = {**shared(name="gpu", replicas=2), "flags": {"migStrategy": "single"}}
+    imported = read_operator({"a": plugin, "b": plugin}, parted(CUT), "single")
+    assert imported.profiles["a"]["mig"] == {"layout": {"1g.5gb": 7}, "strategy": "single"}
+    (alone,) = imported.left_out
+    assert alone.startswith("b: flags.migStrategy single belongs to a MIG layout here")
+
+
 def test_shares_the_devices_of_a_layout():
     plugin = shared(name="mig-1g.5gb", replicas=2)
     imported = read_operator({"a": plugin}, parted(CUT))

@@ -132,6 +132,11 @@ def read_device_plugin(document: object, name: str) -> ImportResult:
     """Turn one configuration into a profile; raises InvalidValue if the plugin refuses it."""
     config = read_config(document, name)
     left_out = without_counterpart(config, name)
+    if config.flags.mig_strategy == "single":
+        left_out.append(
+            f"{name}: flags.migStrategy single belongs to a MIG layout here; "
+            "write `mig: {layout: …, strategy: single}`"
+        )
     replicas = config.sharing.shared.replicas() if config.sharing.shared is not None else {}
     where = f"{name}: {config.sharing.key}"
     left_out += [
@@ -150,7 +155,7 @@ def read_device_plugin(document: object, name: str) -> ImportResult:
 def without_counterpart(config: DevicePluginConfig, name: str) -> list[str]:
     """Return what of a configuration no profile can express, whatever its MIG layout."""
     left_out = [f"{name}: {key} has no counterpart" for key in config.unknown()]
-    left_out += _flags(config.flags, name)
+    left_out += [f"{name}: flags.{key} has no counterpart" for key in config.flags.unknown()]
     left_out += [f"{name}: sharing.{key} has no counterpart" for key in config.sharing.unknown()]
     shared = config.sharing.shared
     for resource in shared.resources if shared is not None else ():
@@ -185,13 +190,3 @@ def whole_gpus(config: DevicePluginConfig, name: str) -> tuple[dict[str, Any], l
         "run on the simulated driver only, on no real one yet"
     )
     return {"mps": rule}, left_out
-
-
-def _flags(flags: _Flags, name: str) -> list[str]:
-    left_out = [f"{name}: flags.{key} has no counterpart" for key in flags.unknown()]
-    if flags.mig_strategy == "single":
-        left_out.append(
-            f"{name}: flags.migStrategy single belongs to a MIG layout here; "
-            "write `mig: {layout: …, strategy: single}`"
-        )
-    return left_out
