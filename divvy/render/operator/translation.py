@@ -39,6 +39,7 @@ def translate(cluster: Cluster, only: Iterable[str] = ()) -> Translation:
     wanted = set(only)
     pools = {name: pool for name, pool in cluster.pools.items() if not wanted or name in wanted}
     profiles: dict[str, NvidiaProfile] = {}
+    unexpressed: dict[str, NvidiaProfile] = {}
     first: dict[str, str] = {}
     refusals: list[Refusal] = []
     listed: set[tuple[str, str, str]] = set()
@@ -50,11 +51,15 @@ def translate(cluster: Cluster, only: Iterable[str] = ()) -> Translation:
             if (name, reason.key, reason.reason) not in listed:
                 refusals.append(reason)
             listed.add((name, reason.key, reason.reason))
-        expressed = all(reason.droppable for reason in reasons)
-        if profiles.setdefault(name, profile) != profile and expressed:
+        if not all(reason.droppable for reason in reasons):
+            unexpressed.setdefault(name, profile)
+            continue
+        if profiles.setdefault(name, profile) != profile:
             text = f"means something else than in {first[name]}, and has one name for the cluster"
             refusals.append(Refusal(f"profile {name}", where, text))
         first.setdefault(name, where)
+    # A profile means what it does where it can be expressed, if it can anywhere.
+    profiles = unexpressed | profiles
     refusals += _strategies(pools, profiles)
     refusals += _promises(cluster, cuts=any(profile.cut for profile in profiles.values()))
     return Translation(pools, profiles, tuple(refusals), tuple(_notes(cluster, pools, profiles)))
