@@ -202,9 +202,12 @@ def _build_to(
         else:
             stored = (f"containers-storage:{image}" for image in images.values())
             _run("buildah", "manifest", "create", name, *stored)
-            options = ("--all", "--rm", "--format=oci", *push)
+            options = ("--all", "--format=oci", *push)
             _run("buildah", "manifest", "push", *options, name, target)
     finally:
+        if len(images) > 1:
+            with contextlib.suppress(BuildFailed):  # there may be none yet
+                _run("buildah", "manifest", "rm", name)
         with contextlib.suppress(BuildFailed):  # not all of them were built
             _run("buildah", "rmi", *images.values())
 

@@ -235,9 +235,29 @@ def test_pushes_images_for_several_platforms_as_one(
     images = [command[command.index("--tag") + 1] for command in built]
     assert [image.rpartition("-")[2] for image in images] == ["amd64", "arm64"]
     assert ["--platform=linux/arm64" in command for command in built] == [False, True]
-    assert commands[-2][:5] == ("buildah", "manifest", "push", "--all", "--rm")
-    assert commands[-2][-1] == "docker://r:5000/n:latest"
+    assert commands[-3][:4] == ("buildah", "manifest", "push", "--all")
+    assert commands[-3][-1] == "docker://r:5000/n:latest"
     assert commands[-1] == ("buildah", "rmi", *images)
+
+
+def test_leaves_no_index_behind_if_the_push_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    commands: list[tuple[str, ...]] = []
+
+    def fail_to_push(*command: str) -> None:
+        commands.append(command)
+        if command[:3] in (("buildah", "manifest", "push"), ("buildah", "manifest", "rm")):
+            raise BuildFailed(command[2])
+
+    monkeypatch.setattr(build, "_run", fail_to_push)
+    both = platforms_of(["linux/arm64", "linux/amd64"])
+    with pytest.raises(BuildFailed, match="push"):
+        build.push_contexts(dict.fromkeys(both, tmp_path), "r:5000", "n", "r:5000/base")
+    (created,) = (command[3] for command in commands if command[2] == "create")
+    *_, index, images = commands
+    assert index == ("buildah", "manifest", "rm", created)
+    assert images[:2] == ("buildah", "rmi")
 
 
 def test_compiles_for_another_machine_by_its_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
