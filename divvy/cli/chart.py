@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from divvy.atomic_file import replace_file
-from divvy.cli.chart_images import Images, images
+from divvy.cli.chart_images import Images, images, without_other_image
 from divvy.cli.driver_tags import check_tags
 from divvy.cli.errors import fail
 from divvy.cli.generated_folder import archive, differences, write_folder
@@ -157,6 +157,7 @@ def chart(
         return
 
     known = images(cluster, image, workload_image, build=build)
+    document = without_other_image(document, known.agent)
     if kind is Kind.MANIFESTS:
         _deliver(_manifests(document, known), out, check, force)
         return

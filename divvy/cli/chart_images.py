@@ -3,11 +3,12 @@
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from divvy.cli.errors import fail
+from divvy.image.build import NAME
 from divvy.image.platforms import platform_options
-from divvy.model import Cluster, PluginImage
+from divvy.model import Cluster, ClusterDocument, PluginImage
 from divvy.sources import CONFORMANCE
 
 _BY_DIGEST = r"\S+@sha256:[0-9a-f]{64}"
@@ -37,6 +38,15 @@ def images(cluster: Cluster, agent: str | None, workloads: str | None, *, build:
         agent or built_image("divvy.image.build", *where),
         workloads or built_image("conformance.image", *where),
     )
+
+
+def without_other_image(document: ClusterDocument, agent: str | None) -> ClusterDocument:
+    """Return a stack that does not say what its image is for, if the agent's is another one."""
+    plugin = document.cluster.plugin
+    image = plugin.image
+    if agent is None or image is None or not agent.startswith(f"{image.registry}/{NAME}@"):
+        plugin = plugin.model_copy(update={"image": None})
+    return replace(document, cluster=document.cluster.model_copy(update={"plugin": plugin}))
 
 
 def build_options(image: PluginImage) -> tuple[str, ...]:

@@ -160,9 +160,10 @@ def test_writes_the_same_bytes_from_another_process(tmp_path: Path) -> None:
 
 
 def test_writes_the_programs_objects_as_manifests() -> None:
-    manifests = run("chart", "--file", LAB, "--format", "manifests", "--image", IMAGE).output
+    image = f"10.123.0.1:5000/divvy/agent@sha256:{'a' * 64}"
+    manifests = run("chart", "--file", LAB, "--format", "manifests", "--image", image).output
     assert list(yaml.safe_load_all(manifests)) == json.loads(
-        json.dumps(objects_of(example("lab"), IMAGE))
+        json.dumps(objects_of(example("lab"), image))
     )
 
 
@@ -199,6 +200,36 @@ def test_refuses_wrong_arguments_with_one_error(
     assert message in done.output
     assert done.output.count("error:") == 1
     assert not list(tmp_path.iterdir())
+
+
+CLAIMS_FOR_ARM64 = {
+    "profiles": {"by-size": {"claims": {"shares": {}}}},
+    "pools": {"all": {"profile": "by-size"}},
+    "plugin": {"image": {"registry": "r.example", "base": "b", "platforms": ["linux/arm64"]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("image", "placed"),
+    [
+        (f"r.example/divvy/agent@sha256:{'a' * 64}", True),
+        (f"r.example/mirror/agent@sha256:{'a' * 64}", False),
+        (None, False),
+    ],
+)
+def test_keeps_controllers_on_the_platforms_of_the_image_that_is_built(
+    image: str | None, placed: bool, out: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "Pulumi.x.yaml"
+    file.write_text(json.dumps({"config": {"divvy:cluster": CLAIMS_FOR_ARM64}}))
+    given = ("--file", file, *(("--image", image) if image else ()))
+    run("chart", *given, "--out", out)
+    values = yaml.safe_load((out / "values.yaml").read_text())
+    for key in ("claimTemplates", "preemptor"):
+        assert ("arm64" in str(values[key]["affinity"])) is placed
+    if image:
+        written = run("chart", *given, "--format", "manifests").output
+        assert ("kubernetes.io/arch" in written) is placed
 
 
 def test_says_what_to_set_without_an_image(out: Path) -> None:
