@@ -144,6 +144,11 @@ def test_renders_the_programs_objects_for_a_cluster_of_claims(
 
 
 TAINTED = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+# What an agent tolerates, and no controller: it would stay on a dead node.
+EVERYWHERE = [
+    {"operator": "Exists"},
+    {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
+]
 OF_CONTROLLERS = {"divvy-claim-templates": "claimTemplates", "divvy-preemption": "preemptor"}
 
 
@@ -162,6 +167,7 @@ def test_places_the_controllers_as_the_program_does_and_as_the_values_say(tmp_pa
         "pools": {
             "a": {"profile": "by-size", "tolerations": [TAINTED, {"key": "team", "value": "x"}]},
             "b": {"profile": "by-size", "tolerations": [TAINTED], "select": {"pool": "b"}},
+            "c": {"profile": "by-size", "tolerations": EVERYWHERE, "select": {"pool": "c"}},
         },
         "preemption": True,
         "plugin": {"image": {"registry": "r:5000", "platforms": ["linux/arm64"]}},
@@ -188,6 +194,8 @@ def test_places_the_controllers_as_the_program_does_and_as_the_values_say(tmp_pa
         assert pod["tolerations"] == [*pools, {"key": "infra", "operator": "Exists"}]
         assert pod["affinity"] == {"podAffinity": {}}
         assert all(other == before[name] for name, other in after.items())
+        own.write_text(json.dumps({key: {"affinity": None}}))
+        assert "affinity" not in controllers_of(tmp_path / "divvy", "--values", own)[key]
 
 
 def test_refuses_claims_on_kubernetes_that_allocates_a_gpu_twice(tmp_path: Path) -> None:

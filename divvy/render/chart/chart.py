@@ -30,7 +30,7 @@ from divvy.render.chart.values import chart_values, values_text
 from divvy.render.chart.values_schema import DEPLOYMENT_KEYS, stack_values, values_schema
 from divvy.render.chart.yaml_text import scalar
 from divvy.render.claims.claimable import UNKNOWN_LARGEST_MIB, types_of
-from divvy.render.claims.controller import controller_affinity
+from divvy.render.claims.controller import NODE_STATE, controller_affinity
 from divvy.render.terminal import plan_text
 
 NAME = "divvy"
@@ -137,6 +137,7 @@ def _filled(name: str, named: str) -> str:
         .replace("SCHEMA_VERSION", str(SCHEMA_VERSION))
         .replace("PLANNED_VALUES", named)
         .replace("UNKNOWN_LARGEST_MIB", str(UNKNOWN_LARGEST_MIB))
+        .replace("NODE_STATE", NODE_STATE)
         .replace("CLAIMS_SINCE", ".".join(map(str, SHARES_SINCE)))
     )
 

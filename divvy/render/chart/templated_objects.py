@@ -172,10 +172,10 @@ def _fill_workload(workload: dict[str, Any], component: str) -> None:
 
 def _placement(values: str) -> dict[str, Conditional]:
     """Return what the values of a controller say of where its pod runs."""
-    tolerations = f"{values}.tolerations | default list"
+    pools = 'include "divvy.controllerTolerations" @ | fromYamlArray'
     placement = {
         "nodeSelector": f"{values}.nodeSelector",
-        "tolerations": f'concat (include "divvy.tolerations" @ | fromYamlArray) ({tolerations})',
+        "tolerations": f"concat ({pools}) ({values}.tolerations | default list)",
         "affinity": f"{values}.affinity",
     }
     return {

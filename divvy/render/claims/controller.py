@@ -11,6 +11,8 @@ from divvy.model.contract import METRICS_PORT, Component, component_labels
 from divvy.model.platform_checks import ARCHITECTURE_LABEL
 from divvy.render.agent_pod import pool_tolerations
 
+# How the keys of taints begin by which Kubernetes says how a node is.
+NODE_STATE = "node.kubernetes.io/"
 GROUP = "rbac.authorization.k8s.io"
 
 
@@ -97,14 +99,25 @@ def _pod(controller: Controller, cluster: Cluster, image: Any) -> dict[str, Any]
         },
         "containers": [_container(controller, image)],
     }
-    # The nodes of the pools may be all that there are.
-    if tolerations := pool_tolerations(cluster):
+    if tolerations := _tolerations(cluster):
         pod["tolerations"] = tolerations
     if affinity := controller_affinity(cluster):
         pod["affinity"] = affinity
     if cluster.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": secret} for secret in cluster.image_pull_secrets]
     return pod
+
+
+def _tolerations(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return those of the pools' own taints, whose nodes may be all that there are.
+
+    Nodes that are dead or cordoned have taints, too: a controller has to leave these.
+    """
+    return [
+        toleration
+        for toleration in pool_tolerations(cluster)
+        if "key" in toleration and not toleration["key"].startswith(NODE_STATE)
+    ]
 
 
 def controller_affinity(cluster: Cluster) -> dict[str, Any]:

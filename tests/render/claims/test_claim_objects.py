@@ -189,6 +189,28 @@ def test_lets_controllers_run_on_nodes_with_the_taints_of_the_pools() -> None:
     assert [pod["tolerations"] for pod in pods] == [[tainted]] * 3
 
 
+def test_lets_no_controller_stay_on_a_node_that_is_dead_or_cordoned() -> None:
+    kept = {"key": "team", "operator": "Equal", "value": "x"}
+    value = cluster(SHARES, preemption=True)
+    value["pools"]["all"]["tolerations"] = [
+        {"operator": "Exists"},
+        {"operator": "Exists", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/unreachable", "operator": "Exists"},
+        kept,
+    ]
+    value["pools"]["other"] = {
+        "profile": "plugin",
+        "select": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+    }
+    pods = [
+        obj["spec"]["template"]["spec"]
+        for obj in objects_of(value, IMAGE)
+        if obj["kind"] == "Deployment"
+    ]
+    assert [pod["tolerations"] for pod in pods] == [[kept]] * 2
+
+
 def test_gives_the_template_maker_no_privilege() -> None:
     (maker,) = (obj for obj in objects_of(cluster(SHARES), IMAGE) if obj["kind"] == "Deployment")
     spec = maker["spec"]["template"]["spec"]

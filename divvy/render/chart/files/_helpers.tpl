@@ -206,6 +206,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with $all }}{{ toYaml (uniq .) }}{{ end -}}
 {{- end }}
 
+{{/* Those for the controllers: of taints of the pools' own, none of nodes that are dead or cordoned. */}}
+{{- define "divvy.controllerTolerations" -}}
+{{- $own := list -}}
+{{- range include "divvy.tolerations" . | fromYamlArray -}}
+  {{- if and .key (not (hasPrefix "NODE_STATE" .key)) }}{{ $own = append $own . }}{{ end -}}
+{{- end -}}
+{{- toYaml $own -}}
+{{- end }}
+
 {{/* What a schema cannot say. All mistakes are reported at once. */}}
 {{- define "divvy.check" -}}
 {{- $profiles := .Values.profiles -}}
