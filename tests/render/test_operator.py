@@ -263,12 +263,12 @@ def test_refuses_what_a_profile_cannot_say_in_one_of_its_pools(sizes: tuple[int,
 
 
 def test_refuses_the_same_whatever_the_order_of_the_pools() -> None:
-    one, other = (
+    forward, backward = (
         sorted(map(str, translated(two_pools([{"devices": [0], **SLICE}], *sizes)).refusals))
         for sizes in ((1, 4), (4, 1))
     )
-    assert one == other
-    assert len(one) == 1
+    assert forward == backward
+    assert len(forward) == 1
 
 
 def test_names_a_refusal_of_a_profile_once_and_its_second_meaning_beside_it() -> None:
