@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import typer
-from typer.testing import CliRunner
+from typer.exceptions import TyperException
 
 from divvy.cli.main import app
 from divvy.lab.paths import REPOSITORY
@@ -51,12 +51,18 @@ def run_divvy(
 
 
 def read_by_divvy(words: Sequence[str]) -> str:
-    """Let divvy read the words up to its help, which it only shows where it knows them all."""
+    """Let divvy read the words of a command; return its complaint."""
     command, at = typer.main.get_command(app), 0
     while hasattr(command, "commands"):
         if at == len(words) or words[at].startswith("-"):
             break  # a group alone, or an option of its own
         assert words[at] in command.commands, f"there is no `divvy {' '.join(words[: at + 1])}`"
         command, at = command.commands[words[at]], at + 1
-    result = CliRunner().invoke(app, [*words[:at], "--help", *words[at:]])
-    return "" if result.exit_code == 0 else result.output
+    try:
+        command.make_context(" ".join(["divvy", *words[:at]]), list(words[at:]))
+    except typer.Exit:
+        pass  # an option that ends the command, such as --help
+    except TyperException as problem:
+        # A sentence may name a command without what has to follow it.
+        return "" if str(problem).startswith("Missing parameter") else str(problem)
+    return ""
