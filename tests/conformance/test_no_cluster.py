@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -252,8 +251,8 @@ def test_gives_up_a_dropped_connection_before_its_run_counts_as_over(
         seconds.extend(request.extensions["timeout"].values())
         raise httpx2.ReadTimeout("dropped", request=request)
 
-    def client(config: ClusterConfig, *more: Any) -> Client:
-        return partial(Client, transport=httpx2.MockTransport(answer))(config, *more)
+    def client(config: ClusterConfig, *more: Any, **options: Any) -> Client:
+        return Client(config, *more, transport=httpx2.MockTransport(answer), **options)
 
     monkeypatch.setattr("conformance.cluster.open_cluster.Client", client)
     monkeypatch.setattr(api, "_PAUSES", ())

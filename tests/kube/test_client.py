@@ -197,6 +197,14 @@ def test_reads_again_when_a_busy_server_wants_it(
     assert (pauses, calls) == ([pause], ["GET", "GET"])
 
 
+def test_leaves_it_to_the_suite_how_often_a_busy_server_is_asked(pauses: list[float]) -> None:
+    transport = _busy(429, "1", [])
+    impatient = Client(ClusterConfig("http://x"), transport=transport, is_patient=False)
+    with impatient as client, pytest.raises(ApiError, match="too many"):
+        client.get("/y")
+    assert pauses == []
+
+
 @pytest.mark.parametrize(
     ("method", "code", "after"),
     [("GET", 429, ""), ("GET", 429, "60"), ("GET", 403, "1"), ("POST", 429, "1")],
