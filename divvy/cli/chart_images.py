@@ -44,7 +44,8 @@ def without_other_image(document: ClusterDocument, agent: str | None) -> Cluster
     """Return a stack that does not say what its image is for, if the agent's is another one."""
     plugin = document.cluster.plugin
     image = plugin.image
-    if agent is None or image is None or not agent.startswith(f"{image.registry}/{NAME}@"):
+    own = "" if image is None else re.escape(f"{image.registry}/{NAME}")
+    if agent is None or image is None or not re.match(rf"{own}(:[^@/]+)?@", agent):
         plugin = plugin.model_copy(update={"image": None})
     return replace(document, cluster=document.cluster.model_copy(update={"plugin": plugin}))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
+import contextlib
 import json
 import os
 import ssl
@@ -35,7 +36,9 @@ _REFUSED = {
 }
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 # Of what a credential plugin has said, in the error if it fails.
-_LAST_LINES = 5
+_LAST_LINES, _LAST_CHARACTERS = 5, 4000
+# A program that it leaves behind, such as a browser, may keep its stderr.
+_LAST_WORDS_SECONDS = 1.0
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
@@ -328,7 +331,8 @@ def _run_plugin(
             showing = threading.Thread(target=_show, args=(running.stderr, shown), daemon=True)
             showing.start()
             printed = running.stdout.read()
-            showing.join()
+            running.wait()
+            showing.join(_LAST_WORDS_SECONDS)
         except BaseException:  # a Ctrl-C, while the plugin waits for its user
             running.kill()
             raise
@@ -339,11 +343,13 @@ def _show(stderr: IO[str], shown: deque[str]) -> None:
     """Show what comes as it comes: a prompt has no line end."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     line = ""
-    while part := os.read(stderr.fileno(), 4096):
-        text = decoder.decode(part)
-        sys.stderr.write(text)
-        sys.stderr.flush()
-        *lines, line = (line + text).split("\n")
-        shown.extend(f"{whole}\n" for whole in lines)
+    with contextlib.suppress(OSError, ValueError):  # closed: the command is being ended
+        while part := os.read(stderr.fileno(), 4096):
+            text = decoder.decode(part)
+            with contextlib.suppress(OSError):  # the plugin goes on if nobody reads what we show
+                sys.stderr.write(text)
+                sys.stderr.flush()
+            *lines, line = (line + text)[-_LAST_CHARACTERS:].split("\n")
+            shown.extend(f"{whole}\n" for whole in lines)
     if line:
         shown.append(line)

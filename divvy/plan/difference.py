@@ -1,6 +1,6 @@
 """The topology diff: what changes for whom between two plans."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -118,13 +118,13 @@ def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Diff
     for name in (*newer, *(name for name in older if name not in newer)):
         changes += _pool_changes(name, older.get(name), newer.get(name), default_nodes)
     reselected = {
-        name: _level_of_selection(older[name].select, newer[name].select)
-        for name in newer
-        if name in older and older[name].select != newer[name].select
+        name for name in newer if name in older and older[name].select != newer[name].select
     }
+    # A narrower selector only loses nodes, unless another pool may be where they go.
+    has_others = defaults[1] or newer.keys() - older.keys() or len(reselected) > 1
     settings = (
         *(
-            _on_other_nodes(change, reselected)
+            _on_other_nodes(change, reselected, older, newer, may_move=bool(has_others))
             for change in setting_changes(_as_renamed(before.settings, now), after.settings)
         ),
         *follower_changes(
@@ -172,19 +172,20 @@ def _renamed(before: Plan, after: Plan) -> dict[str, str]:
     }
 
 
-def _level_of_selection(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> Level:
-    """Return what another selector does: a narrower one only loses nodes.
-
-    What nodes that come have offered before is not known.
-    """
-    is_narrower = (before or {}).items() <= (after or {}).items()
-    return "new pods only" if is_narrower else "GPUs must be idle"
-
-
-def _on_other_nodes(change: SettingChange, reselected: Mapping[str, Level]) -> SettingChange:
-    """Mark what makes a pool select other nodes."""
-    for name, level in reselected.items():
+def _on_other_nodes(
+    change: SettingChange,
+    reselected: Collection[str],
+    older: Mapping[str, PoolPlan],
+    newer: Mapping[str, PoolPlan],
+    *,
+    may_move: bool,
+) -> SettingChange:
+    """Mark what makes a pool select other nodes: what these have offered is not known."""
+    for name in reselected:
         if change.path.startswith(f"pools.{name}.select"):
+            before, after = ((side[name].select or {}).items() for side in (older, newer))
+            only_loses = before <= after and not may_move
+            level: Level = "new pods only" if only_loses else "GPUs must be idle"
             return replace(change, level=level, nodes=f"pool {name}")
     return change
 
@@ -245,8 +246,7 @@ def _pool_changes(
         None,
         (before.node if before else None, _nodes(before) - len(older)),
         (after.node if after else None, _nodes(after) - len(newer)),
-        (_node_in(defaults[0], after) if before is None else None),
-        (_node_in(defaults[1], before) if after is None else None),
+        *_in_default(defaults, before, after, None),
     )
     single = [
         _change(
@@ -254,21 +254,33 @@ def _pool_changes(
             node,
             (older.get(node), int(node in older)),
             (newer.get(node), int(node in newer)),
+            *_in_default(defaults, before, after, node),
         )
         for node in apart
     ]
     return [change for change in (alike, *single) if change is not None]
 
 
-def _node_in(default: PoolPlan | None, pool: PoolPlan | None) -> NodePlan | None:
+def _in_default(
+    defaults: tuple[PoolPlan | None, PoolPlan | None],
+    before: PoolPlan | None,
+    after: PoolPlan | None,
+    node: str | None,
+) -> tuple[NodePlan | None, NodePlan | None]:
+    """Return what the nodes of a pool that comes were in the default pool, and will be there."""
+    return (
+        None if before is not None else _node_in(defaults[0], after, node),
+        None if after is not None else _node_in(defaults[1], before, node),
+    )
+
+
+def _node_in(default: PoolPlan | None, pool: PoolPlan | None, node: str | None) -> NodePlan | None:
     """Return what a node of a pool is in the default pool, if that has nodes like it."""
     if default is None or default.node is None or pool is None or pool.node is None:
         return None
-    return (
-        default.node
-        if default.model == pool.model and len(default.node.gpus) == len(pool.node.gpus)
-        else None
-    )
+    if default.model != pool.model or len(default.node.gpus) != len(pool.node.gpus):
+        return None
+    return default.overrides.get(node, default.node) if node else default.node
 
 
 def _nodes(pool: PoolPlan | None) -> int:
@@ -297,6 +309,8 @@ def _change(
 ) -> Change | None:
     """Return what changes; without nodes on a side, they may have been, or be, others' there."""
     (older, nodes_before), (newer, nodes_after) = before, after
+    if not nodes_before and not nodes_after:
+        return None
     resources = _resources(older, nodes_before, newer, nodes_after)
     effect = disruption(older if nodes_before else came_from, newer if nodes_after else goes_to)
     if not resources and effect.level == "none":

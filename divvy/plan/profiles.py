@@ -18,11 +18,12 @@ class Follower:
     """The rules of a pool's profile, or of one node's.
 
     ``predicted`` are the rules that take the GPUs which the prediction shows, by their indices; ()
-    where it shows none.
+    where it shows none. ``is_empty``: the stack file says that it has no nodes.
     """
 
     rules: tuple[Rule, ...]
     predicted: tuple[Rule, ...]
+    is_empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def profiles_of(cluster: Cluster) -> Profiles:
 
     def follower(name: str, hardware: Hardware | None, nodes: int) -> Follower:
         if hardware is None or nodes <= 0:
-            return Follower(rules[name], ())
+            return Follower(rules[name], (), is_empty=hardware is not None)
         key = (name, hardware.model, hardware.gpus)
         if key not in known:
             known[key] = Follower(rules[name], _predicted(rules[name], hardware))
@@ -137,9 +138,10 @@ def follower_changes(
 def _level_alone(before: Follower | None, after: Follower | None) -> Level:
     """Return what it does to nodes that they follow other rules, or that a pool comes or goes.
 
-    That is "none" if the prediction shows it.
+    That is "none" if the prediction shows it, or if there are no nodes.
     """
-    if (before is not None and before.predicted) or (after is not None and after.predicted):
+    sides = [side for side in (before, after) if side is not None]
+    if all(side.predicted for side in sides) or any(side.is_empty for side in sides):
         return "none"
     if after is None:
         return "new pods only"

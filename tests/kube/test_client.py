@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
@@ -22,7 +25,7 @@ import pytest
 
 from divvy.kube.client import Client
 from divvy.kube.errors import ApiError, KubeconfigError, Unreachable, refusal
-from divvy.kube.kubeconfig import ClusterConfig
+from divvy.kube.kubeconfig import ClusterConfig, plugin_token
 from divvy.kube.media_types import MERGE_PATCH
 from divvy.lab.certificates import create_authority
 
@@ -337,7 +340,41 @@ def test_ends_a_credential_plugin_with_the_command_that_waits_for_it(
     prompt = b"Enter the code: "
     assert waiting.stderr.read(len(prompt)) == prompt
     waiting.send_signal(signal.SIGINT)
-    assert b"KeyboardInterrupt" in waiting.communicate(timeout=30)[1]
+    words = waiting.communicate(timeout=30)[1]
+    assert b"KeyboardInterrupt" in words
+    assert b"Exception in thread" not in words
+
+
+def test_waits_for_no_program_that_a_credential_plugin_leaves_behind(
+    server: Server, tmp_path: Path
+) -> None:
+    plugin = tmp_path / "plugin"
+    credential = '{"status": {"token": "t"}}'
+    plugin.write_text(f"#!/bin/sh\nsleep 60 >/dev/null &\necho $! >&2\necho '{credential}'\n")
+    plugin.chmod(0o755)
+    settings = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
+    begun = time.monotonic()
+    shown = StringIO()
+    with redirect_stderr(shown):
+        assert plugin_token(ClusterConfig(server.url, user={"exec": settings})) == "t"
+    os.kill(int(shown.getvalue()), signal.SIGKILL)
+    assert time.monotonic() - begun < 30
+
+
+def test_reads_a_credential_plugin_to_its_end_though_nobody_reads_what_it_says(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = tmp_path / "plugin"
+    credential = '{"status": {"token": "t"}}'
+    plugin.write_text(f"#!/bin/sh\nhead -c 300000 /dev/zero >&2\necho '{credential}'\n")
+    plugin.chmod(0o755)
+    settings = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        assert plugin_token(ClusterConfig(server.url, user={"exec": settings})) == "t"
+        monkeypatch.undo()
+        with suppress(OSError):
+            full.close()
 
 
 def test_gives_a_credential_plugin_an_environment(server: Server, tmp_path: Path) -> None:

@@ -266,6 +266,8 @@ def test_reads_the_strategy_of_a_configuration_beside_its_layout():
     assert imported.profiles["a"]["mig"] == {"layout": {"1g.5gb": 7}, "strategy": "single"}
     (alone,) = imported.left_out
     assert alone.startswith("b: flags.migStrategy single belongs to a MIG layout here")
+    (lost, _) = read_operator({"a": plugin, "b": plugin}, parted(CUT), "mixed").left_out
+    assert lost.startswith("a: flags.migStrategy single belongs to a MIG layout here")
 
 
 def test_shares_the_devices_of_a_layout():

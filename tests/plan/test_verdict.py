@@ -123,6 +123,44 @@ def test_follows_nodes_between_the_default_pool_and_another(*, hardware: bool) -
     assert verdict(diff(sides[0], same)).level != "GPUs must be idle"
 
 
+def test_judges_a_narrower_selector_by_the_pool_that_may_get_the_nodes() -> None:
+    profiles = {"whole": {}, "seven": {"mig": {"1g.5gb": 7}}}
+    wide, narrow = pool("seven", 4), pool("seven", 2, select={"pool": "a", "rack": "1"})
+    default = {**pool("whole"), "select": None}
+    rest = pool("whole", 2, select={"pool": "a", "rack": "2"})
+    sides = [
+        (planned(profiles, a=wide, d=default), planned(profiles, a=narrow, d=default)),
+        (planned(profiles, a=wide), planned(profiles, a=narrow, c=rest)),
+    ]
+    assert [verdict(diff(*both)).level for both in sides] == ["GPUs must be idle"] * 2
+
+
+def test_judges_a_pool_without_hardware_beside_a_default_pool_with_it() -> None:
+    profiles = {"whole": {}, "seven": {"mig": {"1g.5gb": 7}}}
+    default = {**pool("whole", 3), "select": None}
+    sides = [planned(profiles, d=default), planned(profiles, d=default, c={"profile": "seven"})]
+    for both in (sides, sides[::-1]):
+        result = verdict(diff(*both))
+        assert (result.level, result.unpredicted) == ("GPUs must be idle", ("pool c",))
+
+
+def test_judges_a_pool_of_no_nodes_as_harmless() -> None:
+    profiles = {"whole": {}, "seven": {"mig": {"1g.5gb": 7}}}
+    default = {**pool("whole", 3), "select": None}
+    sides = [planned(profiles, d=default), planned(profiles, d=default, c=pool("seven", 0))]
+    for both in (sides, sides[::-1]):
+        difference = diff(*both)
+        assert (difference.changes, verdict(difference).level) == ((), "none")
+
+
+def test_follows_a_node_with_an_override_into_the_default_pool() -> None:
+    profiles = {"whole": {}, "seven": {"mig": {"1g.5gb": 7}}}
+    default = {**pool("whole", 3), "select": None}
+    before = planned(profiles, d=default, c=pool("whole", 2, overrides={"n7": "seven"}))
+    result = verdict(diff(before, planned(profiles, d=default)))
+    assert (result.level, result.nodes) == ("GPUs must be idle", 1)
+
+
 def test_judges_rules_for_gpus_that_no_node_has_as_harmless() -> None:
     shared = {"devices": [0, 1, 2, 3], "timeSlicing": {"replicas": 2}}
     profiles = [[shared], [shared, {"timeSlicing": {"replicas": 2, "renameByDefault": False}}]]

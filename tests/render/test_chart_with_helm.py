@@ -148,6 +148,7 @@ TAINTED = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"
 EVERYWHERE = [
     {"operator": "Exists"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
+    {"key": "node.cloudprovider.kubernetes.io/shutdown", "operator": "Exists"},
 ]
 OF_CONTROLLERS = {"divvy-claim-templates": "claimTemplates", "divvy-preemption": "preemptor"}
 

@@ -132,11 +132,7 @@ def read_device_plugin(document: object, name: str) -> ImportResult:
     """Turn one configuration into a profile; raises InvalidValue if the plugin refuses it."""
     config = read_config(document, name)
     left_out = without_counterpart(config, name)
-    if config.flags.mig_strategy == "single":
-        left_out.append(
-            f"{name}: flags.migStrategy single belongs to a MIG layout here; "
-            "write `mig: {layout: …, strategy: single}`"
-        )
+    left_out += single_strategy(config, name)
     replicas = config.sharing.shared.replicas() if config.sharing.shared is not None else {}
     where = f"{name}: {config.sharing.key}"
     left_out += [
@@ -150,6 +146,16 @@ def read_device_plugin(document: object, name: str) -> ImportResult:
         return ImportResult({}, tuple(left_out))
     rule, more = whole_gpus(config, name)
     return ImportResult({name: rule}, (*left_out, *more))
+
+
+def single_strategy(config: DevicePluginConfig, name: str) -> list[str]:
+    """Say that a strategy "single" is lost where the profile's layout does not have it."""
+    if config.flags.mig_strategy != "single":
+        return []
+    return [
+        f"{name}: flags.migStrategy single belongs to a MIG layout here; "
+        "write `mig: {layout: …, strategy: single}`"
+    ]
 
 
 def without_counterpart(config: DevicePluginConfig, name: str) -> list[str]:

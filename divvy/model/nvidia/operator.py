@@ -9,6 +9,7 @@ from divvy.model.nvidia.device_plugin import (
     DevicePluginConfig,
     read_config,
     read_device_plugin,
+    single_strategy,
     whole_gpus,
     without_counterpart,
 )
@@ -69,6 +70,8 @@ def _shared(
         sharing, more = whole_gpus(config, name) if mig is None else _mig(mig, config, name)
         sliced.append({**rule, **sharing})
         reasons += more
+        if mig is not None and "strategy" not in mig:
+            reasons += single_strategy(config, name)
     return sliced, list(dict.fromkeys(reasons))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,8 @@ from divvy.model.contract import METRICS_PORT, Component, component_labels
 from divvy.model.platform_checks import ARCHITECTURE_LABEL
 from divvy.render.agent_pod import pool_tolerations
 
-# How the keys of taints begin by which Kubernetes says how a node is.
-NODE_STATE = "node.kubernetes.io/"
+# The keys of taints by which Kubernetes says how a node is.
+NODE_STATE = r"^node\.(cloudprovider\.)?kubernetes\.io/"
 GROUP = "rbac.authorization.k8s.io"
 
 
@@ -116,7 +117,7 @@ def _tolerations(cluster: Cluster) -> list[dict[str, Any]]:
     return [
         toleration
         for toleration in pool_tolerations(cluster)
-        if "key" in toleration and not toleration["key"].startswith(NODE_STATE)
+        if "key" in toleration and not re.match(NODE_STATE, toleration["key"])
     ]
 
 

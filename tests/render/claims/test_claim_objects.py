@@ -196,6 +196,7 @@ def test_lets_no_controller_stay_on_a_node_that_is_dead_or_cordoned() -> None:
         {"operator": "Exists"},
         {"operator": "Exists", "effect": "NoSchedule"},
         {"key": "node.kubernetes.io/unreachable", "operator": "Exists"},
+        {"key": "node.cloudprovider.kubernetes.io/shutdown", "operator": "Exists"},
         kept,
     ]
     value["pools"]["other"] = {

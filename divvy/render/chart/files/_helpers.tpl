@@ -210,7 +210,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "divvy.controllerTolerations" -}}
 {{- $own := list -}}
 {{- range include "divvy.tolerations" . | fromYamlArray -}}
-  {{- if and .key (not (hasPrefix "NODE_STATE" .key)) }}{{ $own = append $own . }}{{ end -}}
+  {{- if and .key (not (regexMatch `NODE_STATE` .key)) }}{{ $own = append $own . }}{{ end -}}
 {{- end -}}
 {{- toYaml $own -}}
 {{- end }}
