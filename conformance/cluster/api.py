@@ -9,12 +9,20 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from divvy.kube.client import Client
-from divvy.kube.errors import CONFLICT, NOT_FOUND, ApiError, KubeError, Unreachable
+from divvy.kube.errors import (
+    CONFLICT,
+    NOT_FOUND,
+    TOO_MANY_REQUESTS,
+    UNAVAILABLE,
+    ApiError,
+    KubeError,
+    Unreachable,
+)
 from divvy.kube.kind import Kind
 from divvy.kube.media_types import MERGE_PATCH
 
 _Answer = TypeVar("_Answer")
-_MOMENTARY = (429, 500, 502, 503, 504)
+_MOMENTARY = (TOO_MANY_REQUESTS, 500, 502, UNAVAILABLE, 504)
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
 # Of one try: a connection that was dropped without a word must not cost a run its lease.
 SECONDS = 10.0

@@ -11,7 +11,7 @@ from typing import Any
 from divvy.claim_templates.client import Api
 from divvy.claim_templates.offered import OfferedShares, Share
 from divvy.claim_templates.wanted import Key, Step, Templates
-from divvy.kube.errors import ApiError, KubeError
+from divvy.kube.errors import TOO_MANY_REQUESTS, ApiError, KubeError
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 8
@@ -110,7 +110,7 @@ class Maker:
             _log.warning("template %s/%s: %s", key.namespace, key.name, text)
 
     def _again(self, key: Key, error: Exception) -> None:
-        refused = isinstance(error, ApiError) and 400 <= error.code < 429
+        refused = isinstance(error, ApiError) and 400 <= error.code < TOO_MANY_REQUESTS
         delay = _REFUSED_SECONDS if refused else _AWAY_SECONDS
 
         def look_again() -> None:

@@ -15,26 +15,27 @@ from urllib.parse import urlencode, urlsplit
 
 import httpx2
 
+from divvy.kube.credential_plugin import plugin_token
 from divvy.kube.errors import (
     GONE,
     MALFORMED,
     NOT_FOUND,
+    TOO_MANY_REQUESTS,
     ApiError,
     KubeconfigError,
     Unreachable,
     refusal,
 )
-from divvy.kube.kubeconfig import ClusterConfig, plugin_token
+from divvy.kube.kubeconfig import ClusterConfig
 from divvy.kube.media_types import JSON
 
 # The API server sends so many objects at a time: all pods of a large cluster are gigabytes.
 _PAGE = 500
-_TOO_MANY_REQUESTS = 429
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Answer(NamedTuple):
-    """What the API server answers; ``retry_after`` seconds it asks to be asked again, if it is."""
+    """What the API server answers; ``retry_after``: seconds until a busy one wants a retry."""
 
     code: int
     text: str
@@ -70,7 +71,7 @@ class Client:
         self.server = config.server
         self.namespace = config.namespace
         self._seconds = seconds
-        # How long a server that is busy is asked again.
+        # How long requests to a busy server are retried.
         self._patience = seconds if is_patient else 0.0
         try:
             self._http = httpx2.Client(
@@ -120,17 +121,17 @@ class Client:
         return self.send(method, path, body, **options).object()
 
     def get(self, path: str, query: Mapping[str, str] = _NOTHING) -> Any:
-        """Return an object or a list; a busy server is asked again when it wants to be.
+        """Return an object or a list; retries when a busy server asks for it.
 
-        That is as long as one answer may take, and for as long as that again if it gives none.
+        No retry begins later than one answer may take.
         """
         deadline = time.monotonic() + self._patience
         while True:
             answer = self.send("GET", path, query=query)
-            pause = answer.retry_after
-            if pause is None or time.monotonic() + pause > deadline:
+            delay = answer.retry_after
+            if delay is None or time.monotonic() + delay > deadline:
                 return answer.object()
-            time.sleep(pause)
+            time.sleep(delay)
 
     def find(self, path: str) -> dict[str, Any] | None:
         """Return an object, None if it does not exist."""
@@ -193,8 +194,8 @@ class Client:
 
 
 def _retry_after(answer: httpx2.Response) -> int | None:
-    """Return when a server that is busy wants to be asked again, as client-go reads it."""
-    is_busy = answer.status_code == _TOO_MANY_REQUESTS or answer.is_server_error
+    """Return the seconds of a busy server's Retry-After, as client-go reads it."""
+    is_busy = answer.status_code == TOO_MANY_REQUESTS or answer.is_server_error
     seconds = answer.headers.get("Retry-After", "")
     return max(1, int(seconds)) if is_busy and seconds.isdecimal() else None
 

@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import codecs
-import contextlib
-import json
 import os
 import ssl
-import subprocess
-import sys
 import tempfile
-import threading
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
@@ -35,11 +28,6 @@ _REFUSED = {
     "user": ("as", "as-uid", "as-groups", "as-user-extra", "auth-provider"),
 }
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-# Of what a credential plugin has said, in the error if it fails.
-_LAST_LINES, _LAST_CHARACTERS = 5, 4000
-# A program that it leaves behind, such as a browser, may keep its stderr.
-_LAST_WORDS_SECONDS = 1.0
-_EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
@@ -252,104 +240,3 @@ def _decoded(data: str) -> bytes:
         return base64.b64decode("".join(data.split()), validate=True)
     except binascii.Error as error:
         raise ValueError(f"its certificates are not base64: {error}") from None
-
-
-def _cluster_info(config: ClusterConfig) -> dict[str, Any]:
-    """Return what a plugin is told of the cluster where it asks for it."""
-    path, data = (config.cluster.get(f"certificate-authority{end}") for end in ("", "-data"))
-    if path and not data:
-        data = base64.b64encode(Path(path).read_bytes()).decode()
-    named = {entry["name"]: entry for entry in config.cluster.get("extensions") or ()}
-    cluster = {
-        "server": config.server,
-        "insecure-skip-tls-verify": config.cluster.get("insecure-skip-tls-verify"),
-        "certificate-authority-data": data and "".join(data.split()),
-        "config": named.get(_EXEC_EXTENSION, {}).get("extension"),
-    }
-    return {key: value for key, value in cluster.items() if value}
-
-
-def plugin_token(config: ClusterConfig) -> str:
-    """Ask the user's credential plugin for a token; raises KubeconfigError."""
-    plugin = config.user["exec"]
-    command = str(plugin.get("command"))
-    try:
-        cluster_info = (
-            {"cluster": _cluster_info(config)} if plugin.get("provideClusterInfo") else {}
-        )
-        given = {
-            "apiVersion": plugin.get("apiVersion"),
-            "kind": "ExecCredential",
-            "spec": {"interactive": False, **cluster_info},
-        }
-        more = {entry["name"]: entry.get("value", "") for entry in plugin.get("env") or ()}
-        environment = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(given), **more}
-        done = _run_plugin([command, *(plugin.get("args") or ())], environment)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise KubeconfigError(
-            f"kubeconfig: the credential plugin {command} is malformed: {error}"
-        ) from None
-    except OSError as error:
-        hint = f" ({plugin['installHint']})" if plugin.get("installHint") else ""
-        raise KubeconfigError(
-            f"kubeconfig: the credential plugin {command} does not run: {error.strerror}{hint}"
-        ) from None
-    if done.returncode:
-        raise KubeconfigError(
-            f"kubeconfig: the credential plugin {command} failed: {done.stderr.strip()}"
-        )
-    try:
-        token = json.loads(done.stdout)["status"].get("token")
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
-        raise KubeconfigError(
-            f"kubeconfig: the credential plugin {command} printed no credential"
-        ) from None
-    if not token:
-        raise KubeconfigError(
-            f"kubeconfig: the credential plugin {command} gives no token; client "
-            "certificates from plugins are not supported"
-        )
-    return str(token)
-
-
-def _run_plugin(
-    command: list[str], environment: Mapping[str, str]
-) -> subprocess.CompletedProcess[str]:
-    """Run a plugin; what it says on stderr, such as a page to open, is shown at once."""
-    shown: deque[str] = deque(maxlen=_LAST_LINES)
-    with subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    ) as running:
-        assert running.stdout is not None
-        try:
-            showing = threading.Thread(target=_show, args=(running.stderr, shown), daemon=True)
-            showing.start()
-            printed = running.stdout.read()
-            running.wait()
-            showing.join(_LAST_WORDS_SECONDS)
-        except BaseException:  # a Ctrl-C, while the plugin waits for its user
-            running.kill()
-            raise
-    return subprocess.CompletedProcess(command, running.returncode, printed, "".join(shown))
-
-
-def _show(stderr: IO[str], shown: deque[str]) -> None:
-    """Show what comes as it comes: a prompt has no line end."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    line = ""
-    with contextlib.suppress(OSError, ValueError):  # closed: the command is being ended
-        while part := os.read(stderr.fileno(), 4096):
-            text = decoder.decode(part)
-            with contextlib.suppress(OSError):  # the plugin goes on if nobody reads what we show
-                sys.stderr.write(text)
-                sys.stderr.flush()
-            *lines, line = (line + text)[-_LAST_CHARACTERS:].split("\n")
-            shown.extend(f"{whole}\n" for whole in lines)
-    if line:
-        shown.append(line)

@@ -3,89 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 from base64 import b64encode
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import redirect_stderr, suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any
 
 import httpx2
 import pytest
 
 from divvy.kube.client import Client
 from divvy.kube.errors import ApiError, KubeconfigError, Unreachable, refusal
-from divvy.kube.kubeconfig import ClusterConfig, plugin_token
+from divvy.kube.kubeconfig import ClusterConfig
 from divvy.kube.media_types import MERGE_PATCH
-from divvy.lab.certificates import create_authority
-
-
-class Sent(NamedTuple):
-    """A request as it arrived."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    headers: dict[str, str]
-    body: Any
-
-
-class Server:
-    """Answers requests in turn, each with a status and lines; keeps what was asked."""
-
-    def __init__(self) -> None:
-        self.answers: list[tuple[int, list[Any]]] = []
-        self.requests: list[Sent] = []
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                parts = urlsplit(self.path)
-                text = self.rfile.read(length).decode()
-                body = json.loads(text) if text else None
-                query = dict(parse_qsl(parts.query))
-                sent = Sent(self.command, parts.path, query, dict(self.headers), body)
-                server.requests.append(sent)
-                code, lines = server.answers.pop(0)
-                self.send_response(code)
-                self.end_headers()
-                for line in lines:
-                    self.wfile.write(line if isinstance(line, bytes) else json.dumps(line).encode())
-                    self.wfile.write(b"\n")
-
-            do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
-
-    def client(self, **user: Any) -> Client:
-        return Client(ClusterConfig(self.url, user=user), seconds=5)
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    running = Server()
-    yield running
-    running.close()
+from tests.kube.answering_server import Server
 
 
 def test_sends_an_object_with_its_type_and_the_query_of_its_path(server: Server) -> None:
@@ -263,17 +193,6 @@ def test_reads_a_token_again_once_it_is_refused(server: Server, tmp_path: Path) 
             client.get("/x")
 
 
-def test_sends_the_token_of_a_credential_plugin(server: Server, tmp_path: Path) -> None:
-    plugin = tmp_path / "plugin"
-    plugin.write_text('#!/bin/sh\necho \'{"status": {"token": "of-plugin"}}\'\n')
-    plugin.chmod(0o755)
-    server.answers = [(200, [{}])]
-    version = "client.authentication.k8s.io/v1"
-    with server.client(exec={"apiVersion": version, "command": str(plugin)}) as client:
-        client.get("/x")
-    assert server.requests[0].headers["Authorization"] == "Bearer of-plugin"
-
-
 def test_sends_a_user_without_a_password(server: Server) -> None:
     server.answers = [(200, [{}])]
     with server.client(username="me") as client:
@@ -295,99 +214,6 @@ def test_keeps_an_invalid_token_out_of_the_error(
             client.get("/x")
         assert "sec" not in str(problem.value)
     assert not server.requests
-
-
-@pytest.mark.parametrize(
-    ("script", "more", "words"),
-    [
-        ("echo hello", {}, "printed no credential"),
-        ("printf '\\377'", {}, "printed no credential"),
-        ("echo null", {}, "printed no credential"),
-        ("""echo '{"status": null}'""", {}, "printed no credential"),
-        ("""echo '{"status": "x"}'""", {}, "printed no credential"),
-        ("""echo '{"status": {}}'""", {}, "gives no token"),
-        ("printf '\\377' >&2; exit 1", {}, "failed: \ufffd"),
-        ("true", {"args": [1]}, "is malformed: expected str"),
-        ("true", {"env": ["A"]}, "is malformed"),
-        ("true", {"command": "/none", "installHint": "get it"}, r"does not run: .* \(get it\)"),
-    ],
-)
-def test_reports_what_is_wrong_with_a_credential_plugin(
-    server: Server, tmp_path: Path, script: str, more: dict[str, Any], words: str
-) -> None:
-    plugin = tmp_path / "plugin"
-    plugin.write_text(f"#!/bin/sh\n{script}\n")
-    plugin.chmod(0o755)
-    version = "client.authentication.k8s.io/v1"
-    settings = {"apiVersion": version, "command": str(plugin), **more}
-    with server.client(exec=settings) as client, pytest.raises(KubeconfigError, match=words):
-        client.get("/x")
-
-
-def test_ends_a_credential_plugin_with_the_command_that_waits_for_it(
-    server: Server, tmp_path: Path
-) -> None:
-    plugin = tmp_path / "plugin"
-    plugin.write_text("#!/bin/sh\nprintf 'Enter the code: ' >&2\nexec sleep 60\n")
-    plugin.chmod(0o755)
-    settings = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
-    program = (
-        "from divvy.kube.kubeconfig import ClusterConfig, plugin_token\n"
-        f"plugin_token(ClusterConfig({server.url!r}, user={{'exec': {settings!r}}}))"
-    )
-    waiting = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE)
-    assert waiting.stderr is not None
-    prompt = b"Enter the code: "
-    assert waiting.stderr.read(len(prompt)) == prompt
-    waiting.send_signal(signal.SIGINT)
-    words = waiting.communicate(timeout=30)[1]
-    assert b"KeyboardInterrupt" in words
-    assert b"Exception in thread" not in words
-
-
-def test_waits_for_no_program_that_a_credential_plugin_leaves_behind(
-    server: Server, tmp_path: Path
-) -> None:
-    plugin = tmp_path / "plugin"
-    credential = '{"status": {"token": "t"}}'
-    plugin.write_text(f"#!/bin/sh\nsleep 60 >/dev/null &\necho $! >&2\necho '{credential}'\n")
-    plugin.chmod(0o755)
-    settings = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
-    begun = time.monotonic()
-    shown = StringIO()
-    with redirect_stderr(shown):
-        assert plugin_token(ClusterConfig(server.url, user={"exec": settings})) == "t"
-    os.kill(int(shown.getvalue()), signal.SIGKILL)
-    assert time.monotonic() - begun < 30
-
-
-def test_reads_a_credential_plugin_to_its_end_though_nobody_reads_what_it_says(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plugin = tmp_path / "plugin"
-    credential = '{"status": {"token": "t"}}'
-    plugin.write_text(f"#!/bin/sh\nhead -c 300000 /dev/zero >&2\necho '{credential}'\n")
-    plugin.chmod(0o755)
-    settings = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
-    with Path("/dev/full").open("w") as full:
-        monkeypatch.setattr(sys, "stderr", full)
-        assert plugin_token(ClusterConfig(server.url, user={"exec": settings})) == "t"
-        monkeypatch.undo()
-        with suppress(OSError):
-            full.close()
-
-
-def test_gives_a_credential_plugin_an_environment(server: Server, tmp_path: Path) -> None:
-    plugin = tmp_path / "plugin"
-    plugin.write_text("""#!/bin/sh\necho '{"status": {"token": "'$A-${B-none}'"}}'\n""")
-    plugin.chmod(0o755)
-    server.answers = [(200, [{}])]
-    environment = [{"name": "A", "value": "a"}, {"name": "B"}]
-    version = "client.authentication.k8s.io/v1"
-    settings = {"apiVersion": version, "command": str(plugin), "env": environment}
-    with server.client(exec=settings) as client:
-        client.get("/x")
-    assert server.requests[0].headers["Authorization"] == "Bearer a-"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -443,79 +269,3 @@ def test_yields_no_bookmarks(server: Server) -> None:
     server.answers = [(200, [{"type": "BOOKMARK", "object": {"metadata": {}}}])]
     with server.client() as client:
         assert not list(client.watch("/x", "7", 60))
-
-
-def test_asks_a_credential_plugin_once_for_all_threads(server: Server, tmp_path: Path) -> None:
-    plugin, runs = tmp_path / "plugin", tmp_path / "runs"
-    script = f"""echo run >> {runs}; sleep 0.1; echo '{{"status": {{"token": "t"}}}}'"""
-    plugin.write_text(f"#!/bin/sh\n{script}\n")
-    plugin.chmod(0o755)
-    server.answers = [(200, [{}])] * 8
-    version = "client.authentication.k8s.io/v1"
-    with (
-        server.client(exec={"apiVersion": version, "command": str(plugin)}) as client,
-        ThreadPoolExecutor(8) as threads,
-    ):
-        assert list(threads.map(client.get, ["/x"] * 8)) == [{}] * 8
-    assert runs.read_text() == "run\n"
-
-
-@pytest.mark.parametrize("asks", [True, False])
-def test_tells_a_credential_plugin_of_the_cluster_if_it_asks(tmp_path: Path, asks: bool) -> None:
-    create_authority(tmp_path)
-    plugin, record = tmp_path / "plugin", tmp_path / "record"
-    plugin.write_text(f"""#!/bin/sh\nprintf %s "$KUBERNETES_EXEC_INFO" > {record}\nexit 1\n""")
-    plugin.chmod(0o755)
-    version = "client.authentication.k8s.io/v1"
-    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
-    cluster = {"certificate-authority": str(tmp_path / "ca.crt"), "extensions": [extension]}
-    user = {
-        "exec": {"apiVersion": version, "command": str(plugin), "provideClusterInfo": asks},
-    }
-    config = ClusterConfig("https://127.0.0.1:1", cluster=cluster, user=user)
-    with Client(config) as client, pytest.raises(KubeconfigError):
-        client.get("/x")
-    expected = {
-        "server": "https://127.0.0.1:1",
-        "certificate-authority-data": b64encode((tmp_path / "ca.crt").read_bytes()).decode(),
-        "config": {"audience": "a"},
-    }
-    assert json.loads(record.read_text()).get("spec").get("cluster") == (expected if asks else None)
-
-
-def test_shows_what_a_credential_plugin_says_while_it_waits(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plugin, seen = tmp_path / "plugin", tmp_path / "seen"
-    plugin.write_text(
-        f"""#!/bin/sh
-        echo "open https://login.example and enter CODE" >&2
-        for _ in 1 2 3 4 5 6 7 8 9 10; do
-            [ -e {seen} ] && echo '{{"status": {{"token": "t"}}}}' && exit
-            sleep 0.1
-        done
-        echo "too late" >&2
-        exit 1"""
-    )
-    plugin.chmod(0o755)
-    shown = StringIO()
-    monkeypatch.setattr(shown, "flush", seen.touch)
-    monkeypatch.setattr("sys.stderr", shown)
-    server.answers = [(200, [{}])]
-    settings = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
-    with server.client(exec=settings) as client:
-        client.get("/x")
-    assert shown.getvalue() == "open https://login.example and enter CODE\n"
-
-
-def test_shows_no_credential_of_a_plugin(
-    server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    plugin = tmp_path / "plugin"
-    plugin.write_text("#!/bin/sh\necho secret\nseq 1 9 >&2\nexit 1\n")
-    plugin.chmod(0o755)
-    settings = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
-    with server.client(exec=settings) as client, pytest.raises(KubeconfigError) as problem:
-        client.get("/x")
-    assert str(problem.value).endswith("failed: 5\n6\n7\n8\n9")
-    assert "secret" not in "".join(capfd.readouterr())

@@ -9,7 +9,13 @@ from typing import Any
 
 from divvy.engine.errors import Conflict, EngineError, StepFailed
 from divvy.kube.client import Answer, Client
-from divvy.kube.errors import ApiError, KubeconfigError, Unreachable
+from divvy.kube.errors import (
+    TOO_MANY_REQUESTS,
+    UNAVAILABLE,
+    ApiError,
+    KubeconfigError,
+    Unreachable,
+)
 from divvy.kube.kind import Kind
 from divvy.kube.kubeconfig import cluster_config
 from divvy.kube.media_types import APPLY, JSON_PATCH
@@ -231,7 +237,7 @@ class Api:
 
 def _starting(answer: Answer) -> bool:
     """Tell whether an API server answers that is not ready to serve yet."""
-    return answer.code in (429, 503)
+    return answer.code in (TOO_MANY_REQUESTS, UNAVAILABLE)
 
 
 def _body(answer: Answer) -> dict[str, Any]:
