@@ -7,7 +7,7 @@ import typer
 
 from divvy.cli.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.cli.errors import fail
-from divvy.cli.node_moves import read_node_moves, read_pods_left
+from divvy.cli.node_moves import NodeMovesReader
 from divvy.model import Cluster
 from divvy.model.claims_floor import floor_problems, floor_warnings
 from divvy.plan.live_claims import pods_with_claims
@@ -24,11 +24,15 @@ def check_claims(cluster: Cluster, *, preview: bool) -> None:
 
     Raises EngineError.
     """
-    check_floor(cluster)
-    if any(profile.by_claims for profile in cluster.profiles.values()):
-        _check_left(cluster, preview=preview)
-    else:
+    if not _has_claims(cluster):
         check_held(cluster, preview=preview)
+        return
+    with reading(cluster.kubeconfig, cluster.context) as reader:
+        moves_reader = NodeMovesReader(reader, cluster)
+        _check_floor(cluster, reader, moves_reader)
+        with contextlib.suppress(NotAllowed):  # `_check_floor` has reported it
+            remedy = "give the nodes a pool or its label, or end the pods before the pool goes"
+            _refuse(moves_reader.pods_left(), "on a node without a pool", remedy, preview=preview)
 
 
 def check_held(cluster: Cluster, *, preview: bool) -> None:
@@ -40,17 +44,6 @@ def check_held(cluster: Cluster, *, preview: bool) -> None:
         pods = pods_with_claims(reader.listed(_CLAIMS))
     where = "without a profile with `claims`"
     _refuse(pods, where, "end them first", preview=preview)
-
-
-def _check_left(cluster: Cluster, *, preview: bool) -> None:
-    """Do the same for pods on nodes that the file takes out of its pools."""
-    with (
-        reading(cluster.kubeconfig, cluster.context) as reader,
-        contextlib.suppress(NotAllowed),  # `check_floor` has said so
-    ):
-        remedy = "give the nodes a pool or its label, or end the pods before the pool goes"
-        pods = read_pods_left(reader, cluster)
-        _refuse(pods, "on a node without a pool", remedy, preview=preview)
 
 
 def _refuse(pods: Sequence[str], where: str, remedy: str, *, preview: bool) -> None:
@@ -71,12 +64,19 @@ def check_floor(cluster: Cluster) -> None:
 
     Then tell which nodes move between the device plugin and claims.
     """
-    if not any(profile.by_claims for profile in cluster.profiles.values()):
-        return
-    with reading(cluster.kubeconfig, cluster.context) as reader:
-        answer = reader.find("/version") or {}
-        warnings = (*_quota_warnings(cluster, reader), _priorities_warning(cluster, reader))
-        moves = _moves(cluster, reader)
+    if _has_claims(cluster):
+        with reading(cluster.kubeconfig, cluster.context) as reader:
+            _check_floor(cluster, reader, NodeMovesReader(reader, cluster))
+
+
+def _has_claims(cluster: Cluster) -> bool:
+    return any(profile.by_claims for profile in cluster.profiles.values())
+
+
+def _check_floor(cluster: Cluster, reader: ClusterReader, moves_reader: NodeMovesReader) -> None:
+    answer = reader.find("/version") or {}
+    warnings = (*_quota_warnings(cluster, reader), _priorities_warning(cluster, moves_reader))
+    moves = _moves(moves_reader)
     version = str(answer.get("gitVersion", ""))
     for problem in floor_problems(cluster, version):
         fail(problem)
@@ -86,18 +86,18 @@ def check_floor(cluster: Cluster) -> None:
         typer.echo(line, err=True)
 
 
-def _moves(cluster: Cluster, reader: ClusterReader) -> list[str]:
+def _moves(moves_reader: NodeMovesReader) -> list[str]:
     """Return which nodes move and after which pods, in lines."""
     try:
-        return list(node_move_lines(read_node_moves(reader, cluster)))
+        return list(node_move_lines(moves_reader.moves()))
     except NotAllowed as refusal:
         return [f"it is not known which pods hold up nodes that move to or from claims: {refusal}"]
 
 
-def _priorities_warning(cluster: Cluster, reader: ClusterReader) -> str | None:
+def _priorities_warning(cluster: Cluster, moves_reader: NodeMovesReader) -> str | None:
     """Warn of nodes whose pods can no longer preempt others; None if there are none."""
     try:
-        return priorities_warning(cluster, reader.paged("/api/v1/nodes"))
+        return priorities_warning(cluster, moves_reader.nodes)
     except NotAllowed as refusal:
         return f"it is not known which nodes move from the device plugin to claims: {refusal}"
 

@@ -9,7 +9,7 @@ import typer
 
 from divvy.cli.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.cli.errors import fail
-from divvy.cli.node_moves import read_node_moves
+from divvy.cli.node_moves import NodeMovesReader
 from divvy.cli.output import Format, write
 from divvy.model import Cluster
 from divvy.plan import LiveNode, compare_live, live_node
@@ -37,7 +37,7 @@ def show_live(cluster: Cluster, name: str, output: Format, out: Path | None) -> 
 def _moves(reader: ClusterReader, cluster: Cluster) -> tuple[NodeMove, ...]:
     """Return the nodes that move to or from claims; whoever may not read the pods sees none."""
     try:
-        return read_node_moves(reader, cluster)
+        return NodeMovesReader(reader, cluster).moves()
     except NotAllowed as refusal:
         typer.echo(f"which nodes move to or from claims is not shown: {refusal}", err=True)
         return ()
