@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, replace
 
 from divvy.cli.errors import fail
-from divvy.image.build import NAME
+from divvy.image.build import IMAGE_NAME
 from divvy.image.platforms import platform_options
 from divvy.model import Cluster, ClusterDocument, PluginImage
 from divvy.sources import CONFORMANCE
@@ -43,10 +43,12 @@ def images(cluster: Cluster, agent: str | None, workloads: str | None, *, build:
 def without_other_image(document: ClusterDocument, agent: str | None) -> ClusterDocument:
     """Return a stack that does not say what its image is for, if the agent's is another one."""
     plugin = document.cluster.plugin
-    image = plugin.image
-    own = "" if image is None else re.escape(f"{image.registry}/{NAME}")
-    if agent is None or image is None or not re.match(rf"{own}(:[^@/]+)?@", agent):
-        plugin = plugin.model_copy(update={"image": None})
+    if plugin.image is None:
+        return document
+    repository = re.escape(f"{plugin.image.registry}/{IMAGE_NAME}")
+    if re.match(rf"{repository}(:[^@/]+)?@", agent or ""):
+        return document
+    plugin = plugin.model_copy(update={"image": None})
     return replace(document, cluster=document.cluster.model_copy(update={"plugin": plugin}))
 
 

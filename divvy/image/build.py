@@ -29,7 +29,7 @@ _HOOK = PLUGIN_IMAGE / "hook"
 _LIMITER = PLUGIN_IMAGE / "limiter"
 _ROOMS = ("agent", "claim_templates", "kube", "model", "plan", "preemption")
 _FILES = ("__init__.py", "atomic_file.py", "py.typed")
-NAME = "divvy/agent"
+IMAGE_NAME = "divvy/agent"
 _INPUTS_OF_BUILD = ("image/build.py", "image/platforms.py")
 # What registries answer, in skopeo's words, where an image is not there.
 _ABSENT = ("manifest unknown", "name unknown")
@@ -139,7 +139,7 @@ def build_and_push(
             raise BuildFailed(
                 "a source of the agent's image changed during the build: run it again"
             )
-        return push_contexts(contexts, registry, NAME, base, insecure=insecure)
+        return push_contexts(contexts, registry, IMAGE_NAME, base, insecure=insecure)
 
 
 def build_layout(

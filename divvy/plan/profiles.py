@@ -260,12 +260,12 @@ def _unpredicted_level(
 
 def _level(before: Iterable[Rule], after: Iterable[Rule]) -> Level:
     """Return what it does to pods that a GPU may follow any of these rules after any of those."""
-    kept = [_kept(rule) for rule in (*before, *after)]
-    return "new pods only" if all(other == kept[0] for other in kept) else "GPUs must be idle"
+    first, *others = (_held_as(rule) for rule in (*before, *after))
+    return "new pods only" if all(other == first for other in others) else "GPUs must be idle"
 
 
-def _kept(rule: Rule) -> tuple[object, ...]:
-    """Return what a rule may not change of a GPU that a pod holds."""
+def _held_as(rule: Rule) -> tuple[object, ...]:
+    """Return as what a pod holds a GPU, as far as its rule tells: see ``Offer.held_as``."""
     sharing = rule.sharing
     names = None if sharing is None else (sharing.rename_by_default, sharing.resource_name)
     return rule.mig, rule.claims is None, rule.mps is None, names

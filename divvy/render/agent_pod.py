@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.contract import PLUGIN_FOLDER, REGISTRY_FOLDER, RUN_FOLDER
+from divvy.model.contract import AGENT, PLUGIN_FOLDER, REGISTRY_FOLDER, RUN_FOLDER
 
-_NAME = "divvy-agent"
 _LABELS = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "agent"}
 _PORT = 9410
 
@@ -23,7 +22,7 @@ def agent_daemon_set(cluster: Cluster, image: Any) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
-        "metadata": {"name": _NAME, "namespace": cluster.namespace, "labels": _LABELS},
+        "metadata": {"name": AGENT, "namespace": cluster.namespace, "labels": _LABELS},
         "spec": {
             "selector": {"matchLabels": _LABELS},
             # Two agents must never serve one resource at once: the old one goes first.
@@ -47,7 +46,7 @@ def agent_daemon_set(cluster: Cluster, image: Any) -> dict[str, Any]:
 
 def _pod(cluster: Cluster, image: Any) -> dict[str, Any]:
     pod: dict[str, Any] = {
-        "serviceAccountName": _NAME,
+        "serviceAccountName": AGENT,
         "priorityClassName": "system-node-critical",
         "terminationGracePeriodSeconds": 5,
         "containers": [_container(cluster, image)],

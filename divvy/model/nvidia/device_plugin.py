@@ -98,12 +98,12 @@ class _Sharing(_Open):
 
     @property
     def key(self) -> str:
-        """Return the key of the block that the plugin goes by."""
+        """Return the key of the sharing that applies: MPS if there are both."""
         return "sharing.mps" if self.mps is not None else "sharing.timeSlicing"
 
     @property
     def shared(self) -> Shared | None:
-        """Return the block that the plugin goes by."""
+        """Return the sharing that applies: MPS if there are both."""
         return self.mps if self.mps is not None else self.time_slicing
 
 
