@@ -1,19 +1,17 @@
 """The topology diff: what changes for whom between two plans."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from divvy.model.contract import AGENT
 from divvy.plan.disruption import Disruption, disruption
 from divvy.plan.guarantees import Guarantees
-from divvy.plan.level import LEVELS, Level
+from divvy.plan.level import LEVELS
 from divvy.plan.object_changes import NO_OBJECTS, ObjectChanges
+from divvy.plan.pool_pairs import PoolPairs, pair_pools
 from divvy.plan.prediction import NodePlan, Plan, PoolPlan
 from divvy.plan.profiles import follower_changes, follower_path, profile_changes
 from divvy.plan.settings import SettingChange, setting_changes
-
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -105,48 +103,31 @@ class Difference:
 
 def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Difference:
     """Compare two plans, pool by pool; ``objects`` is what becomes of the cluster's objects."""
-    renamed = _renamed(before, after)
-    now = {old: new for new, old in renamed.items()}
-    newer = {pool.name: pool for pool in after.pools}
-    for name in renamed.keys() & {pool.name for pool in before.pools} - now.keys():
-        # Its nodes are in no pool, or in one that selects otherwise; its name is another pool's.
-        now[name] = f"{name} (before)"
-    older = {now.get(pool.name, pool.name): pool for pool in before.pools}
-    defaults = _default(older), _default(newer)
-    default_nodes = older.get(defaults[0]), newer.get(defaults[1])
-    changes: list[Change] = []
-    for name in (*newer, *(name for name in older if name not in newer)):
-        changes += _pool_changes(name, older.get(name), newer.get(name), default_nodes)
-    reselected = {
-        name for name in newer if name in older and older[name].select != newer[name].select
-    }
-    # A narrower selector only loses nodes, unless another pool may be where they go.
-    has_others = defaults[1] or newer.keys() - older.keys() or len(reselected) > 1
+    pairs = pair_pools(before, after)
+    gone = (name for name in pairs.older if name not in pairs.newer)
+    changes = [change for name in (*pairs.newer, *gone) for change in _pool_changes(name, pairs)]
     settings = (
-        *(
-            _on_other_nodes(change, reselected, older, newer, may_move=bool(has_others))
-            for change in setting_changes(_as_renamed(before.settings, now), after.settings)
-        ),
+        *map(pairs.judged, setting_changes(pairs.as_renamed(before.settings), after.settings)),
         *follower_changes(
-            _as_renamed(before.profiles.followers, now),
+            pairs.as_renamed(before.profiles.followers),
             after.profiles.followers,
             frozenset(follower_path(change.pool, change.node) for change in changes),
-            defaults,
+            pairs.defaults,
         ),
         *profile_changes(before.profiles, after.profiles),
     )
-    changed = {*renamed, *(change.pool for change in changes)}
+    changed = {*pairs.renamed, *(change.pool for change in changes)}
     return Difference(
         before.cluster,
         after.cluster,
         tuple(_under(after.policy, change) for change in sorted(changes, key=_by_disruption)),
         _totals(before, after),
         settings,
-        renamed,
+        pairs.renamed,
         tuple(
             name
-            for name in newer
-            if name in older
+            for name in pairs.newer
+            if name in pairs.older
             and name not in changed
             and not any(setting.path.startswith(f"pools.{name}.") for setting in settings)
         ),
@@ -160,46 +141,6 @@ def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Diff
 def _by_disruption(change: Change) -> tuple[int, int]:
     """Return what puts the change first that disturbs most."""
     return -LEVELS.index(change.disruption.level), -change.gpus
-
-
-def _renamed(before: Plan, after: Plan) -> dict[str, str]:
-    """Return new name → old name of pools that select the same nodes under another name."""
-    return {
-        pool.name: old.name
-        for pool in after.pools
-        for old in before.pools
-        if pool.select == old.select and pool.name != old.name
-    }
-
-
-def _on_other_nodes(
-    change: SettingChange,
-    reselected: Collection[str],
-    older: Mapping[str, PoolPlan],
-    newer: Mapping[str, PoolPlan],
-    *,
-    may_move: bool,
-) -> SettingChange:
-    """Mark what makes a pool select other nodes: what these have offered is not known."""
-    for name in reselected:
-        if change.path.startswith(f"pools.{name}.select"):
-            before, after = ((side[name].select or {}).items() for side in (older, newer))
-            only_loses = before <= after and not may_move
-            level: Level = "new pods only" if only_loses else "GPUs must be idle"
-            return replace(change, level=level, nodes=f"pool {name}")
-    return change
-
-
-def _as_renamed(by_path: Mapping[str, _Value], now: Mapping[str, str]) -> dict[str, _Value]:
-    """Return what stands at paths with the pools under their new names."""
-    result = {}
-    for path, value in by_path.items():
-        for old, new in now.items():
-            if path.startswith(f"pools.{old}."):
-                path = f"pools.{new}.{path.removeprefix(f'pools.{old}.')}"
-                break
-        result[path] = value
-    return result
 
 
 def _under(policy: str, change: Change) -> Change:
@@ -228,17 +169,8 @@ def _totals(before: Plan, after: Plan) -> tuple[TotalChange, ...]:
     return resource_counts(before.totals, after.totals)
 
 
-def _default(pools: Mapping[str, PoolPlan]) -> str:
-    """Return the name of the pool that has the nodes which no other selects, "" without one."""
-    return next((name for name, pool in pools.items() if pool.select is None), "")
-
-
-def _pool_changes(
-    name: str,
-    before: PoolPlan | None,
-    after: PoolPlan | None,
-    defaults: tuple[PoolPlan | None, PoolPlan | None],
-) -> list[Change]:
+def _pool_changes(name: str, pairs: PoolPairs) -> list[Change]:
+    before, after = pairs.older.get(name), pairs.newer.get(name)
     apart = sorted({*(before.overrides if before else ()), *(after.overrides if after else ())})
     older, newer = _present(before, apart), _present(after, apart)
     alike = _change(
@@ -246,7 +178,7 @@ def _pool_changes(
         None,
         (before.node if before else None, _nodes(before) - len(older)),
         (after.node if after else None, _nodes(after) - len(newer)),
-        *_in_default(defaults, before, after, None),
+        *pairs.in_default(name, None),
     )
     single = [
         _change(
@@ -254,33 +186,11 @@ def _pool_changes(
             node,
             (older.get(node), int(node in older)),
             (newer.get(node), int(node in newer)),
-            *_in_default(defaults, before, after, node),
+            *pairs.in_default(name, node),
         )
         for node in apart
     ]
     return [change for change in (alike, *single) if change is not None]
-
-
-def _in_default(
-    defaults: tuple[PoolPlan | None, PoolPlan | None],
-    before: PoolPlan | None,
-    after: PoolPlan | None,
-    node: str | None,
-) -> tuple[NodePlan | None, NodePlan | None]:
-    """Return what the nodes of a pool that comes were in the default pool, and will be there."""
-    return (
-        None if before is not None else _node_in(defaults[0], after, node),
-        None if after is not None else _node_in(defaults[1], before, node),
-    )
-
-
-def _node_in(default: PoolPlan | None, pool: PoolPlan | None, node: str | None) -> NodePlan | None:
-    """Return what a node of a pool is in the default pool, if that has nodes like it."""
-    if default is None or default.node is None or pool is None or pool.node is None:
-        return None
-    if default.model != pool.model or len(default.node.gpus) != len(pool.node.gpus):
-        return None
-    return default.overrides.get(node, default.node) if node else default.node
 
 
 def _nodes(pool: PoolPlan | None) -> int:
