@@ -10,17 +10,16 @@ import os
 import subprocess
 import sys
 import threading
-from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from divvy.kube.errors import KubeconfigError
 from divvy.kube.kubeconfig import ClusterConfig
 
 # Of what a credential plugin has said, in the error if it fails.
 _LAST_LINES, _LAST_CHARACTERS = 5, 4000
-# A program that it leaves behind, such as a browser, may keep its stderr.
+# Its stderr ends with the plugin, unless a program that it leaves behind, as a browser, keeps it.
 _LAST_WORDS_SECONDS = 1.0
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
@@ -87,7 +86,7 @@ def _run_plugin(
     command: list[str], environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """Run a plugin; what it says on stderr, such as a page to open, is shown at once."""
-    shown: deque[str] = deque(maxlen=_LAST_LINES)
+    ending = [""]
     with subprocess.Popen(
         command,
         env=environment,
@@ -98,29 +97,30 @@ def _run_plugin(
         errors="replace",
     ) as running:
         assert running.stdout is not None
+        assert running.stderr is not None
+        # A program that it leaves behind may write there long after the plugin's end.
+        stderr = os.dup(running.stderr.fileno())
+        showing = threading.Thread(target=_show, args=(stderr, ending), daemon=True)
+        showing.start()
         try:
-            showing = threading.Thread(target=_show, args=(running.stderr, shown), daemon=True)
-            showing.start()
             printed = running.stdout.read()
             running.wait()
-            showing.join(_LAST_WORDS_SECONDS)
         except BaseException:  # a Ctrl-C, while the plugin waits for its user
             running.kill()
             raise
-    return subprocess.CompletedProcess(command, running.returncode, printed, "".join(shown))
+        showing.join(_LAST_WORDS_SECONDS)
+    last_lines = "\n".join(ending[0].splitlines()[-_LAST_LINES:])
+    return subprocess.CompletedProcess(command, running.returncode, printed, last_lines)
 
 
-def _show(stderr: IO[str], shown: deque[str]) -> None:
-    """Show what comes as it comes: a prompt has no line end."""
+def _show(stderr: int, ending: list[str]) -> None:
+    """Show what comes as it comes, as a prompt has no line end; ``ending`` is the last of it."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    line = ""
-    with contextlib.suppress(OSError, ValueError):  # closed: the command is being ended
-        while part := os.read(stderr.fileno(), 4096):
+    with open(stderr, "rb", buffering=0) as stream:
+        while part := stream.read(4096):
             text = decoder.decode(part)
-            with contextlib.suppress(OSError):  # the plugin goes on if nobody reads what we show
+            ending[0] = (ending[0] + text)[-_LAST_CHARACTERS:]
+            # The plugin goes on though what it says cannot be shown: stderr may be closed or none.
+            with contextlib.suppress(AttributeError, OSError, ValueError):
                 sys.stderr.write(text)
                 sys.stderr.flush()
-            *lines, line = (line + text)[-_LAST_CHARACTERS:].split("\n")
-            shown.extend(f"{whole}\n" for whole in lines)
-    if line:
-        shown.append(line)

@@ -95,6 +95,31 @@ def test_waits_for_no_program_that_a_credential_plugin_leaves_behind(tmp_path: P
     assert time.monotonic() - begun < 30
 
 
+def test_reports_what_a_credential_plugin_said_before_a_program_that_it_leaves_behind(
+    tmp_path: Path,
+) -> None:
+    lived = tmp_path / "lived"
+    left = f"(sleep 2; echo more >&2; touch {lived}) >/dev/null &"
+    settings = plugin(tmp_path, f"{left}\nprintf 'login expired' >&2\nexit 1")
+    with pytest.raises(KubeconfigError, match=r"failed: login expired$"):
+        plugin_token(config(settings))
+    until = time.monotonic() + 30
+    while not lived.exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("stderr", [None, "closed"])
+def test_reads_a_credential_plugin_to_its_end_without_a_stderr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: str | None
+) -> None:
+    settings = plugin(tmp_path, f"head -c 300000 /dev/zero >&2\n{CREDENTIAL}")
+    closed = StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed if stderr else None)
+    assert plugin_token(config(settings)) == "t"
+
+
 def test_reads_a_credential_plugin_to_its_end_though_nobody_reads_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
