@@ -6,11 +6,16 @@ from dataclasses import dataclass, field, replace
 from divvy.model.contract import AGENT
 from divvy.plan.disruption import Disruption, disruption
 from divvy.plan.guarantees import Guarantees
-from divvy.plan.level import LEVELS
+from divvy.plan.level import LEVELS, Level
 from divvy.plan.object_changes import NO_OBJECTS, ObjectChanges
 from divvy.plan.pool_pairs import PoolPairs, pair_pools
 from divvy.plan.prediction import NodePlan, Plan, PoolPlan
-from divvy.plan.profiles import follower_changes, follower_path, profile_changes
+from divvy.plan.profiles import (
+    follower_changes,
+    follower_path,
+    level_of_move,
+    profile_changes,
+)
 from divvy.plan.settings import SettingChange, setting_changes
 
 
@@ -82,7 +87,8 @@ class Difference:
     pools to their old ones; ``unchanged`` are the pools of which nothing changes; ``objects`` is
     what becomes of the cluster's objects; ``policy`` is the newer file's ``change.policy``;
     ``withdrawn_profiles`` are names that a node's label may still choose; ``ends_clients``: agents
-    restart, and what MPS has served until then ends with them.
+    restart, and what MPS has served until then ends with them; ``unpredicted`` is by pool what
+    its nodes may go through that ``changes`` do not show.
     """
 
     before: str
@@ -96,6 +102,7 @@ class Difference:
     policy: str = "wait"
     withdrawn_profiles: tuple[str, ...] = ()
     ends_clients: bool = False
+    unpredicted: Mapping[str, Level] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.settings or self.renamed or self.objects)
@@ -106,13 +113,16 @@ def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Diff
     pairs = pair_pools(before, after)
     gone = (name for name in pairs.older if name not in pairs.newer)
     changes = [change for name in (*pairs.newer, *gone) for change in _pool_changes(name, pairs)]
+    followers = pairs.as_renamed(before.profiles.followers), after.profiles.followers
+    unpredicted: dict[str, Level] = dict.fromkeys(pairs.newer, "none")
+    for old, new in pairs.moves:
+        level = level_of_move(*followers, old, new)
+        unpredicted[new] = max(unpredicted[new], level, key=LEVELS.index)
     settings = (
         *map(pairs.judged, setting_changes(pairs.as_renamed(before.settings), after.settings)),
         *follower_changes(
-            pairs.as_renamed(before.profiles.followers),
-            after.profiles.followers,
+            *followers,
             frozenset(follower_path(change.pool, change.node) for change in changes),
-            pairs.defaults,
         ),
         *profile_changes(before.profiles, after.profiles),
     )
@@ -135,6 +145,7 @@ def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Diff
         after.policy,
         tuple(sorted(before.profiles.rules.keys() - after.profiles.rules.keys())),
         f"DaemonSet {AGENT}" in objects.restarted and before.profiles.by_mps,
+        unpredicted,
     )
 
 
@@ -178,7 +189,6 @@ def _pool_changes(name: str, pairs: PoolPairs) -> list[Change]:
         None,
         (before.node if before else None, _nodes(before) - len(older)),
         (after.node if after else None, _nodes(after) - len(newer)),
-        *pairs.in_default(name, None),
     )
     single = [
         _change(
@@ -186,7 +196,6 @@ def _pool_changes(name: str, pairs: PoolPairs) -> list[Change]:
             node,
             (older.get(node), int(node in older)),
             (newer.get(node), int(node in newer)),
-            *pairs.in_default(name, node),
         )
         for node in apart
     ]
@@ -214,15 +223,12 @@ def _change(
     node: str | None,
     before: tuple[NodePlan | None, int],
     after: tuple[NodePlan | None, int],
-    came_from: NodePlan | None = None,
-    goes_to: NodePlan | None = None,
 ) -> Change | None:
-    """Return what changes; without nodes on a side, they may have been, or be, others' there."""
     (older, nodes_before), (newer, nodes_after) = before, after
     if not nodes_before and not nodes_after:
         return None
     resources = _resources(older, nodes_before, newer, nodes_after)
-    effect = disruption(older if nodes_before else came_from, newer if nodes_after else goes_to)
+    effect = disruption(older if nodes_before else None, newer if nodes_after else None)
     if not resources and effect.level == "none":
         return None
     return Change(pool, node, nodes_before, nodes_after, older, newer, resources, effect)

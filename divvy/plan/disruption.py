@@ -33,7 +33,7 @@ def disruption(before: NodePlan | None, after: NodePlan | None) -> Disruption:
         return NONE
     if after is None:
         return Disruption(
-            "new pods only", (), "the nodes leave the stack file: nothing is advertised"
+            "new pods only", (), "the pool goes: what no other selects is no longer advertised"
         )
     if before is None:
         cut = tuple(gpu.index for gpu in after.gpus if gpu.placements is not None)

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from divvy.plan.level import Level
-from divvy.plan.prediction import NodePlan, Plan, PoolPlan
+from divvy.plan.prediction import Plan, PoolPlan
 from divvy.plan.settings import SettingChange
 
 _Value = TypeVar("_Value")
@@ -25,15 +24,6 @@ class PoolPairs:
     renamed: Mapping[str, str]
     names: Mapping[str, str]
 
-    @cached_property
-    def defaults(self) -> tuple[str, str]:
-        """Return the pools that have the nodes which no other selects, "" without one."""
-        before, after = (
-            next((name for name, pool in pools.items() if pool.select is None), "")
-            for pools in (self.older, self.newer)
-        )
-        return before, after
-
     def as_renamed(self, by_path: Mapping[str, _Value]) -> dict[str, _Value]:
         """Return what stands at paths of the older plan with the pools under their new names."""
         result = {}
@@ -45,46 +35,25 @@ class PoolPairs:
             result[path] = value
         return result
 
-    def in_default(self, name: str, node: str | None) -> tuple[NodePlan | None, NodePlan | None]:
-        """Return what nodes are in the default pool before their pool comes, and after it goes.
-
-        ``node`` is one of them by name, None for those that are alike.
-        """
-        older, newer = self.older.get(name), self.newer.get(name)
-        default_before, default_after = self.defaults
-        return (
-            None if older else _node_in(self.older.get(default_before), newer, node),
-            None if newer else _node_in(self.newer.get(default_after), older, node),
+    @cached_property
+    def moves(self) -> tuple[tuple[str, str], ...]:
+        """Return the pools, older and newer, that a node may be in; also those of one name."""
+        return tuple(
+            (old_name, new_name)
+            for old_name, older in self.older.items()
+            for new_name, newer in self.newer.items()
+            if _is_compatible(older, newer)
+            and _all_in(older, self.newer) in ("", new_name)
+            and _all_in(newer, self.older) in ("", old_name)
         )
 
     def judged(self, change: SettingChange) -> SettingChange:
-        """Return a change with its level where it makes a pool select other nodes.
-
-        What these have offered is not known. A narrower selector only loses nodes, unless another
-        pool may be where they go.
-        """
-        for name in self._reselected:
-            if change.path.startswith(f"pools.{name}.select"):
-                before, after = self.older[name].select or {}, self.newer[name].select or {}
-                only_loses = before.items() <= after.items() and not self._may_gain
-                level: Level = "new pods only" if only_loses else "GPUs must be idle"
-                return replace(change, level=level, nodes=f"pool {name}")
+        """Return a change with its level where it makes a pool select other nodes."""
+        for name, pool in self.newer.items():
+            is_kept = name not in self.older or self.older[name].select == pool.select
+            if not is_kept and change.path.startswith(f"pools.{name}.select"):
+                return replace(change, level="new pods only", nodes=f"pool {name}")
         return change
-
-    @cached_property
-    def _reselected(self) -> tuple[str, ...]:
-        return tuple(
-            name
-            for name, pool in self.newer.items()
-            if name in self.older and self.older[name].select != pool.select
-        )
-
-    @property
-    def _may_gain(self) -> bool:
-        """Return whether a pool may get nodes that another one loses."""
-        _, default_after = self.defaults
-        has_new = self.newer.keys() - self.older.keys()
-        return bool(default_after or has_new or len(self._reselected) > 1)
 
 
 def pair_pools(before: Plan, after: Plan) -> PoolPairs:
@@ -108,10 +77,20 @@ def pair_pools(before: Plan, after: Plan) -> PoolPairs:
     )
 
 
-def _node_in(default: PoolPlan | None, pool: PoolPlan | None, node: str | None) -> NodePlan | None:
-    """Return what a node of a pool is in the default pool, if that has nodes like it."""
-    if default is None or default.node is None or pool is None or pool.node is None:
-        return None
-    if default.model != pool.model or len(default.node.gpus) != len(pool.node.gpus):
-        return None
-    return default.overrides.get(node, default.node) if node else default.node
+def _is_compatible(older: PoolPlan, newer: PoolPlan) -> bool:
+    """Return whether a node can have the labels of both."""
+    labels = older.select or {}
+    return all(labels.get(key, value) == value for key, value in (newer.select or {}).items())
+
+
+def _all_in(pool: PoolPlan, others: Mapping[str, PoolPlan]) -> str:
+    """Return the pool that selects all nodes which a pool selects, "" if none does."""
+    if pool.select is None:
+        return ""
+    labels = pool.select.items()
+    wider = (
+        name
+        for name, other in others.items()
+        if other.select is not None and other.select.items() <= labels
+    )
+    return next(wider, "")

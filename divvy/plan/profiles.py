@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from divvy.model import Cluster, DeviceSelector, Hardware, Rule, hardware_model
-from divvy.plan.level import Level
+from divvy.plan.level import LEVELS, Level
 from divvy.plan.settings import SettingChange, flat, setting_changes
 
 _WHOLE = "whole GPUs"
@@ -99,56 +99,59 @@ def follower_changes(
     before: Mapping[str, Follower],
     after: Mapping[str, Follower],
     predicted_paths: frozenset[str],
-    defaults: tuple[str, str] = ("", ""),
 ) -> tuple[SettingChange, ...]:
     """Return what the followers' rules change beyond the prediction.
 
-    ``predicted_paths`` are the paths of those whose change the prediction shows, ``defaults`` the
-    pools that have the nodes of a pool that is not there, before and after.
+    ``predicted_paths`` are the paths of those whose change the prediction shows.
     """
     changes: list[SettingChange] = []
     # Many nodes follow one profile, and change alike.
     known: dict[tuple[int, int, bool], tuple[SettingChange, ...]] = {}
     for path in sorted({*before, *after}):
         older, newer = before.get(path), after.get(path)
-        pool = path.split(".")[1]
         if older is not None and newer is not None:
             key = (id(older), id(newer), path in predicted_paths)
             if key not in known:
                 known[key] = tuple(
                     _rule_changes(older, newer, predicts_change=path in predicted_paths)
                 )
-            changes += _below(path, known[key], f"pool {pool}")
-            continue
-        # A node without an override follows its pool, one without its pool the default pool.
-        older_or_pool, newer_or_pool = (
-            side.get(path, side.get(follower_path(pool, None), side.get(follower_path(name, None))))
-            for side, name in zip((before, after), defaults, strict=True)
-        )
-        level = _level_alone(older_or_pool, newer_or_pool)
-        rules = _alone(older or newer or Follower((), ()))
-        alone = (
-            SettingChange(name, text if older else "", text if newer else "", level)
-            for name, text in rules
-        )
-        changes += _below(path, alone, f"pool {pool}")
+            changes += _below(path, known[key], f"pool {path.split('.')[1]}")
+        elif older is not None:
+            changes += [SettingChange(rule, text, "") for rule, text in _alone(path, older)]
+        elif newer is not None:
+            changes += [SettingChange(rule, "", text) for rule, text in _alone(path, newer)]
     return tuple(changes)
 
 
-def _level_alone(before: Follower | None, after: Follower | None) -> Level:
-    """Return what it does to nodes that they follow other rules, or that a pool comes or goes.
+def level_of_move(
+    before: Mapping[str, Follower], after: Mapping[str, Follower], older: str, newer: str
+) -> Level:
+    """Return what being in another pool does to nodes, or in one that the plan does not show.
 
-    That is "none" if the prediction shows it, or if there are no nodes.
+    For nodes that stay in a pool, what the prediction shows is "none".
     """
-    sides = [side for side in (before, after) if side is not None]
-    if all(side.predicted for side in sides) or any(side.is_empty for side in sides):
-        return "none"
-    if after is None:
-        return "new pods only"
-    if before is None:
-        cut = any(rule.mig is not None for rule in after.rules)
-        return "GPUs must be idle" if cut else "none"
-    return _level(before.rules, after.rules)
+    overridden = {
+        path.removeprefix(f"pools.{pool}.overrides.")
+        for side, pool in ((before, older), (after, newer))
+        for path in side
+        if path.startswith(f"pools.{pool}.overrides.")
+    }
+    levels: list[Level] = ["none"]
+    for node in (None, *overridden):
+        was, becomes = (
+            side.get(follower_path(pool, node), side[follower_path(pool, None)])
+            for side, pool in ((before, older), (after, newer))
+        )
+        if was.is_empty or becomes.is_empty:
+            continue
+        is_shown = older == newer and bool(was.predicted and becomes.predicted)
+        contents = _by_selector(was.rules), _by_selector(becomes.rules)
+        levels += [
+            _unpredicted_level(name, *contents, has_prediction=is_shown)
+            for name in {**contents[0], **contents[1]}
+            if contents[0].get(name) != contents[1].get(name)
+        ]
+    return max(levels, key=LEVELS.index)
 
 
 def _predicted(rules: tuple[Rule, ...], hardware: Hardware) -> tuple[Rule, ...]:
@@ -160,13 +163,13 @@ def _predicted(rules: tuple[Rule, ...], hardware: Hardware) -> tuple[Rule, ...]:
     )
 
 
-def _alone(follower: Follower) -> Iterator[tuple[str, str]]:
+def _alone(path: str, follower: Follower) -> Iterator[tuple[str, str]]:
     """Yield the rules of a follower that the other side lacks, but for what is predicted."""
     predicted = [_content(rule) for rule in follower.predicted]
     for name, rule in _by_selector(follower.rules).items():
         if predicted and (rule in predicted or rule == Rule()):
             continue
-        yield f"[{name}]", _text(rule)
+        yield f"{path}[{name}]", _text(rule)
 
 
 def _below(path: str, changes: Iterable[SettingChange], nodes: str) -> Iterator[SettingChange]:

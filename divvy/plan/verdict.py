@@ -41,6 +41,7 @@ def verdict(difference: Difference) -> Verdict:
         (
             *(change.disruption.level for change in difference.changes),
             *(setting.level for setting in difference.settings),
+            *difference.unpredicted.values(),
         ),
         key=LEVELS.index,
         default="none",
@@ -56,10 +57,14 @@ def verdict(difference: Difference) -> Verdict:
         gpus=sum(change.gpus for change in changes),
         nodes=sum(change.nodes for change in changes),
         pools=tuple(dict.fromkeys(change.pool for change in changes)),
-        unpredicted=tuple(
-            dict.fromkeys(s.nodes for s in difference.settings if s.nodes and s.level == level)
-        ),
+        unpredicted=_unpredicted(difference, level) if level != "none" else (),
         policy=difference.policy,
         withdrawn=tuple(dict.fromkeys(name for name in before if name not in after)),
         ends_clients=difference.ends_clients,
     )
+
+
+def _unpredicted(difference: Difference, level: Level) -> tuple[str, ...]:
+    pools = [f"pool {name}" for name, own in difference.unpredicted.items() if own == level]
+    others = [setting.nodes for setting in difference.settings if setting.level == level]
+    return tuple(dict.fromkeys((*pools, *others)))

@@ -84,7 +84,7 @@ def of_profiles(**profiles: object) -> Plan:
         (
             planned({"p": {}}, a=pool("p")),
             planned({"p": {}}, a=pool("p", select={"pool": "b"})),
-            "GPUs must be idle",
+            "new pods only",
             "pool a",
         ),
     ],
@@ -106,7 +106,7 @@ def test_judges_a_narrower_selector_by_the_nodes_that_leave() -> None:
     narrower = {"pool": "a", "rack": "1"}
     sides = [planned({"p": {}}, a=pool("p", select=select)) for select in ({"pool": "a"}, narrower)]
     assert verdict(diff(*sides)).level == "new pods only"
-    assert verdict(diff(*reversed(sides))).level == "GPUs must be idle"
+    assert verdict(diff(*reversed(sides))).level == "new pods only"
 
 
 @pytest.mark.parametrize("hardware", [True, False])
@@ -139,9 +139,23 @@ def test_judges_a_pool_without_hardware_beside_a_default_pool_with_it() -> None:
     profiles = {"whole": {}, "seven": {"mig": {"1g.5gb": 7}}}
     default = {**pool("whole", 3), "select": None}
     sides = [planned(profiles, d=default), planned(profiles, d=default, c={"profile": "seven"})]
-    for both in (sides, sides[::-1]):
+    for both, name in ((sides, "pool c"), (sides[::-1], "pool d")):
         result = verdict(diff(*both))
-        assert (result.level, result.unpredicted) == ("GPUs must be idle", ("pool c",))
+        assert (result.level, result.unpredicted) == ("GPUs must be idle", (name,))
+
+
+def test_judges_an_override_with_a_rule_by_uuid_that_comes() -> None:
+    profiles = {"whole": {}, "one": [{"devices": [UUID], "mig": {"1g.5gb": 7}}, {}]}
+    before = planned(profiles, a=pool("whole", 2))
+    result = verdict(diff(before, planned(profiles, a=pool("whole", 2, overrides={"n1": "one"}))))
+    assert (result.level, result.unpredicted) == ("GPUs must be idle", ("pool a",))
+
+
+def test_judges_each_rule_of_a_pool_by_what_it_was() -> None:
+    sliced = [
+        [{"devices": [0], "mig": {"1g.5gb": 7}}, {"timeSlicing": {"replicas": n}}] for n in (2, 4)
+    ]
+    assert verdict(diff(*(of_profiles(p=rules) for rules in sliced))).level == "new pods only"
 
 
 def test_judges_a_pool_of_no_nodes_as_harmless() -> None:
@@ -158,7 +172,7 @@ def test_follows_a_node_with_an_override_into_the_default_pool() -> None:
     default = {**pool("whole", 3), "select": None}
     before = planned(profiles, d=default, c=pool("whole", 2, overrides={"n7": "seven"}))
     result = verdict(diff(before, planned(profiles, d=default)))
-    assert (result.level, result.nodes) == ("GPUs must be idle", 1)
+    assert (result.level, result.unpredicted) == ("GPUs must be idle", ("pool d",))
 
 
 def test_judges_rules_for_gpus_that_no_node_has_as_harmless() -> None:
