@@ -13,7 +13,7 @@ from divvy.plan.prediction import NodePlan, Plan, PoolPlan
 from divvy.plan.profiles import (
     follower_changes,
     follower_path,
-    level_of_move,
+    levels_of_moves,
     profile_changes,
 )
 from divvy.plan.settings import SettingChange, setting_changes
@@ -114,10 +114,6 @@ def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Diff
     gone = (name for name in pairs.older if name not in pairs.newer)
     changes = [change for name in (*pairs.newer, *gone) for change in _pool_changes(name, pairs)]
     followers = pairs.as_renamed(before.profiles.followers), after.profiles.followers
-    unpredicted: dict[str, Level] = dict.fromkeys(pairs.newer, "none")
-    for old, new in pairs.moves:
-        level = level_of_move(*followers, old, new)
-        unpredicted[new] = max(unpredicted[new], level, key=LEVELS.index)
     settings = (
         *map(pairs.judged, setting_changes(pairs.as_renamed(before.settings), after.settings)),
         *follower_changes(
@@ -145,7 +141,7 @@ def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Diff
         after.policy,
         tuple(sorted(before.profiles.rules.keys() - after.profiles.rules.keys())),
         f"DaemonSet {AGENT}" in objects.restarted and before.profiles.by_mps,
-        unpredicted,
+        levels_of_moves(*followers, pairs.moves),
     )
 
 

@@ -49,10 +49,9 @@ class PoolPairs:
 
     def judged(self, change: SettingChange) -> SettingChange:
         """Return a change with its level where it makes a pool select other nodes."""
-        for name, pool in self.newer.items():
-            is_kept = name not in self.older or self.older[name].select == pool.select
-            if not is_kept and change.path.startswith(f"pools.{name}.select"):
-                return replace(change, level="new pods only", nodes=f"pool {name}")
+        name, is_select, _ = change.path.removeprefix("pools.").partition(".select")
+        if is_select and name in self.older and name in self.newer:
+            return replace(change, level="new pods only", nodes=f"pool {name}")
         return change
 
 

@@ -123,35 +123,54 @@ def follower_changes(
     return tuple(changes)
 
 
-def level_of_move(
-    before: Mapping[str, Follower], after: Mapping[str, Follower], older: str, newer: str
-) -> Level:
-    """Return what being in another pool does to nodes, or in one that the plan does not show.
+def levels_of_moves(
+    before: Mapping[str, Follower],
+    after: Mapping[str, Follower],
+    moves: Iterable[tuple[str, str]],
+) -> dict[str, Level]:
+    """Return by newer pool what its nodes go through that the prediction does not show.
 
-    For nodes that stay in a pool, what the prediction shows is "none".
+    ``moves`` are the pools, before and after, that a node may be in.
     """
-    overridden = {
-        path.removeprefix(f"pools.{pool}.overrides.")
-        for side, pool in ((before, older), (after, newer))
-        for path in side
-        if path.startswith(f"pools.{pool}.overrides.")
-    }
-    levels: list[Level] = ["none"]
-    for node in (None, *overridden):
-        was, becomes = (
-            side.get(follower_path(pool, node), side[follower_path(pool, None)])
-            for side, pool in ((before, older), (after, newer))
-        )
-        if was.is_empty or becomes.is_empty:
-            continue
-        is_shown = older == newer and bool(was.predicted and becomes.predicted)
-        contents = _by_selector(was.rules), _by_selector(becomes.rules)
-        levels += [
-            _unpredicted_level(name, *contents, has_prediction=is_shown)
-            for name in {**contents[0], **contents[1]}
-            if contents[0].get(name) != contents[1].get(name)
-        ]
-    return max(levels, key=LEVELS.index)
+    overridden = _overridden(before), _overridden(after)
+    levels: dict[str, Level] = {}
+    # Many nodes follow one profile, and move alike.
+    known: dict[tuple[int, int, bool], Level] = {}
+    for older, newer in moves:
+        nodes = overridden[0].get(older, set()) | overridden[1].get(newer, set())
+        for node in (None, *nodes):
+            was, becomes = (
+                side.get(follower_path(pool, node), side[follower_path(pool, None)])
+                for side, pool in ((before, older), (after, newer))
+            )
+            key = (id(was), id(becomes), older == newer)
+            if key not in known:
+                known[key] = _level_of_move(was, becomes, in_one_pool=older == newer)
+            levels[newer] = max(levels.get(newer, "none"), known[key], key=LEVELS.index)
+    return levels
+
+
+def _overridden(followers: Iterable[str]) -> dict[str, set[str]]:
+    """Return the nodes with overrides by pool."""
+    nodes: dict[str, set[str]] = {}
+    for path in followers:
+        pool, _, node = path.removeprefix("pools.").partition(".overrides.")
+        if node:
+            nodes.setdefault(pool, set()).add(node)
+    return nodes
+
+
+def _level_of_move(was: Follower, becomes: Follower, *, in_one_pool: bool) -> Level:
+    if was.rules == becomes.rules or was.is_empty or becomes.is_empty:
+        return "none"
+    is_shown = in_one_pool and bool(was.predicted and becomes.predicted)
+    older, newer = _by_selector(was.rules), _by_selector(becomes.rules)
+    levels = (
+        _unpredicted_level(name, older, newer, has_prediction=is_shown)
+        for name in {**older, **newer}
+        if older.get(name) != newer.get(name)
+    )
+    return max(levels, key=LEVELS.index, default="none")
 
 
 def _predicted(rules: tuple[Rule, ...], hardware: Hardware) -> tuple[Rule, ...]:
