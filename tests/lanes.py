@@ -9,8 +9,9 @@ Reports come one after the other, each as it grows, in the order of the expressi
 
 Of tests that share a lab, a part can have a second one: `--second-lab EXPRESSION`.
 
-Two cores carry all of them, so a test with a deadline can miss it because of its neighbours. What
-failed runs once more, alone; the failure stays in the output, and the last lines name every test
+Two cores carry all of them, so a test with a deadline can miss it because of its neighbours.
+`--at-once` limits how many lanes run; the next one starts when one of them ends. What failed runs
+once more, alone; the failure stays in the output, and the last lines name every test
 that needed its second run.
 """
 
@@ -26,9 +27,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from types import FrameType
+from typing import BinaryIO
 
 import yaml
 
@@ -37,8 +39,8 @@ from divvy.lab.paths import REPOSITORY
 _PERIOD = 0.1
 _GIVES_WAY = 5
 """By so much is the first lane nicer: it still has a quarter of a core that others want, too."""
-_TESTS_FAILED = 1
-"""Pytest's exit code when it ran to its end and a test failed."""
+_TESTS_FAILED, _INTERRUPTED = 1, 2
+"""Pytest's exit codes when it ran to its end and a test failed, and when it was interrupted."""
 _BROKEN = 3
 """As many failures of tests that run alone are a broken change, not busy cores."""
 _SECOND_LAB_NAME = "second"
@@ -49,59 +51,62 @@ _SECOND_LAB = {
 """What a second lab cannot have in common with the first (`divvy:lab` of a stack file)."""
 
 
-def run(commands: Sequence[Sequence[str]]) -> list[int]:
-    """Run commands at once, print what they say in their order; return their exit codes.
+def run(commands: Sequence[Sequence[str]], at_once: int | None = None) -> list[int]:
+    """Run commands, print what they write in their order; return their exit codes.
 
-    SIGINT and SIGTERM reach each command once, as SIGINT: pytest then takes down what it has up.
+    `at_once` of them run at the same time, all of them without it. SIGINT and SIGTERM reach each
+    running command once, as SIGINT, so that pytest takes down what it has up; no other one starts.
     """
-    with tempfile.TemporaryDirectory(prefix="divvy-tests-") as folder:
-        reports = [Path(folder) / str(number) for number in range(len(commands))]
-        processes = [
-            _start(command, report, _GIVES_WAY if number == 0 and len(commands) > 1 else 0)
-            for number, (command, report) in enumerate(zip(commands, reports, strict=True))
-        ]
-
-        def interrupt(_signal: int, _frame: FrameType | None) -> None:
-            for process in processes:
-                if process.poll() is None:
-                    process.send_signal(signal.SIGINT)
-
+    with tempfile.TemporaryDirectory(prefix="divvy-tests-") as folder, ExitStack() as files:
+        paths = [Path(folder) / str(number) for number in range(len(commands))]
+        outputs = [files.enter_context(path.open("wb")) for path in paths]
+        reports = [files.enter_context(path.open("rb")) for path in paths]
+        interrupts: list[int] = []
+        processes: list[subprocess.Popen[bytes]] = []
+        left_to_start = len(commands)
+        printed = 0
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, interrupt)
-        for process, report in zip(processes, reports, strict=True):
-            _follow(process, report)
-        return [process.returncode for process in processes]
+            signal.signal(number, lambda number, _frame: interrupts.append(number))
+        while printed < len(processes) or left_to_start:
+            running = [process for process in processes if process.poll() is None]
+            if interrupts:
+                interrupts.pop()
+                left_to_start = 0
+                for process in running:
+                    process.send_signal(signal.SIGINT)
+            elif left_to_start and len(running) < (at_once or len(commands)):
+                number = len(processes)
+                niceness = _GIVES_WAY if number == 0 and len(commands) > 1 else 0
+                processes.append(_start(commands[number], outputs[number], niceness))
+                left_to_start -= 1
+                continue
+            while printed < len(processes):
+                shutil.copyfileobj(reports[printed], sys.stdout.buffer)
+                if processes[printed] in running:
+                    break
+                printed += 1
+            sys.stdout.buffer.flush()
+            time.sleep(_PERIOD)
+        codes = [process.returncode for process in processes]
+        return codes + [_INTERRUPTED] * (len(commands) - len(codes))
 
 
-def _start(command: Sequence[str], report: Path, niceness: int) -> subprocess.Popen[bytes]:
-    with report.open("wb") as output:
-        # A group of its own: a terminal's Ctrl-C comes from here, once, and not from both.
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            process_group=0,
-            preexec_fn=partial(_begin, niceness),
-        )
+def _start(command: Sequence[str], output: BinaryIO, niceness: int) -> subprocess.Popen[bytes]:
+    # A group of its own: a terminal's Ctrl-C comes from here, once, and not from both.
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        process_group=0,
+        preexec_fn=partial(_begin, niceness),
+    )
 
 
 def _begin(niceness: int) -> None:
     os.nice(niceness)
     # Without job control a shell's background jobs ignore them, and so would their children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _follow(process: subprocess.Popen[bytes], report: Path) -> None:
-    """Copy what a process writes until it ends."""
-    with report.open("rb") as output:
-        ended = False
-        while not ended:
-            ended = process.poll() is not None
-            shutil.copyfileobj(output, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-            if not ended:
-                time.sleep(_PERIOD)
 
 
 def main() -> int:
@@ -114,6 +119,7 @@ def main() -> int:
     parser.add_argument(
         "--second-lab", metavar="EXPRESSION", help="runs beside them, on a second lab"
     )
+    parser.add_argument("--at-once", type=int, metavar="LANES", help="all, without it")
     # One that hangs fails with its stack; without a limit it would take the whole run with it.
     parser.add_argument("--timeout", default=900, metavar="SECONDS", help="for each test")
     arguments = parser.parse_args()
@@ -130,13 +136,14 @@ def main() -> int:
         parts: list[tuple[list[str], str]] = [([], expression) for expression in arguments.m]
         if arguments.second_lab:
             variables = _second_lab(Path(folder) / "Pulumi.lab.yaml")
-            parts.append((["env", *variables], arguments.second_lab))
+            # It takes long, so it does not wait until another lane has ended.
+            parts.insert(1, (["env", *variables], arguments.second_lab))
         caches = [Path(folder) / str(number) for number in range(len(parts))]
         lanes = [
             [*prefix, *_pytest(arguments.timeout), "-o", f"cache_dir={cache}", "-m", expression]
             for cache, (prefix, expression) in zip(caches, parts, strict=True)
         ]
-        codes = run(lanes)
+        codes = run(lanes, arguments.at_once)
         failed = [_failed(cache) for cache in caches]
         if any(failed) and {*codes} <= {0, _TESTS_FAILED}:
             _tell(f"{sum(map(len, failed))} failed beside the other lanes; once more, alone")

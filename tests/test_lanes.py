@@ -18,13 +18,14 @@ from divvy.lab.paths import REPOSITORY
 SHELL = ("sh", "-c")
 
 
-def run(*scripts: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*scripts), capture_output=True, text=True, check=False)
+def run(*scripts: str, at_once: int | None = None) -> subprocess.CompletedProcess[str]:
+    words = command(*scripts, at_once=at_once)
+    return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
-def command(*scripts: str) -> list[str]:
+def command(*scripts: str, at_once: int | None = None) -> list[str]:
     commands = [[*SHELL, script] for script in scripts]
-    program = f"from tests.lanes import run; print(run({commands!r}))"
+    program = f"from tests.lanes import run; print(run({commands!r}, {at_once!r}))"
     return [sys.executable, "-c", program]
 
 
@@ -34,6 +35,15 @@ def test_runs_lanes_at_once_and_prints_them_in_order(tmp_path: Path) -> None:
     # One after the other they would wait for each other for ever.
     done = run(f"cat {pipe}; echo first", f"echo begun > {pipe}; echo second")
     assert (done.returncode, done.stdout) == (0, "begun\nfirst\nsecond\n[0, 0]\n")
+
+
+def test_starts_the_next_lane_when_another_ends(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # Both ends of the pipe at once: the third lane starts when the first one has ended.
+    scripts = (f"cat {pipe}", f"test ! -e {tmp_path}/third && echo go > {pipe}; sleep 0.3")
+    done = run(*scripts, f"touch {tmp_path}/third; echo third", at_once=2)
+    assert done.stdout == "go\nthird\n[0, 0, 0]\n"
 
 
 def test_gives_the_first_lane_a_lower_priority() -> None:
@@ -134,18 +144,20 @@ def test_reruns_nothing_that_did_not_run_to_its_end(
     assert not [line for line in lines if line.startswith("==")]
 
 
-def test_passes_an_interrupt_to_each_lane_once_and_waits(tmp_path: Path) -> None:
+def test_passes_an_interrupt_to_each_running_lane_once_and_starts_no_other(tmp_path: Path) -> None:
     script = (
         f"trap 'echo x >> {tmp_path}/NAME; sleep 0.5; echo clean; exit 2' INT;"
         f" touch {tmp_path}/ready-NAME; while true; do sleep 0.1; done"
     )
-    scripts = [script.replace("NAME", name) for name in ("a", "b")]
-    with subprocess.Popen(command(*scripts), stdout=subprocess.PIPE, text=True) as both:
+    scripts = [script.replace("NAME", name) for name in ("a", "b", "c")]
+    words = command(*scripts, at_once=2)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as both:
         while not all((tmp_path / f"ready-{name}").exists() for name in ("a", "b")):
             time.sleep(0.05)
         both.send_signal(signal.SIGINT)
         output, _ = both.communicate(timeout=20)
-    assert output == "clean\nclean\n[2, 2]\n"
+    assert output == "clean\nclean\n[2, 2, 2]\n"
+    assert not (tmp_path / "ready-c").exists()
     assert [(tmp_path / name).read_text() for name in ("a", "b")] == ["x\n", "x\n"]
 
 
@@ -279,7 +291,7 @@ def test_puts_every_test_in_one_lane(target: str, all_tests: str) -> None:
         }
 
     lanes = [chosen(expression) for expression in lanes_of(target)]
-    pure, more_pure, alone, servers, agents, second, *shared = lanes
+    pure, more_pure, alone, servers, *shared, agents, second = lanes
     assert set().union(*lanes) == chosen(all_tests)
     assert sum(map(len, lanes)) == len(chosen(all_tests))
     assert {name.partition("::")[0] for name in alone} == {"tests/test_lanes.py"}
