@@ -11,7 +11,7 @@ from typing import Any
 from divvy.claim_templates.client import Api
 from divvy.claim_templates.offered import OfferedShares, Share
 from divvy.claim_templates.wanted import Key, Step, Templates
-from divvy.kube.errors import TOO_MANY_REQUESTS, ApiError, KubeError
+from divvy.kube.errors import CONFLICT, TOO_MANY_REQUESTS, ApiError, KubeError, Unreachable
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 8
@@ -89,9 +89,7 @@ class Maker:
             if step.create is not None:
                 created = await self._api.create(key, step.create)
                 if created is None:
-                    # Made by another replica a moment ago, or by somebody before the policy kept
-                    # the name: then it lacks our label, and the list of templates leaves it out.
-                    self.templates.template(key, await self._api.read(key))
+                    await self._read_taken(step)
                 else:
                     self.templates.created(key, step.create, created)
                     self.created += 1
@@ -102,6 +100,19 @@ class Maker:
             self._again(key, error)
             return False
         return True
+
+    async def _read_taken(self, step: Step) -> None:
+        """Note the template that has a step's name; raises KubeError if it stays in the way.
+
+        Another replica has made it a moment ago, or somebody before the policy kept the name: then
+        it lacks our label, and the list of templates leaves it out.
+        """
+        present = await self._api.read(step.key)
+        self.templates.template(step.key, present)
+        if present is None:
+            raise Unreachable("its creation is in conflict with what is already gone")
+        if step.delete and present != step.create:
+            raise ApiError(CONFLICT, "it stays after its deletion: it may have a finalizer")
 
     def _report(self, key: Key, error: Exception) -> None:
         text = str(error) or type(error).__name__
