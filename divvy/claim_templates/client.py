@@ -13,7 +13,7 @@ from typing import Any
 from divvy.claim_templates.offered import Share, shares_of
 from divvy.claim_templates.wanted import Key
 from divvy.kube.access import access_from
-from divvy.kube.async_client import AsyncClient, until_silent
+from divvy.kube.async_client import AsyncClient, raising_unreachable, until_silent
 from divvy.kube.errors import CONFLICT, NOT_FOUND, ApiError, KubeError
 from divvy.kube.kind import POD, RESOURCE_SLICE, Kind
 from divvy.model.contract import (
@@ -63,11 +63,8 @@ class Api:
         def entry(pod: Mapping[str, Any]) -> tuple[str, frozenset[Key]]:
             return _uid(pod), templates_of(pod)
 
-        def on_event(kind: str, pod: Mapping[str, Any]) -> None:
-            change(_uid(pod), frozenset() if kind == "DELETED" else templates_of(pod))
-
         query = {"labelSelector": f"{BY_SIZE_LABEL}=true"}
-        await self._keep("pods", POD, query, entry, replace, on_event)
+        await self._keep("pods", POD, query, entry, replace, change, frozenset())
 
     async def watch_templates(
         self,
@@ -83,12 +80,8 @@ class Api:
             key = _key(template["metadata"])
             return (key, _spec(template)) if key.name.startswith(TEMPLATE_PREFIX) else None
 
-        def on_event(kind: str, template: Any) -> None:
-            if (own := entry(template)) is not None:
-                change(own[0], None if kind == "DELETED" else own[1])
-
         query = {"labelSelector": ",".join(f"{name}={text}" for name, text in _LABELS.items())}
-        await self._keep("templates", _TEMPLATE, query, entry, replace, on_event)
+        await self._keep("templates", _TEMPLATE, query, entry, replace, change, None)
 
     async def watch_slices(
         self,
@@ -100,12 +93,8 @@ class Api:
         def entry(slice_: Any) -> tuple[str, frozenset[Share]]:
             return slice_["metadata"]["name"], shares_of(slice_)
 
-        def on_event(kind: str, slice_: Any) -> None:
-            name, shares = entry(slice_)
-            change(name, frozenset() if kind == "DELETED" else shares)
-
         query = {"fieldSelector": f"spec.driver={CLAIMS_DRIVER}"}
-        await self._keep("slices", RESOURCE_SLICE, query, entry, replace, on_event)
+        await self._keep("slices", RESOURCE_SLICE, query, entry, replace, change, frozenset())
 
     async def _keep(
         self,
@@ -114,9 +103,13 @@ class Api:
         query: Mapping[str, str],
         entry: Callable[[Any], tuple[Any, Any] | None],
         replace: Callable[[Mapping[Any, Any]], None],
-        on_event: Callable[[str, Any], None],
+        change: Callable[[Any, Any], None],
+        gone: object,
     ) -> None:
-        """Keep a list up: ``entry`` is all that is kept of an object, None for nothing."""
+        """Keep a list up: ``entry`` is all that is kept of an object, None for nothing.
+
+        ``gone`` is what an object that is deleted changes to.
+        """
         path, reported = kind.path(""), ""
         while True:
             try:
@@ -126,18 +119,22 @@ class Api:
                 version = ""
                 pages = self._client.pages(path, _PAGE, patience=self._watch_seconds, query=query)
                 async for page in pages:
-                    page_entries = filter(None, map(entry, page["items"]))
-                    entries.update(page_entries)
-                    version = page["metadata"].get("resourceVersion") or ""
-                    del page, page_entries  # before the next one is read
+                    with raising_unreachable():
+                        entries.update(filter(None, map(entry, page["items"])))
+                        version = page["metadata"].get("resourceVersion") or ""
+                    del page  # before the next one is read
                 replace(entries)
                 self._in_touch.add(what)
                 reported = ""
                 events = self._client.watch(path, version, query=query)
                 # Silence is most often that nothing has happened.
                 async for event, obj in until_silent(events, self._watch_seconds):
-                    on_event(event, obj)
+                    with raising_unreachable():
+                        changed = entry(obj)
                     del obj
+                    if changed is not None:
+                        key, value = changed
+                        change(key, gone if event == "DELETED" else value)
             except KubeError as error:
                 self._in_touch.discard(what)
                 if str(error) != reported:
@@ -207,8 +204,9 @@ def _path(key: Key) -> str:
 
 
 def _spec(template: Any) -> Mapping[str, Any]:
-    """Return what a template says; the API server adds empty parts."""
-    return {key: value for key, value in template["spec"].items() if value}
+    """Return what a template says; the API server adds empty parts. Raises Unreachable."""
+    with raising_unreachable():
+        return {key: value for key, value in template["spec"].items() if value}
 
 
 def _uid(pod: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ import yaml
 
 from divvy.claim_templates.client import Api, templates_of
 from divvy.claim_templates.wanted import Key
+from divvy.kube.errors import Unreachable
 
 
 def pod(uid: str, *templates: str, **more: Any) -> dict[str, Any]:
@@ -219,3 +220,53 @@ def test_reads_a_list_of_many_pages_that_takes_longer_than_a_watch_may_be_silent
 
     asyncio.run(scene())
     assert len(pods) == 60
+
+
+@pytest.mark.parametrize("odd", [[{}], ["pod"], [None], [{"metadata": None}]])
+def test_lists_again_after_an_answer_that_is_no_list_of_pods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: list[Any]
+) -> None:
+    """Such as one of a proxy: the controller must not end."""
+    pods: dict[str, frozenset[Key]] = {}
+
+    async def scene() -> None:
+        async with serving(tmp_path, monkeypatch) as server:
+            server.gone, server.pods = False, odd
+            api = Api()
+            listed = asyncio.Event()
+
+            def replace(entries: Mapping[str, frozenset[Key]]) -> None:
+                pods.update(entries)
+                listed.set()
+
+            watching = asyncio.ensure_future(api.watch_pods(replace, lambda _uid, _named: None))
+            while not server.asked:
+                await asyncio.sleep(0.01)
+            server.pods = [pod("1", "divvy-1x10m")]
+            async with asyncio.timeout(20):
+                await asyncio.wait(
+                    {watching, asyncio.ensure_future(listed.wait())},
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await api.close()
+
+    asyncio.run(scene())
+    assert pods == {"1": frozenset({Key("n", "divvy-1x10m")})}
+
+
+def test_reports_an_answer_that_is_no_template(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path, monkeypatch) as server:
+            server.pods = []
+            api = Api()
+            key = Key("n", "divvy-1x10m")
+            for asked in (api.create(key, {}), api.read(key)):
+                with pytest.raises(Unreachable):
+                    await asked
+            await api.close()
+
+    asyncio.run(scene())
