@@ -238,13 +238,15 @@ class Claims:
         """Tell the API and the kubelet how devices are now."""
         record, snapshot, unusable = self.record, self._driver.snapshot, self._unusable
         self._server.serving = bool(record.offered or record.claims or not self._publisher.current)
-        if unusable is None or not self._node_uid:
+        if unusable is None:
             return
         described = self._injection.described
         faults = device_faults(record, snapshot, self._health.health, described, unusable)
         if faults != self._faults:
             self._faults = faults
             self._server.tell_health()
+        if not self._node_uid:
+            return
         # A pod that is allocated a device before the kubelet knows the driver waits for a minute.
         self._is_published = bool(record.offered) and (
             self._is_published or self._server.registered

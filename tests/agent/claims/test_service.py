@@ -9,14 +9,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 
 from divvy.agent.claims import retirement, service
 from divvy.agent.claims.claims_file import ClaimsFile
+from divvy.agent.claims.server import SOCKET
 from divvy.agent.claims.service import Claims
 from divvy.agent.gpu.desired import DesiredState
 from divvy.agent.gpu.health import Health
 from divvy.agent.gpu.owner import KubeletFence, hand_over
+from divvy.agent.kubelet.api import drahealth_pb2, drahealth_pb2_grpc
 from divvy.agent.settings import settings_from
 from divvy.kube.errors import FORBIDDEN, ApiError
 from tests.agent.claim_values import BY_SIZE, claim_record, offered_gpu
@@ -104,5 +107,30 @@ def test_frees_no_gpu_while_the_api_server_refuses_everything_at_start(
     async def scene() -> None:
         async with serving(tmp_path, monkeypatch, refuses=True) as claims:
             await stays(claims, "uid")
+
+    play(scene)
+
+
+def test_tells_the_kubelet_of_a_fault_without_the_api_server(
+    sockets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that starts without it does not know its node, and the kubelet asks all the same."""
+
+    async def scene() -> None:
+        async with serving(sockets, monkeypatch, refuses=False) as claims:
+            desired = DesiredState(config="{}", has_claims=True)
+            claims.suspend(desired, "the driver does not answer", "")
+            server = asyncio.create_task(claims.serve())
+            while not (sockets / SOCKET).exists():
+                await asyncio.sleep(LOOK)
+            async with grpc.aio.insecure_channel(f"unix:{sockets / SOCKET}") as channel:
+                stub = drahealth_pb2_grpc.DRAResourceHealthStub(channel)
+                call = stub.NodeWatchResources(drahealth_pb2.NodeWatchResourcesRequest())
+                answer = await call.read()
+                call.cancel()
+            server.cancel()
+            await asyncio.gather(server, return_exceptions=True)
+            messages = [device.message for device in answer.devices]
+            assert messages == ["the driver does not answer"]
 
     play(scene)
