@@ -70,13 +70,14 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
         _HOLDER,
     )
     _holders(page, using, _held_devices(resources, named, gpus), memory)
-    memory_of_claims(using, agent.claims.record, gpus, memory)
+    claimed, holders_of_claims = await agent.claims.users()
+    memory_of_claims(using, claimed, gpus, memory)
     claim_gauges(page, agent.claims.record)
-    allocated_gauges(page, allocated(resources, named, agent.claims.record, gpus))
+    allocated_gauges(page, allocated(resources, named, claimed, gpus))
     page.registry.register(agent.claims.prepare_seconds)
-    claimed = await agent.claims.named_holders()
-    _shares(page, agent.share_accounts.figures, (*named, *claimed))
-    _unreadable(page, agent.share_accounts.unreadable, (*named, *claimed))
+    all_holders = (*named, *holders_of_claims)
+    _shares(page, agent.share_accounts.figures, all_holders)
+    _unreadable(page, agent.share_accounts.unreadable, all_holders)
     return generate_latest(page.registry)
 
 

@@ -82,8 +82,9 @@ def scrape(
     async def holders() -> tuple[Holder, ...]:
         return HELD
 
-    async def claim_holders() -> tuple[Holder, ...]:
-        return named_holders(CLAIMED, {("default", "first"): [("default/first", "main")]})
+    async def users() -> tuple[ClaimRecord, tuple[Holder, ...]]:
+        containers = {("default", "first"): [("default/first", "main")]}
+        return CLAIMED, named_holders(CLAIMED, containers)
 
     async def readings(of: Any) -> dict[str, dict[str, float]]:
         parts = {part.uuid: {"memory_used_mib": 50.0} for part in of.instances}
@@ -122,9 +123,7 @@ def scrape(
         container_logs=logs,
         holders=SimpleNamespace(of_pods=holders),
         mps=SimpleNamespace(figures=(MpsFigures("GPU-a", False, 3), MpsFigures("GPU-b", True, 1))),
-        claims=SimpleNamespace(
-            record=CLAIMED, named_holders=claim_holders, prepare_seconds=_prepared()
-        ),
+        claims=SimpleNamespace(record=CLAIMED, users=users, prepare_seconds=_prepared()),
     )
     page = asyncio.run(metrics_page(agent, "node-1")).decode()
     samples: dict[str, list[tuple[dict[str, str], float]]] = {}

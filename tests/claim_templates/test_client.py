@@ -34,6 +34,7 @@ class PodsApi:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.pods = [pod("1", "divvy-1x10m")]
+        self.odd: list[list[Any]] = []
         self.version = 1
         self.gone = True
         self.seconds_per_page = 0.0
@@ -55,7 +56,8 @@ class PodsApi:
             metadata = {"resourceVersion": str(self.version)}
             if end < len(self.pods):
                 metadata["continue"] = str(end)
-            page = {"metadata": metadata, "items": self.pods[start:end]}
+            items = self.odd.pop() if self.odd else self.pods[start:end]
+            page = {"metadata": metadata, "items": items}
             await asyncio.sleep(self.seconds_per_page)
             writer.write(json.dumps(page).encode())
         writer.close()
@@ -231,7 +233,7 @@ def test_lists_again_after_an_answer_that_is_no_list_of_pods(
 
     async def scene() -> None:
         async with serving(tmp_path, monkeypatch) as server:
-            server.gone, server.pods = False, odd
+            server.gone, server.odd = False, [odd]
             api = Api()
             listed = asyncio.Event()
 
@@ -240,9 +242,6 @@ def test_lists_again_after_an_answer_that_is_no_list_of_pods(
                 listed.set()
 
             watching = asyncio.ensure_future(api.watch_pods(replace, lambda _uid, _named: None))
-            while not server.asked:
-                await asyncio.sleep(0.01)
-            server.pods = [pod("1", "divvy-1x10m")]
             async with asyncio.timeout(20):
                 await asyncio.wait(
                     {watching, asyncio.ensure_future(listed.wait())},

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from divvy.agent.claims.claim_shares import is_limited
 from divvy.agent.claims.offers import CLAIM_ID
@@ -13,6 +14,23 @@ from divvy.agent.memory.memory_limit import ClaimLimits, Limit
 # (namespace, claim) → (namespace/pod, container)
 Containers = Mapping[tuple[str, str], Iterable[tuple[str, str]]]
 _SOURCE = "the size of its share"
+
+
+def with_current_pods(
+    record: ClaimRecord, containers: Containers, active: Collection[str]
+) -> ClaimRecord:
+    """Return what is held, by the pods that use it now; ``active`` are all pods of the node.
+
+    A claim is prepared once, for the first of its pods. Others come later, and may stay longer.
+    """
+    claims = {}
+    for claim in record.claims.values():
+        uids = {f"{claim.namespace}/{pod}": uid for pod, uid in claim.pods}
+        users = {pod for pod, _ in containers.get((claim.namespace, claim.name), ())}
+        users |= uids.keys() & set(active)
+        pods = tuple((user.partition("/")[2], uids.get(user, "")) for user in sorted(users))
+        claims[claim.uid] = replace(claim, pods=pods or claim.pods)
+    return replace(record, claims=claims)
 
 
 def named_holders(record: ClaimRecord, containers: Containers) -> tuple[Holder, ...]:

@@ -15,6 +15,7 @@ from divvy.agent.claims.claim_users import (
     claim_limits,
     claim_pods,
     named_holders,
+    with_current_pods,
 )
 from divvy.agent.claims.claims_file import ClaimsFile
 from divvy.agent.claims.device_attributes import gpu_attributes
@@ -110,21 +111,23 @@ class Claims:
             self._store.held, self._retirement.unallocated, cdi=self._injection.by_cdi
         )
 
-    async def named_holders(self) -> tuple[Holder, ...]:
-        """Return who holds each claim, with containers as far as the kubelet tells them."""
-        return named_holders(self._store.held, await self._containers())
+    async def users(self) -> tuple[ClaimRecord, tuple[Holder, ...]]:
+        """Return what is held, and who holds each claim, as far as the kubelet tells now."""
+        containers, active = await self._containers()
+        current = with_current_pods(self._store.held, containers, active)
+        return current, named_holders(current, containers)
 
     async def limits(self) -> Mapping[str, ClaimLimits]:
         """Return what containers may use of each GPU by claims, by the GPU's UUID."""
-        return claim_limits(self.record, await self._containers())
+        return claim_limits(self.record, (await self._containers())[0])
 
-    async def _containers(self) -> Containers:
+    async def _containers(self) -> tuple[Containers, frozenset[str]]:
         if not self._store.held.claims:
-            return {}
+            return {}, frozenset()
         try:
             return await self._pod_resources.claim_containers()
         except grpc.RpcError:
-            return {}  # the kubelet is restarting
+            return {}, frozenset()  # the kubelet is restarting
 
     @property
     def share_pods(self) -> Mapping[str, tuple[Holder, ...]]:

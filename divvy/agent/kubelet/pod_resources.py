@@ -49,8 +49,13 @@ class PodResources:
         )
         return holders, pods
 
-    async def claim_containers(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
-        """List the containers that use each claim: (namespace, claim) → (namespace/pod, name)."""
+    async def claim_containers(
+        self,
+    ) -> tuple[dict[tuple[str, str], list[tuple[str, str]]], frozenset[str]]:
+        """List the containers that use each claim, and every active pod.
+
+        (namespace, claim) → (namespace/pod, name); as in ``listed`` some are missing.
+        """
         answer = await self._stub.List(api.ListPodResourcesRequest(), timeout=_DEADLINE)
         containers: dict[tuple[str, str], list[tuple[str, str]]] = {}
         for pod in answer.pod_resources:
@@ -60,7 +65,7 @@ class PodResources:
                     containers.setdefault(claim, []).append(
                         (f"{pod.namespace}/{pod.name}", container.name)
                     )
-        return containers
+        return containers, frozenset(f"{pod.namespace}/{pod.name}" for pod in answer.pod_resources)
 
     async def allocatable(self) -> frozenset[str]:
         """Return the IDs of all devices the kubelet would allocate."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from divvy.agent.claims.claim_users import claim_limits, named_holders
+from divvy.agent.claims.claim_users import claim_limits, named_holders, with_current_pods
 from divvy.agent.containers import Container, Member, Process
 from divvy.agent.memory.memory_limit import Use, excesses
 from tests.agent.claim_values import claim, claim_record, held, offered_gpu
@@ -33,6 +33,25 @@ def test_names_the_pod_and_containers_that_hold_a_claim() -> None:
         "pod-uid-part",
     )
     assert [named_holder.container for named_holder in named_holders(RECORD, {})] == ["", ""]
+
+
+def test_knows_the_pods_that_share_a_claim_since_it_was_prepared() -> None:
+    """The kubelet asks for a claim once, for the first of its pods."""
+
+    def pods(active: set[str], *used: tuple[str, str]) -> list[tuple[str, str]]:
+        containers = {("default", "part"): list(used)}
+        current = with_current_pods(RECORD, containers, active)
+        assert current.claims["uid-all"] == RECORD.claims["uid-all"]
+        return list(current.claims["uid-part"].pods)
+
+    first, second = ("default/part", "main"), ("default/second", "main")
+    known, added = ("part", "pod-uid-part"), ("second", "")
+    assert pods({"default/part", "default/second"}, first, second) == [known, added]
+    # The first one has ended.
+    assert pods({"default/second"}, second) == [added]
+    # The kubelet does not list ordinary init containers, nor any pod for a while after its start.
+    assert pods({"default/part", "default/second"}, second) == [known, added]
+    assert pods({"default/part"}) == pods(set()) == [known]
 
 
 def test_holds_a_container_to_its_claims_limit_on_each_gpu() -> None:

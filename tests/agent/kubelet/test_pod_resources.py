@@ -15,10 +15,12 @@ def test_lists_the_containers_of_claims(tmp_path: Path) -> None:
             kubelet.claims = [("team/a", "shared"), ("team/b", "shared"), ("prod/a", "own")]
             pods = PodResources(kubelet.pod_resources)
             try:
-                assert await pods.claim_containers() == {
+                containers, active = await pods.claim_containers()
+                assert containers == {
                     ("team", "shared"): [("team/a", "main"), ("team/b", "main")],
                     ("prod", "own"): [("prod/a", "main")],
                 }
+                assert active >= {"team/a", "team/b", "prod/a"}
             finally:
                 await pods.close()
 
