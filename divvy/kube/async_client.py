@@ -158,24 +158,26 @@ class AsyncClient:
         patience: float | None = None,
         query: Mapping[str, str] = MappingProxyType({}),
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yield the pages of a list: smaller ones where an answer is too long.
+        """Yield the pages of a list: smaller ones for a while where an answer is too long.
 
         A tenant can make each object as large as etcd takes: who keeps no page but the last has
         one in memory at a time, if it lets go of that, too.
         """
         more: dict[str, str] = {}
+        size = limit
         while True:
-            options = {**query, "limit": str(limit), **more}
+            options = {**query, "limit": str(size), **more}
             try:
-                longest = None if limit == 1 else _MAX_PAGE
+                longest = None if size == 1 else _MAX_PAGE
                 page = await self.request(
                     "GET", path, patience=patience, query=options, longest=longest
                 )
             except Unreachable as error:
-                if not error.too_long or limit == 1:
+                if not error.too_long or size == 1:
                     raise
-                limit = max(1, limit // 8)
+                size = max(1, size // 8)
                 continue
+            size = min(limit, 2 * size)
             with raising_unreachable():
                 page["items"] = page["items"] or []
                 token = page["metadata"].get("continue")

@@ -305,7 +305,7 @@ def test_reports_a_slice_of_somebody_else_without_retrying_constantly(
     play(scene)
 
 
-@pytest.mark.parametrize(("longest", "lists"), [(1 << 24, 3), (700, 5)])
+@pytest.mark.parametrize(("longest", "lists"), [(1 << 24, 3), (700, 6)])
 def test_reads_all_claims_page_by_page(
     longest: int, lists: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,6 +323,27 @@ def test_reads_all_claims_page_by_page(
             names = [resource_slice["metadata"]["name"] async for resource_slice in claims.claims()]
             assert names == ["c0", "c1", "c2", "c3", "c4"]
             assert api.resources.lists == lists
+            await claims.close()
+
+    play(scene)
+
+
+def test_reads_large_pages_again_after_a_few_large_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant's large claims must not make it ask for all that follow one by one."""
+    monkeypatch.setattr(claims_api, "_PAGE", 16)
+    monkeypatch.setattr(async_client, "_MAX_PAGE", 12_000)
+
+    async def scene() -> None:
+        async with fake_api("node") as api:
+            monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
+            for number in range(64):
+                claim = api.resources.allocate(f"c{number:02}")
+                claim["metadata"]["annotations"] = {"large": "a" * (6000 if number < 3 else 1)}
+            claims = ClaimsApi("node")
+            assert len([claim async for claim in claims.claims()]) == 64
+            assert api.resources.lists < 16
             await claims.close()
 
     play(scene)
