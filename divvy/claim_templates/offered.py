@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,15 +46,22 @@ class OfferedShares:
     def __init__(self, memory_seconds: float) -> None:
         self._memory_seconds = memory_seconds
         self._slices: dict[str, frozenset[Share]] = {}
+        self._counts: Counter[Share] = Counter()
         self._gone: dict[Share, float] = {}
 
     def put(self, name: str, shares: frozenset[Share], now: float) -> bool:
         """Note what a slice offers now, nothing if it is gone; tell whether that is news."""
-        before = set(self.counted(now))
-        self._remember(self._slices.pop(name, frozenset()), now)
+        known = self.counted(now).keys()
+        before = self._slices.pop(name, frozenset())
         if shares:
             self._slices[name] = shares
-        return set(self.counted(now)) != before
+        self._counts.update(shares - before)
+        for share in before - shares:
+            self._counts[share] -= 1
+            if not self._counts[share]:
+                del self._counts[share]
+            self._gone[share] = now
+        return not shares <= known
 
     def replace(self, slices: Mapping[str, frozenset[Share]], now: float) -> bool:
         """Note that there are these slices and no others; tell whether that is news."""
@@ -68,14 +76,7 @@ class OfferedShares:
             for share, since in self._gone.items()
             if now - since < self._memory_seconds
         }
-        counts = dict.fromkeys(self._gone, 0)
-        for shares in self._slices.values():
-            for share in shares:
-                counts[share] = counts.get(share, 0) + 1
-        return counts
-
-    def _remember(self, shares: frozenset[Share], now: float) -> None:
-        self._gone.update(dict.fromkeys(shares, now))
+        return {**dict.fromkeys(self._gone, 0), **self._counts}
 
 
 def _text(attributes: Mapping[str, Any], name: str) -> str:

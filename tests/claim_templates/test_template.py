@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 import pytest
@@ -180,3 +181,32 @@ def test_remembers_a_size_for_a_while_after_it_has_gone() -> None:
     assert not offered.replace({"one": frozenset({A100})}, now=100)
     assert offered.counted(159).keys() == {A100, H100}
     assert offered.counted(161).keys() == {A100}
+
+
+_KINDS = st.frozensets(st.sampled_from([A100, H100, Share(15360, "tesla-t4", "prod")]))
+_CHANGES = st.lists(st.tuples(st.sampled_from("123"), _KINDS, st.floats(0, 40)), max_size=20)
+
+
+@given(_CHANGES)
+def test_counts_sizes_as_the_slices_have_them(changes: Any) -> None:
+    offered, slices, now = OfferedShares(memory_seconds=60), dict[str, Any](), 0.0
+    for name, shares, seconds in changes:
+        now += seconds
+        known = offered.counted(now).keys()
+        slices[name] = shares
+        news = offered.put(name, shares, now)
+        counted = offered.counted(now)
+        assert news == (counted.keys() != known)
+        for share in (*counted, *shares):
+            assert counted[share] == sum(share in of_slice for of_slice in slices.values())
+
+
+def test_lists_the_slices_of_a_large_cluster_in_no_time() -> None:
+    """They are listed every few minutes, and all else waits: 5,000 nodes took over a minute."""
+    offered = OfferedShares(memory_seconds=60)
+    slices = {f"node-{number}": frozenset({A100}) for number in range(5000)}
+    began = process_time()
+    for now in (1.0, 2.0):
+        offered.replace(slices, now)
+    assert process_time() - began < 2
+    assert offered.counted(3) == {A100: 5000}
