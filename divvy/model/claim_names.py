@@ -106,7 +106,12 @@ def parse_template_name(name: str) -> SizedRequest | None:
         return None
     if match["unit"] == "g" and (match["amount"] != "1" or match["cores"] is not None):
         return None
-    lists: dict[str, list[str]] = {_USE: [], _NO: [], _TENANT: []}
+    tenant = None
+    if rest[-2:-1] == [_TENANT]:
+        *rest, _, tenant = rest  # which may be called like a list
+        if not _TYPE.fullmatch(tenant):
+            return None
+    lists: dict[str, list[str]] = {_USE: [], _NO: []}
     order = [word for word in rest if word in lists]
     if order != [word for word in lists if word in order]:
         return None
@@ -114,11 +119,11 @@ def parse_template_name(name: str) -> SizedRequest | None:
     for part in rest:
         if part in lists:
             current = lists[part]
-        elif current is None or not _TYPE.fullmatch(part):
+        elif current is None or part == _TENANT or not _TYPE.fullmatch(part):
             return None
         else:
             current.append(part)
-    if any(not lists[word] for word in order) or len(lists[_TENANT]) > 1:
+    if any(not lists[word] for word in order):
         return None
     return SizedRequest(
         int(match["count"]),
@@ -127,5 +132,5 @@ def parse_template_name(name: str) -> SizedRequest | None:
         None if match["cores"] is None else int(match["cores"]),
         tuple(lists[_USE]),
         tuple(lists[_NO]),
-        lists[_TENANT][0] if lists[_TENANT] else None,
+        tenant,
     )

@@ -26,7 +26,7 @@ _REQUESTS = st.builds(
     cores=st.none() | st.integers(1, 100),
     use_types=_TYPES,
     no_types=_TYPES,
-    tenant=st.none() | st.sampled_from(("prod", "dev", "team-7")),
+    tenant=st.none() | st.sampled_from(("prod", "team-7", *RESERVED_TYPES)),
 )
 
 
@@ -62,6 +62,11 @@ def test_spells_a_request_in_a_readable_template_name() -> None:
         "divvy-1x3000m.use",
         "divvy-1x3000m.use.no.t4",
         "divvy-1x3000m.tenant.prod.dev",
+        "divvy-1x3000m.tenant",
+        "divvy-1x3000m.use.a100.tenant",
+        # Whose shares these are, the policy over pods reads at the first of the two.
+        "divvy-1x3000m.use.tenant.prod.tenant.dev",
+        "divvy-1x3000m.tenant.tenant.dev",
         "divvy-1x3000m.no.t4.use.a100",
         "divvy-1x3000m.use.a100.use.t4",
         "divvy-1x3000m.a100",
