@@ -48,15 +48,17 @@ def named_holders(record: ClaimRecord, containers: Containers) -> tuple[Holder, 
     return tuple(holders)
 
 
-def claim_pods(record: ClaimRecord) -> dict[str, tuple[Holder, ...]]:
-    """Return the pods that each claim was prepared for, by the claim's ID; no containers."""
-    return {
-        f"{CLAIM_ID}{claim.uid}": tuple(
-            Holder(f"{claim.namespace}/{pod}", "", "", f"{CLAIM_ID}{claim.uid}", uid)
-            for pod, uid in claim.pods
+def claim_pods(record: ClaimRecord, containers: Containers) -> dict[str, tuple[Holder, ...]]:
+    """Return every pod that may use a claim, by the claim's ID; no containers."""
+    pods = {}
+    for claim in record.claims.values():
+        uids = {pod: "" for pod, _ in containers.get((claim.namespace, claim.name), ())}
+        uids |= {f"{claim.namespace}/{pod}": uid for pod, uid in claim.pods}
+        claim_id = f"{CLAIM_ID}{claim.uid}"
+        pods[claim_id] = tuple(
+            Holder(pod, "", "", claim_id, uid) for pod, uid in sorted(uids.items())
         )
-        for claim in record.claims.values()
-    }
+    return pods
 
 
 def claim_limits(record: ClaimRecord, containers: Containers) -> dict[str, ClaimLimits]:

@@ -94,6 +94,7 @@ class Claims:
             on_change,
         )
         self._faults: Mapping[str, str] = {}
+        self._listed: Containers = {}
         self._is_published = bool(self._store.record.offered)
         self._refreshed: object = None
         self._refresh_problem = ""
@@ -125,14 +126,15 @@ class Claims:
         if not self._store.held.claims:
             return {}, frozenset()
         try:
-            return await self._pod_resources.claim_containers()
+            self._listed, active = await self._pod_resources.claim_containers()
         except grpc.RpcError:
             return {}, frozenset()  # the kubelet is restarting
+        return self._listed, active
 
     @property
     def share_pods(self) -> Mapping[str, tuple[Holder, ...]]:
         """Return whose claims' shares are, by the names under which they have files."""
-        known = claim_pods(self._store.held)
+        known = claim_pods(self._store.held, self._listed)
         if not self._store.damage:
             return known
         return {**{claim_id(uid): () for uid in self._preparation.written()}, **known}

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from divvy.agent.claims.claim_users import claim_limits, named_holders, with_current_pods
+from divvy.agent.claims.claim_users import (
+    claim_limits,
+    claim_pods,
+    named_holders,
+    with_current_pods,
+)
 from divvy.agent.containers import Container, Member, Process
 from divvy.agent.memory.memory_limit import Use, excesses
 from tests.agent.claim_values import claim, claim_record, held, offered_gpu
@@ -52,6 +57,17 @@ def test_knows_the_pods_that_share_a_claim_since_it_was_prepared() -> None:
     # The kubelet does not list ordinary init containers, nor any pod for a while after its start.
     assert pods({"default/part", "default/second"}, second) == [known, added]
     assert pods({"default/part"}) == pods(set()) == [known]
+
+
+def test_counts_every_pod_that_may_use_a_share() -> None:
+    """What a pod uses past the limiter is charged to the claim, whichever of its pods it is."""
+    used = {("default", "part"): [("default/part", "main"), ("default/second", "main")]}
+    pods = claim_pods(RECORD, used)
+    assert [(holder.pod, holder.pod_uid) for holder in pods["claim:uid-part"]] == [
+        ("default/part", "pod-uid-part"),
+        ("default/second", ""),
+    ]
+    assert [holder.pod for holder in pods["claim:uid-all"]] == ["default/all"]
 
 
 def test_holds_a_container_to_its_claims_limit_on_each_gpu() -> None:

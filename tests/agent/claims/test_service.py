@@ -13,6 +13,7 @@ import grpc
 import pytest
 
 from divvy.agent.claims import retirement, service
+from divvy.agent.claims.claim_users import Containers
 from divvy.agent.claims.claims_file import ClaimsFile
 from divvy.agent.claims.server import SOCKET
 from divvy.agent.claims.service import Claims
@@ -22,7 +23,7 @@ from divvy.agent.gpu.owner import KubeletFence, hand_over
 from divvy.agent.kubelet.api import drahealth_pb2, drahealth_pb2_grpc
 from divvy.agent.settings import settings_from
 from divvy.kube.errors import FORBIDDEN, ApiError
-from tests.agent.claim_values import BY_SIZE, claim_record, offered_gpu
+from tests.agent.claim_values import BY_SIZE, claim, claim_record, held, offered_gpu
 from tests.agent.devices import gpu, snapshot
 from tests.fakes.scene import play
 
@@ -40,16 +41,24 @@ class Unallocated:
     async def claims(self) -> AsyncIterator[dict[str, Any]]:
         if self.refuses:
             raise ApiError(FORBIDDEN, "RBAC: clusterrole not found")
-        for claim in ():
-            yield claim
+        for nothing in ():
+            yield nothing
 
     async def slices(self) -> None:
         raise ApiError(FORBIDDEN, "RBAC: clusterrole not found")
 
 
+class Kubelet:
+    """A kubelet on whose node a second pod has come to use a claim."""
+
+    async def claim_containers(self) -> tuple[Containers, frozenset[str]]:
+        used = [("default/shared", "main"), ("default/second", "main")]
+        return {("default", "shared"): used}, frozenset(pod for pod, _ in used)
+
+
 @asynccontextmanager
 async def serving(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *, refuses: bool
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, refuses: bool, is_held: bool = False
 ) -> AsyncIterator[Claims]:
     """Serve claims that are offered a GPU, as an agent that has just started."""
     monkeypatch.setattr(retirement, "_LOOK_SECONDS", LOOK)
@@ -59,11 +68,13 @@ async def serving(
         f"DIVVY_{name}_FOLDER": str(folder) for name in ("STATE", "CDI", "CLAIMS", "REGISTRY")
     }
     settings = settings_from({"NODE_NAME": "node", "NAMESPACE": "divvy", **folders})
-    ClaimsFile(folder, folder, lambda: None).save(claim_record(OFFERED))
+    shared = claim("shared", held(OFFERED, "-share", 3000))
+    record = claim_record(OFFERED, claims=(shared,) if is_held else ())
+    ClaimsFile(folder, folder, lambda: None).save(record)
     driver: Any = SimpleNamespace(snapshot=SEEN, problem="")
     injection: Any = SimpleNamespace(by_cdi=True, described=(), described_as=lambda _: None)
     health: Any = SimpleNamespace(health=Health())
-    pod_resources: Any = None
+    pod_resources: Any = Kubelet()
     claims = Claims(settings, driver, health, injection, pod_resources, lambda: None)
     loops = [asyncio.create_task(loop()) for loop in (claims.publish, claims.retire)]
     try:
@@ -132,5 +143,22 @@ def test_tells_the_kubelet_of_a_fault_without_the_api_server(
             await asyncio.gather(server, return_exceptions=True)
             messages = [device.message for device in answer.devices]
             assert messages == ["the driver does not answer"]
+
+    play(scene)
+
+
+def test_looks_after_the_share_of_a_pod_that_came_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path, monkeypatch, refuses=False, is_held=True) as claims:
+            (limits,) = (await claims.limits()).values()
+            pods = {"default/shared", "default/second"}
+            assert {holder.pod for holder in limits.holders} == pods
+            (holders,) = claims.share_pods.values()
+            assert {holder.pod for holder in holders} == pods
+            record, named = await claims.users()
+            assert {pod for pod, _ in record.claims["uid-shared"].pods} == {"shared", "second"}
+            assert {holder.pod for holder in named} == pods
 
     play(scene)
