@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,14 +53,14 @@ def main() -> None:
     options = parser.parse_args()
     if options.key is not None and not options.key.is_file():
         parser.error(f"--key {options.key}: there is no such file")
-    with tempfile.TemporaryDirectory() as scratch:
-        sources, dist = Path(scratch, "sources"), Path(scratch, "dist")
-        dist.mkdir()
-        _build(sources, dist, options.base, options.platform or DEFAULT_PLATFORMS)
-        if options.key is not None:
-            _run("ssh-keygen", "-q", "-Y", "sign", "-f", options.key, "-n", NAMESPACE, dist / SUMS)
-        shutil.rmtree(options.out, ignore_errors=True)
-        shutil.copytree(dist, options.out)
+    if not _is_replaceable(options.out):
+        sys.exit(
+            f"error: --out {options.out}: it has other files than a release's: name a new folder"
+        )
+    try:
+        _fill(options.out, options.key, options.base, options.platform or DEFAULT_PLATFORMS)
+    except OSError as problem:
+        sys.exit(f"error: {problem}")
     for path in sorted(options.out.iterdir()):
         print(path.name)
     if options.base is None:
@@ -69,6 +68,29 @@ def main() -> None:
     if changed := _run("git", "status", "--porcelain", folder=REPOSITORY):
         count = len(changed.splitlines())
         print(f"built from the last commit: changes of {count} files are not in it")
+
+
+def _is_replaceable(folder: Path) -> bool:
+    """Return whether nothing but an earlier release is lost with a folder."""
+    if folder.is_dir():
+        return (folder / SUMS).is_file() or not any(folder.iterdir())
+    return not folder.exists()
+
+
+def _fill(folder: Path, key: Path | None, base: str | None, platforms: Sequence[str]) -> None:
+    """Build beside the folder, and take its place once everything is there; raises OSError."""
+    # Its steps run in other folders.
+    beside = folder.parent.absolute()
+    beside.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".release-", dir=beside) as scratch:
+        sources, dist = Path(scratch, "sources"), Path(scratch, "dist")
+        dist.mkdir()
+        _build(sources, dist, base, platforms)
+        if key is not None:
+            _run("ssh-keygen", "-q", "-Y", "sign", "-f", key, "-n", NAMESPACE, dist / SUMS)
+        if folder.exists():
+            folder.rename(Path(scratch, "earlier"))
+        dist.rename(folder)
 
 
 def _build(sources: Path, dist: Path, base: str | None, platforms: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import sysconfig
 import tarfile
 import venv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import yaml
 
 from divvy.distribution import NAME, version
 from divvy.lab.paths import REPOSITORY
+from release import __main__ as command
 from release.__main__ import NAMESPACE
 
 STEM = f"{NAME.replace('-', '_')}-{version()}"
@@ -127,3 +129,47 @@ def test_builds_a_wheel_that_installs_in_an_empty_environment(built: Path, tmp_p
     output = run(tmp_path / "environment/bin/divvy", "--version", folder=tmp_path)
     head = run("git", "describe", "--always", "--abbrev=12", folder=REPOSITORY).strip()
     assert output.startswith(f"{NAME} {version()}, revision {head}, from file://")
+
+
+def make_release(
+    monkeypatch: pytest.MonkeyPatch, out: Path, build: Callable[[Path], object]
+) -> None:
+    """Run the command with another build, which fills the folder that it is given."""
+    monkeypatch.setattr(command, "_build", lambda _sources, dist, _base, _platforms: build(dist))
+    monkeypatch.setattr(sys, "argv", ["release", "--out", str(out)])
+    command.main()
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "SHA256SUMS/thesis.txt"])
+def test_leaves_a_folder_alone_that_is_no_release(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("years of work")
+    with pytest.raises(SystemExit) as refused:
+        make_release(monkeypatch, tmp_path, lambda _dist: pytest.fail("it was built"))
+    assert str(refused.value) == (
+        f"error: --out {tmp_path}: it has other files than a release's: name a new folder"
+    )
+    assert file.read_text() == "years of work"
+
+
+def test_replaces_an_earlier_release_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "a/dist"
+    make_release(monkeypatch, out, lambda dist: (dist / command.SUMS).write_text("first"))
+    (out / "of-the-first").touch()
+    make_release(monkeypatch, out, lambda dist: (dist / command.SUMS).write_text("second"))
+    assert [path.name for path in out.iterdir()] == [command.SUMS]
+    assert (out / command.SUMS).read_text() == "second"
+
+    def fill_the_disk(dist: Path) -> None:
+        (dist / command.SUMS).write_text("third")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(SystemExit, match="No space left on device"):
+        make_release(monkeypatch, out, fill_the_disk)
+    assert (out / command.SUMS).read_text() == "second"
+    assert list(out.parent.iterdir()) == [out]
