@@ -28,6 +28,7 @@ from divvy.lab.description import (
 from divvy.model.gpu_models import UnknownGpuModel, gpu_model
 from divvy.model.quantities import DURATION_PATTERN
 from divvy.model.reading import Matches, read
+from divvy.model.resource_names import label_key_error, label_value_error
 from divvy.model.stack_part import StackPart, Text
 from divvy.stack.file import StackFile
 from divvy.stack.keys import LAB
@@ -49,6 +50,8 @@ _KUBELET_LABEL_PREFIXES = ("kubelet.kubernetes.io/", "node.kubernetes.io/")
 _RESERVED_DOMAIN = re.compile(r"(^|\.)(kubernetes\.io|k8s\.io)$")
 _ABOUT_GPUS = {"count": "count", "driver": "driver", "driver_version": "driverVersion"}
 _NETWORK = "10.123.0.0/16"
+# RFC 1918's: what else the standard library calls private, such as loopback, cannot be routed.
+_PRIVATE = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 
 
 def _network(value: object) -> IPv4Network:
@@ -56,7 +59,7 @@ def _network(value: object) -> IPv4Network:
         network = IPv4Network(str(value))
     except ValueError:
         network = None
-    if network is None or network.prefixlen != 16 or not network.is_private:
+    if network is None or network.prefixlen != 16 or not any(map(network.subnet_of, _PRIVATE)):
         raise ValueError(f"is {value!r}; a private /16 such as {_NETWORK} is expected")
     return network
 
@@ -70,13 +73,24 @@ def _known_model(value: str) -> str:
 
 
 def _settable(label: str) -> str:
+    error = label_key_error(label)
+    if error:
+        raise ValueError(f"is not a valid label key: {error}")
     allowed = label in _KUBELET_LABELS or label.startswith(_KUBELET_LABEL_PREFIXES)
     if _RESERVED_DOMAIN.search(label.rpartition("/")[0]) and not allowed:
         raise ValueError("is a reserved label; kubelet may not set it on its node")
     return label
 
 
+def _label_value(value: str) -> str:
+    error = label_value_error(value)
+    if error:
+        raise ValueError(f"is not a valid label value: {error}")
+    return value
+
+
 _Label = Annotated[str, AfterValidator(_settable)]
+_LabelValue = Annotated[str, Field(strict=True), AfterValidator(_label_value)]
 _Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 
 
@@ -100,7 +114,7 @@ class LabNode(StackPart):
         Matches(r"^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$", "a short lowercase name such as gpu-1"),
     ]
     """The node's name."""
-    labels: dict[_Label, Annotated[str, Field(strict=True)]] = {}
+    labels: dict[_Label, _LabelValue] = {}
     """Labels that its kubelet registers."""
     model: Annotated[Text, AfterValidator(_known_model)] | None = None
     """GPU model; absent: no GPUs."""

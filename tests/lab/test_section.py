@@ -116,6 +116,18 @@ def test_reads_a_kept_description_back() -> None:
             "kubernetes: is 1.37; 1.36 or 1.37 is expected; put it in quotes",
         ),
         (_with(network="8.8.0.0/16"), "network: is '8.8.0.0/16'; a private /16 such as"),
+        (_with(network="127.1.0.0/16"), "network: is '127.1.0.0/16'; a private /16 such as"),
+        (_with(network="169.254.0.0/16"), "network: is '169.254.0.0/16'; a private /16 such as"),
+        (
+            _with({"labels": {"a b": "c"}}),
+            "nodes[0].labels.a b: is not a valid label key: 'a b' has to be 1 to 63 letters, "
+            "digits, '-', '_' or '.', with a letter or digit at both ends",
+        ),
+        (
+            _with({"labels": {"a": "b,c=d"}}),
+            "nodes[0].labels.a: is not a valid label value: 'b,c=d' has to be at most 63 letters, "
+            "digits, '-', '_' or '.', with a letter or digit at both ends",
+        ),
         (_with(ports={"etcd": 70000}), "ports.etcd: is 70000; 65535 or less is expected"),
         (_with(ports={"etcd": 5000}), "ports: has the same port twice; give each its own"),
         (
