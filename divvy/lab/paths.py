@@ -19,9 +19,11 @@ def cache() -> Path:
     """Return the directory for built tools and images; it is shared by all work trees."""
     chosen = os.environ.get("DIVVY_CACHE")
     if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "divvy"
+        # Its programs are started from many folders: a relative path begins at the checkout.
+        return REPOSITORY / chosen
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # As the XDG specification has it, a relative path counts as none.
+    return (base if base.is_absolute() else Path.home() / ".cache") / "divvy"
 
 
 def name_problem() -> str | None:

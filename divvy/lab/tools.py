@@ -76,7 +76,7 @@ class Tool:
         if self.bin.is_dir():
             return False
         if shutil.which("go") is None:
-            raise ToolBuildFailed(f"{self.name}: Go is not installed (Go 1.26 or later is needed)")
+            raise ToolBuildFailed(f"{self.name}: Go is not installed")
         self.bin.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f".{self.name}-", dir=self.bin.parent))
         try:

@@ -1,8 +1,11 @@
 """Set-up says what it does, what it lacks, and how to go on."""
 
+import errno
 import os
 import shutil
 import subprocess
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 from typing import get_args
@@ -11,8 +14,9 @@ import pytest
 
 from divvy.lab import tools
 from divvy.lab.description import DEFAULT_KUBERNETES, ContainerdRelease, Release
-from divvy.lab.images import BASE_ARM64, IMAGES
-from divvy.lab.paths import REPOSITORY
+from divvy.lab.images import BASE_ARM64, IMAGES, build, mirror
+from divvy.lab.images.mirror import debian_mirror
+from divvy.lab.paths import REPOSITORY, cache
 from divvy.lab.setup import machine
 from divvy.lab.setup.steps import Step, StepFailed, run_steps
 
@@ -67,6 +71,29 @@ def test_runs_lanes_at_once_until_one_fails() -> None:
         patch.setattr("builtins.print", note)
         assert not run_steps(slow, quick)
     assert reached == []
+
+
+def test_says_at_once_why_a_step_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    said = Event()
+    reasons: list[str] = []
+
+    def fail() -> str:
+        raise OSError(errno.ENOSPC, "No space left on device", "/cache/x")
+
+    def wait_for_the_reason() -> str:
+        deadline = time.monotonic() + 10
+        while "No space" not in "".join(reasons) and time.monotonic() < deadline:
+            reasons.append(capsys.readouterr().err)
+            time.sleep(0.01)
+        said.set()
+        return "built"
+
+    assert not run_steps([Step("slow", wait_for_the_reason)], [Step("quick", fail)])
+    assert said.is_set()
+    assert "".join(reasons).splitlines()[1:3] == [
+        "quick: [Errno 28] No space left on device: '/cache/x'",
+        "Remove what stands in the way.",
+    ]
 
 
 def test_builds_in_the_demo_what_the_lab_runs() -> None:
@@ -132,7 +159,7 @@ def test_reports_what_the_machine_lacks_in_one_sentence(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "go" else f"/usr/bin/{name}")
     assert machine.what_is_missing() == (
-        "Go 1.26 or later is missing: install it and put it on the PATH."
+        "Go 1.26.8 or later is missing: install it and put it on the PATH."
     )
     monkeypatch.undo()
     old = tmp_path / "go"
@@ -141,9 +168,72 @@ def test_reports_what_the_machine_lacks_in_one_sentence(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert machine.what_is_missing() in (
-        "Go 1.26 or later is needed; here is go1.19.8.",
+        "Go 1.26.8 or later is needed; here is go1.19.8.",
         "The lab is set up on Debian 12 with apt-get, which is missing here.",
     )
+
+
+def test_needs_the_newest_go_that_a_module_asks_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    modules = (REPOSITORY / "tools").glob("*/go.mod")
+    asked = [line.split()[1] for path in modules for line in path.read_text().splitlines()
+             if line.startswith("go ")]  # fmt: skip
+    newest = max(asked, key=lambda version: [int(part) for part in version.split(".")])
+    assert newest == "1.26.8"
+    for page in ("README.md", "CONTRIBUTING.md"):
+        assert f"Go {newest} or later" in (REPOSITORY / page).read_text().replace("\n", " ")
+    go = tmp_path / "go"
+    go.write_text('#!/bin/sh\n[ "$GOTOOLCHAIN" = local ] || exit 1\necho go1.26.7\n')
+    go.chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert machine.what_is_missing() == "Go 1.26.8 or later is needed; here is go1.26.7."
+    go.write_text("#!/bin/sh\necho go1.27rc1\n")
+    assert machine.what_is_missing() is None
+
+
+def test_keeps_a_cache_with_a_relative_path_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIVVY_CACHE", "build/cache")
+    assert cache() == REPOSITORY / "build/cache"
+    monkeypatch.delenv("DIVVY_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert cache() == Path("/home/someone/.cache/divvy")
+
+
+def test_keeps_an_image_that_another_set_up_has_built_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = tmp_path / "images/base-1"
+
+    def buildah(command: Sequence[str]) -> str:
+        kind, _, path = command[-1].partition(":")
+        if kind == "oci":
+            Path(path).mkdir()
+            layout.mkdir(parents=True)
+            (layout / "index.json").write_text("in use")
+        return ""
+
+    monkeypatch.setattr(build, "run", buildah)
+    build.build_layout(layout, lambda _root: None, ("sh",))
+    assert (layout / "index.json").read_text() == "in use"
+    assert list(layout.parent.iterdir()) == [layout]
+
+
+def test_takes_debian_from_a_mirror_that_apt_has_a_list_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As Debian's own images for clouds have it.
+    mirrors = tmp_path / "debian.list"
+    mirrors.write_text("# the nearest\nhttps://deb.example/debian\tpriority:1\nhttp://b.example/\n")
+    listed = f"mirror+file:{mirrors}/|bookworm|main|Packages\n"
+    monkeypatch.setattr(mirror, "run", lambda command: listed if "get" in command[0] else "")
+    assert debian_mirror("bookworm").uri == "https://deb.example/debian"
+    mirrors.write_text("# none\n")
+    with pytest.raises(build.ImageBuildFailed, match="names no mirror"):
+        debian_mirror("bookworm")
 
 
 def test_builds_a_tool_once_per_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ import hashlib
 import inspect
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,8 +42,12 @@ def build_layout(
         options += [f"--platform={platform}"] if platform else []
         run(["buildah", *storage, "bud", *options, str(work)])
         run(["buildah", *storage, "push", "--quiet", "built", f"oci:{work / 'layout'}"])
-        shutil.rmtree(layout, ignore_errors=True)
-        (work / "layout").rename(layout)
+        # Another set-up may have been faster, and a lab may use its image already.
+        try:
+            (work / "layout").rename(layout)
+        except OSError:
+            if not layout.is_dir():
+                raise
 
 
 def run(command: Sequence[str], environment: dict[str, str] | None = None) -> str:

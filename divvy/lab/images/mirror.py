@@ -1,9 +1,12 @@
 """Where this machine gets Debian packages from, by its own apt configuration."""
 
-import subprocess
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from divvy.lab.images.build import ImageBuildFailed
+from divvy.lab.images.build import ImageBuildFailed, run
+
+# The list's file follows.
+_MIRROR_LIST = "mirror+file:"
 
 
 @dataclass(frozen=True)
@@ -17,20 +20,28 @@ class Mirror:
 def debian_mirror(release: str) -> Mirror:
     """Return the mirror from which apt itself gets that release."""
     wanted = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(CREATED_BY)"
-    listed = _output(["apt-get", "indextargets", "--format", wanted])
+    listed = run(["apt-get", "indextargets", "--format", wanted])
     for line in listed.splitlines():
         uri, name, component, kind = line.split("|")
         if (name, component, kind) == (release, "main", "Packages"):
-            return Mirror(uri, _proxy())
+            return Mirror(_debootstrap_uri(uri), _proxy())
     raise ImageBuildFailed(f"apt of this machine has no source for Debian {release} main")
+
+
+def _debootstrap_uri(uri: str) -> str:
+    """Return the first mirror of a list, which Debian's images for clouds name; else the URI."""
+    if not uri.startswith(_MIRROR_LIST):
+        return uri
+    mirrors = Path(uri.removeprefix(_MIRROR_LIST).rstrip("/"))
+    for line in mirrors.read_text().splitlines():
+        # What is known of a mirror follows it.
+        if line.strip() and not line.startswith("#"):
+            return line.split()[0]
+    raise ImageBuildFailed(f"{mirrors}, the list that apt of this machine takes, names no mirror")
 
 
 def _proxy() -> dict[str, str]:
     # debootstrap fetches with wget, which does not read apt's configuration.
-    proxy = _output(["apt-config", "shell", "PROXY", "Acquire::http::Proxy"])
+    proxy = run(["apt-config", "shell", "PROXY", "Acquire::http::Proxy"])
     value = proxy.strip().removeprefix("PROXY=").strip("'")
     return {"http_proxy": value, "https_proxy": value} if value else {}
-
-
-def _output(command: list[str]) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout

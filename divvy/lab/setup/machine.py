@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from divvy.lab.paths import REPOSITORY
 from divvy.lab.setup.steps import StepFailed
 
 PACKAGES = (
@@ -32,7 +33,7 @@ PACKAGES = (
 THOROUGH_PACKAGES = ("gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user-static")
 # Debian starts these after installation; the lab runs its own copies on the same ports.
 _SERVICES = {"docker-registry": "docker-registry", "etcd-server": "etcd"}
-_GO = (1, 26)
+_GO_VERSION = re.compile(r"^go ?(\d+)\.(\d+)(?:\.(\d+))?", re.MULTILINE)
 
 
 def what_is_missing() -> str | None:
@@ -79,11 +80,21 @@ def _is_installed(name: str) -> bool:
 
 
 def _go_problem() -> str | None:
-    wanted = ".".join(map(str, _GO))
+    modules = (REPOSITORY / "tools").glob("*/go.mod")
+    needed = max(_go_version(path.read_text()) for path in modules)
+    wanted = ".".join(map(str, needed))
     if shutil.which("go") is None:
         return f"Go {wanted} or later is missing: install it and put it on the PATH."
-    done = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False)
-    version = re.match(r"go(\d+)\.(\d+)", done.stdout)
-    if not version or (int(version[1]), int(version[2])) < _GO:
+    # As the tools are built, with no other toolchain than the one that is installed.
+    local = {**os.environ, "GOTOOLCHAIN": "local"}
+    command = ["go", "env", "GOVERSION"]
+    done = subprocess.run(command, env=local, capture_output=True, text=True, check=False)
+    if _go_version(done.stdout) < needed:
         return f"Go {wanted} or later is needed; here is {done.stdout.strip() or 'a broken go'}."
     return None
+
+
+def _go_version(text: str) -> tuple[int, ...]:
+    """Return the version that go prints, or that a module asks for; () if there is none."""
+    version = _GO_VERSION.search(text)
+    return tuple(int(part or 0) for part in version.groups()) if version else ()

@@ -27,17 +27,15 @@ class Step:
 def run_steps(*lanes: Sequence[Step]) -> bool:
     """Run lanes at once, the steps of a lane in order; print a line when a step is done.
 
-    After a failure no lane begins another step. It is then said why and how to go on.
+    After a failure, of which it is said at once why and how to go on, no lane begins another step.
     """
     run = _Run(sum(map(len, lanes)))
     with ThreadPoolExecutor(len(lanes)) as threads:
         for lane in [threads.submit(run.lane, steps) for steps in lanes]:
             lane.result()
-    for step, failure in run.failures:
-        print(f"\n{step.name}: {failure}\n{failure.remedy}", file=sys.stderr)
-    if run.failures:
+    if run.failed:
         print("Finished steps are not repeated: run make setup again.", file=sys.stderr)
-    return not run.failures
+    return not run.failed
 
 
 class _Run:
@@ -47,20 +45,29 @@ class _Run:
         self._total = total
         self._done = 0
         self._lock = Lock()
-        self.failures: list[tuple[Step, StepFailed]] = []
+        self.failed = False
 
     def lane(self, steps: Sequence[Step]) -> None:
         for step in steps:
-            if self.failures:
+            if self.failed:
                 return
             began = time.monotonic()
             try:
                 outcome = step.ensure() or "there already"
             except StepFailed as failure:
-                self.failures.append((step, failure))
-                self._print(step, "failed")
+                self._fail(step, failure)
+                return
+            except OSError as problem:
+                # A disk that is full, a folder that cannot be written to.
+                self._fail(step, StepFailed(str(problem), "Remove what stands in the way."))
                 return
             self._print(step, f"{outcome} ({_duration(time.monotonic() - began)})")
+
+    def _fail(self, step: Step, failure: StepFailed) -> None:
+        self.failed = True
+        self._print(step, "failed")
+        # Other lanes may take half an hour to end their step.
+        print(f"\n{step.name}: {failure}\n{failure.remedy}", file=sys.stderr, flush=True)
 
     def _print(self, step: Step, outcome: str) -> None:
         with self._lock:
