@@ -1,6 +1,5 @@
 """Install the simulated driver below a driver root and start its daemon."""
 
-import fcntl
 import os
 import stat
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 from divvy.lab.errors import DriverInstallationFailed
 from divvy.lab.flat_file import driver_description
 from divvy.lab.paths import REPOSITORY
+from divvy.lab.turns import turn_at
 from divvy.model.gpu_models import GpuModel
 
 SOURCE = REPOSITORY / "simulator"
@@ -33,8 +33,7 @@ def build() -> Path:
     """Build what is out of date and return the folder with libraries and programs."""
     command = ["make", "--silent", f"--jobs={os.cpu_count()}", "-C", str(SOURCE), "all"]
     # Two that build the same tree at once would link what the other is still writing.
-    with (SOURCE / "Makefile").open() as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)
+    with turn_at(SOURCE / "Makefile"):
         completed = subprocess.run(command, capture_output=True, text=True, check=False)
     if completed.returncode != 0:
         raise DriverInstallationFailed(f"building {SOURCE} failed:\n{completed.stderr.strip()}")

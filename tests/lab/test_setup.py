@@ -1,11 +1,13 @@
 """Set-up says what it does, what it lacks, and how to go on."""
 
 import errno
+import fcntl
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Event
 from typing import get_args
@@ -17,7 +19,7 @@ from divvy.lab.description import DEFAULT_KUBERNETES, ContainerdRelease, Release
 from divvy.lab.images import BASE_ARM64, IMAGES, build, mirror
 from divvy.lab.images.mirror import debian_mirror
 from divvy.lab.paths import REPOSITORY, cache
-from divvy.lab.setup import machine
+from divvy.lab.setup import machine, parts, python
 from divvy.lab.setup.steps import Step, StepFailed, run_steps
 
 
@@ -52,7 +54,7 @@ def test_runs_lanes_at_once_until_one_fails() -> None:
     started, failed = Event(), Event()
     reached: list[str] = []
 
-    def wait() -> str:
+    def wait_for_a_failure() -> str:
         started.set()
         assert failed.wait(10)
         return "built"
@@ -65,7 +67,7 @@ def test_runs_lanes_at_once_until_one_fails() -> None:
         if "failed" in str(words):
             failed.set()
 
-    slow = [Step("slow", wait), Step("after", lambda: reached.append("x") or "")]
+    slow = [Step("slow", wait_for_a_failure), Step("after", lambda: reached.append("x") or "")]
     quick = [Step("quick", fail)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("builtins.print", note)
@@ -234,6 +236,65 @@ def test_takes_debian_from_a_mirror_that_apt_has_a_list_of(
     mirrors.write_text("# none\n")
     with pytest.raises(build.ImageBuildFailed, match="names no mirror"):
         debian_mirror("bookworm")
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Give the commands that set-up of Python runs, of which each only makes what it should."""
+    ran: list[str] = []
+
+    def run(command: Sequence[str], _remedy: str) -> None:
+        ran.append(command[2])
+        python.ENVIRONMENT.mkdir(exist_ok=True)
+        if command[2] == "venv":
+            made = f"home = /usr/bin\ncommand = /usr/bin/python3 -m venv {command[3]}\n"
+            (python.ENVIRONMENT / "pyvenv.cfg").write_text(made)
+
+    monkeypatch.setattr(python, "ENVIRONMENT", tmp_path / ".venv")
+    monkeypatch.setattr(python, "_run", run)
+    monkeypatch.setattr(python, "_works", lambda: True)
+    return ran
+
+
+def test_makes_the_environment_anew_in_a_checkout_that_was_moved(
+    commands: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert python.ensure_environment() == "packages installed, divvy installed"
+    assert commands == ["venv", "pip", "pip"]
+    assert python.ensure_environment() == ""
+    # Its commands begin with the path of its Python.
+    moved = tmp_path / "moved"
+    (tmp_path / ".venv").rename(moved)
+    monkeypatch.setattr(python, "ENVIRONMENT", moved)
+    assert python.ensure_environment() == "packages installed, divvy installed"
+    assert commands[3:] == ["venv", "pip", "pip"]
+
+
+@pytest.mark.parametrize(
+    ("ensure", "turn"),
+    [
+        (python.ensure_environment, "requirements/dev.txt"),
+        (python.ensure_stubs, "requirements/dev.txt"),
+        (parts.build_simulator, "simulator/Makefile"),
+    ],
+)
+def test_waits_for_a_set_up_of_the_same_checkout(
+    ensure: Callable[[], str], turn: str, commands: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compile_nothing(*_command: object, **_how: object) -> subprocess.CompletedProcess[str]:
+        commands.append("make")
+        return subprocess.CompletedProcess([], 0)
+
+    monkeypatch.setattr(python, "_is_stale", lambda _proto: True)
+    monkeypatch.setattr(subprocess, "run", compile_nothing)
+    with ThreadPoolExecutor() as threads:
+        with (REPOSITORY / turn).open() as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            step = threads.submit(ensure)
+            assert not wait([step], timeout=0.2).done
+            assert not commands
+        step.result(10)
+    assert commands
 
 
 def test_builds_a_tool_once_per_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

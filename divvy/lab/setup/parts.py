@@ -11,6 +11,7 @@ from divvy.lab.paths import REPOSITORY
 from divvy.lab.setup.python import ENVIRONMENT
 from divvy.lab.setup.steps import StepFailed
 from divvy.lab.tools import HELM, KUBERNETES, Tool, ToolBuildFailed
+from divvy.lab.turns import turn_at
 
 _NETWORK = "Is the network there? Both the Go proxy and the Debian mirror are needed once."
 
@@ -46,9 +47,10 @@ def build_simulator() -> str:
         return "none yet"
     make = ["nice", "make", "--no-print-directory", f"--jobs={os.cpu_count()}"]
     make += ["-C", str(directory)]
-    if subprocess.run([*make, "--question"], capture_output=True, check=False).returncode == 0:
-        return ""
-    done = subprocess.run(make, capture_output=True, text=True, check=False)
+    with turn_at(directory / "Makefile"):
+        if subprocess.run([*make, "--question"], capture_output=True, check=False).returncode == 0:
+            return ""
+        done = subprocess.run(make, capture_output=True, text=True, check=False)
     if done.returncode:
         words = "\n".join((done.stderr or done.stdout).strip().splitlines()[-10:])
         raise StepFailed(f"make -C simulator failed:\n{words}", "Fix what the compiler reports.")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from divvy.lab.paths import REPOSITORY, cache
 from divvy.lab.setup.steps import StepFailed
+from divvy.lab.turns import turn_at
 
 ENVIRONMENT = REPOSITORY / ".venv"
 _PYTHON = ENVIRONMENT / "bin" / "python"
@@ -20,9 +21,10 @@ _API = REPOSITORY / "divvy" / "agent" / "kubelet" / "api"
 _REMEDY = "If .venv is damaged, make clean removes it."
 
 
+@turn_at(_REQUIREMENTS)
 def ensure_environment() -> str:
     """Create .venv with exactly the pinned packages, and divvy itself in it."""
-    if not _works():
+    if not (_was_made_here() and _works()):
         shutil.rmtree(ENVIRONMENT, ignore_errors=True)
         _run([sys.executable, "-m", "venv", str(ENVIRONMENT)], "Is python3-venv installed?")
     pip = [str(_PYTHON), *_PIP]
@@ -65,6 +67,7 @@ def ensure_policy_environment() -> str:
     return "packages installed"
 
 
+@turn_at(_REQUIREMENTS)
 def ensure_stubs() -> str:
     """Generate the gRPC stubs of the .proto files that have changed."""
     protos = sorted(_API.glob("*.proto"))
@@ -83,6 +86,13 @@ def _is_stale(proto: Path) -> bool:
     # A stub belongs to the version of the generator as well.
     has_stub = proto.with_name(f"{proto.stem}_pb2_grpc.py").is_file()
     return not has_stub or _once(proto.name, _digest(proto) + _digest(_REQUIREMENTS))
+
+
+def _was_made_here() -> bool:
+    # Its commands begin with its path: in a checkout that has moved they run nothing, and in a
+    # copy the other checkout's Divvy.
+    config = ENVIRONMENT / "pyvenv.cfg"
+    return config.is_file() and f" -m venv {ENVIRONMENT}\n" in config.read_text()
 
 
 def _works() -> bool:
