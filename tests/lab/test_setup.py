@@ -76,7 +76,7 @@ def test_runs_lanes_at_once_until_one_fails() -> None:
 
 
 def test_says_at_once_why_a_step_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    said = Event()
+    slow_step_ended = Event()
     reasons: list[str] = []
 
     def fail() -> str:
@@ -87,11 +87,11 @@ def test_says_at_once_why_a_step_failed(capsys: pytest.CaptureFixture[str]) -> N
         while "No space" not in "".join(reasons) and time.monotonic() < deadline:
             reasons.append(capsys.readouterr().err)
             time.sleep(0.01)
-        said.set()
+        slow_step_ended.set()
         return "built"
 
     assert not run_steps([Step("slow", wait_for_the_reason)], [Step("quick", fail)])
-    assert said.is_set()
+    assert slow_step_ended.is_set()
     assert "".join(reasons).splitlines()[1:3] == [
         "quick: [Errno 28] No space left on device: '/cache/x'",
         "Remove what stands in the way.",
@@ -247,8 +247,8 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ran.append(command[2])
         python.ENVIRONMENT.mkdir(exist_ok=True)
         if command[2] == "venv":
-            made = f"home = /usr/bin\ncommand = /usr/bin/python3 -m venv {command[3]}\n"
-            (python.ENVIRONMENT / "pyvenv.cfg").write_text(made)
+            config = f"home = /usr/bin\ncommand = /usr/bin/python3 -m venv {command[3]}\n"
+            (python.ENVIRONMENT / "pyvenv.cfg").write_text(config)
 
     monkeypatch.setattr(python, "ENVIRONMENT", tmp_path / ".venv")
     monkeypatch.setattr(python, "_run", run)
