@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 
 from divvy.lab import cgroups, control_plane, network, processes, registry
 from divvy.lab.addresses import Addresses
@@ -21,6 +22,7 @@ from divvy.lab.errors import LabFailed
 from divvy.lab.identities import ensure_identities
 from divvy.lab.images import IMAGES
 from divvy.lab.inotify import ensure_instances, shortage
+from divvy.lab.kubeconfig import write_private
 from divvy.lab.machine import Machine
 from divvy.lab.paths import KUBECONFIG, NAME, REPOSITORY, STATE, name_problem
 from divvy.lab.tools import (
@@ -56,9 +58,12 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> bool:
         raised = ensure_instances()
         if raised:
             tell(raised)
-        _DESCRIPTION.write_text(json.dumps(lab.document()))
+        write_private(_DESCRIPTION, json.dumps(lab.document()))
         ensure_identities(lab)
         network.ensure_bridge(lab)
+        note = network.firewall_note()
+        if note:
+            tell(note)
         is_new = not control_plane.has_data()
         control_plane.ensure_storage(lab)
         registry.ensure_registry(lab)
@@ -86,7 +91,7 @@ def upgrade(lab: Lab, tell: Tell, drain: bool, patience: float = 90.0) -> None:
     with _alone():
         _check_upgrade(running_lab(), lab)
         # A node that is restarted halfway comes back upgraded.
-        _DESCRIPTION.write_text(json.dumps(lab.document()))
+        write_private(_DESCRIPTION, json.dumps(lab.document()))
         api = Api(lab)
         control_plane.upgrade(lab, api)
         tell(f"control plane is {KUBERNETES_VERSIONS[lab.kubernetes]}")
@@ -118,6 +123,10 @@ def running_lab() -> Lab:
     except FileNotFoundError:
         lab = "no lab" if "DIVVY_LAB" not in os.environ else f"no lab {NAME} (DIVVY_LAB)"
         raise LabFailed(f"{lab} is up on this machine: divvy lab up starts one") from None
+    except (ValueError, KeyError, TypeError):
+        raise LabFailed(
+            "the lab that is up was started by another version of Divvy: run divvy lab down first"
+        ) from None
 
 
 def running_machine(name: str) -> Machine:
@@ -279,19 +288,21 @@ def _differences(running: Lab, lab: Lab) -> list[str]:
 def _drained(machine: Machine) -> Iterator[None]:
     """Move a node's pods elsewhere as kubectl drain does, and let pods in again afterwards."""
     name = machine.node.name
-    was_cordoned = _kubectl("get", "node", name, "--output=jsonpath={.spec.unschedulable}")
+    kubectl = partial(_kubectl, machine.lab)
+    was_cordoned = kubectl("get", "node", name, "--output=jsonpath={.spec.unschedulable}")
     try:
-        _kubectl("drain", name, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=5m")
+        kubectl("drain", name, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=5m")
         yield
     finally:
         # Also if the drain failed: the next upgrade would take the cordon for an administrator's.
         if not was_cordoned:
-            _kubectl("uncordon", name)
+            kubectl("uncordon", name)
 
 
-def _kubectl(*arguments: str) -> str:
+def _kubectl(lab: Lab, *arguments: str) -> str:
     command = [str(KUBERNETES.bin / "kubectl"), f"--kubeconfig={KUBECONFIG}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    direct = network.past_proxies(lab)
+    done = subprocess.run(command, env=direct, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabFailed(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout
@@ -333,12 +344,14 @@ def _alone() -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             # Whoever held the lock may have taken the lab down, directory and all.
             if STATE.is_dir() and os.path.samestat(os.fstat(descriptor), STATE.stat()):
-                yield
+                try:
+                    yield
+                finally:
+                    # What has changed nothing leaves nothing.
+                    with contextlib.suppress(OSError):
+                        STATE.rmdir()
                 return
         finally:
-            # What has changed nothing leaves nothing.
-            with contextlib.suppress(OSError):
-                STATE.rmdir()
             os.close(descriptor)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from divvy.lab import cgroups, network, processes
 from divvy.lab.description import Lab, Node
 from divvy.lab.errors import NodeFailed
+from divvy.lab.kubeconfig import write_private
 from divvy.lab.kubelet_config import kubelet_arguments
 from divvy.lab.node.root import upper
 from divvy.lab.node_files import write_node_files
@@ -160,7 +161,7 @@ class Machine:
 
     def _specify(self, commands: Mapping[str, Sequence[str]]) -> None:
         contents = {"node": asdict(self.node), "commands": commands}
-        self._specification.write_text(json.dumps(contents))
+        write_private(self._specification, json.dumps(contents))
 
     def _spawn(self) -> None:
         self._socket.unlink(missing_ok=True)

@@ -2,8 +2,11 @@
 
 import ipaddress
 import json
+import os
+import shutil
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from divvy.lab.addresses import Addresses
 from divvy.lab.description import Lab, Node
@@ -11,6 +14,9 @@ from divvy.lab.errors import NetworkFailed
 from divvy.lab.paths import NAME
 
 BRIDGE = f"divvy-{NAME}"
+_BRIDGED_PACKETS = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+# The widest private range: wider routes lead to everything else, as the default route does.
+_WIDEST = 8
 
 
 def check_free(lab: Lab) -> None:
@@ -18,7 +24,8 @@ def check_free(lab: Lab) -> None:
     for route in json.loads(_run(["ip", "-json", "-4", "route", "show", "table", "main"])):
         if route["dst"] == "default" or route.get("dev") == BRIDGE:
             continue
-        if ipaddress.IPv4Network(route["dst"]).overlaps(lab.network):
+        destination = ipaddress.IPv4Network(route["dst"])
+        if destination.prefixlen >= _WIDEST and destination.overlaps(lab.network):
             raise NetworkFailed(
                 f"divvy:lab.network: {lab.network} overlaps {route['dst']}, which this machine "
                 f"reaches by {route.get('dev', 'another route')}; choose another private /16"
@@ -36,6 +43,27 @@ def ensure_bridge(lab: Lab) -> None:
     ]
     _run(["ip", "-batch", "-"], "\n".join(lines))
     _run(["ip", "-batch", "-"], "\n".join(_pod_routes(lab, BRIDGE)))
+
+
+def firewall_note(switch: Path = _BRIDGED_PACKETS) -> str | None:
+    """Say what lets nodes reach each other if this machine forwards nothing, None if it does.
+
+    Docker leaves machines so, and its module has packets on every bridge pass the firewall.
+    """
+    if not switch.is_file() or switch.read_text().strip() == "0" or not shutil.which("iptables"):
+        return None
+    rules = _run(["iptables", "-S", "FORWARD"]).splitlines()
+    own = f"FORWARD -i {BRIDGE} -o {BRIDGE} -j ACCEPT"
+    if "-P FORWARD DROP" not in rules or f"-A {own}" in rules:
+        return None
+    return f"this machine's firewall drops what nodes send each other: iptables -I {own}"
+
+
+def past_proxies(lab: Lab) -> dict[str, str]:
+    """Return this process's environment, in which no proxy is on the way to the lab."""
+    others = os.environ.get("NO_PROXY") or os.environ.get("no_proxy")
+    direct = ",".join(filter(None, (others, str(Addresses(lab.network).host))))
+    return {**os.environ, "NO_PROXY": direct, "no_proxy": direct}
 
 
 def connect_node(lab: Lab, node: Node, pid: int) -> None:

@@ -16,6 +16,7 @@ from divvy.lab.addresses import Addresses
 from divvy.lab.description import Lab
 from divvy.lab.errors import RegistryFailed
 from divvy.lab.images import IMAGES
+from divvy.lab.network import past_proxies
 from divvy.lab.paths import STATE, cache
 
 COMPONENT = "registry"
@@ -74,6 +75,7 @@ def push(lab: Lab, source: str, target: str) -> str:
                 *("--dest-tls-verify=false", f"--digestfile={digest.name}"),
                 *(source, f"docker://{address(lab)}/{target}"),
             ],
+            env=past_proxies(lab),
             check=False,
             capture_output=True,
             text=True,

@@ -55,6 +55,8 @@ def log_files(of: str, component: str | None) -> list[Path]:
         known = ", ".join([*names, *HOST_COMPONENTS])
         raise LabFailed(f"{of} has no logs; available: {known}")
     files = Machine(lab, lab.node(of)).logs()
+    if not files:
+        raise LabFailed(f"{of} has no logs yet: it has not been started")
     chosen = [file for file in files if component in (None, file.stem)]
     if not chosen:
         known = ", ".join(file.stem for file in files)
@@ -65,5 +67,6 @@ def log_files(of: str, component: str | None) -> list[Path]:
 def _ready_nodes(lab: Lab) -> set[str]:
     try:
         return set(Api(lab).ready_nodes())
-    except ControlPlaneFailed:
+    except (ControlPlaneFailed, FileNotFoundError):
+        # A lab that is being started has no certificates yet.
         return set()

@@ -5,6 +5,7 @@ seen by the node alone and ends with it.
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ from divvy.lab.paths import STATE, STATES
 # Directories with heavy use of their own, which cannot lie on an overlay (containerd's
 # snapshots are overlays themselves).
 _OWN = ("var/lib/containerd", "var/lib/kubelet")
+# How the kernel writes spaces and the like.
+_OCTAL = re.compile(r"\\([0-7]{3})")
 _KERNEL = ("/proc", "/sys", "/dev", "/run")
 _DRIVER_OF_HOST = ("nvidia", "nvidia-persistenced")
 # What a driver's kernel module makes in /proc and /sys, and programs of NVIDIA's read there.
@@ -80,9 +83,15 @@ def upper(directory: Path) -> Path:
 
 def _mounts_below_root() -> list[Path]:
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    points = {line.split()[4].encode().decode("unicode_escape") for line in lines}
-    outside = {p for p in points if p != "/" and not p.startswith((*_KERNEL, str(STATE)))}
-    return [Path(p) for p in sorted(outside)]
+    points = {
+        Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), line.split()[4])) for line in lines
+    }
+    hidden = (*map(Path, _KERNEL), STATE)
+    return sorted(
+        point
+        for point in points - {Path("/")}
+        if not any(point.is_relative_to(folder) for folder in hidden)
+    )
 
 
 def _bind_host_driver(root: Path) -> None:

@@ -1,0 +1,88 @@
+"""What of this machine's network keeps a lab from its own, told before or beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from divvy.lab import network
+from divvy.lab.errors import NetworkFailed
+from divvy.lab.section import parse_lab
+
+LAB = parse_lab({"nodes": [{"name": "n"}]})
+
+
+def _route(monkeypatch: pytest.MonkeyPatch, *routes: dict[str, Any]) -> None:
+    monkeypatch.setattr(network, "_run", lambda _command: json.dumps(routes))
+
+
+@pytest.mark.parametrize("destination", ["default", "0.0.0.0/1", "128.0.0.0/2", "10.124.0.0/16"])
+def test_starts_beside_routes_that_lead_elsewhere(
+    destination: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A VPN has a route for each half of the Internet instead of another default.
+    _route(monkeypatch, {"dst": destination, "dev": "tun0"})
+    network.check_free(LAB)
+
+
+@pytest.mark.parametrize("destination", ["10.0.0.0/8", "10.123.4.0/24", "10.123.4.5"])
+def test_refuses_a_network_that_leads_elsewhere(
+    destination: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _route(monkeypatch, {"dst": destination, "dev": "tun0"})
+    with pytest.raises(NetworkFailed, match=f"overlaps {destination}, which this machine reaches"):
+        network.check_free(LAB)
+
+
+@pytest.mark.parametrize(
+    ("bridged", "rules", "noted"),
+    [
+        ("1", "-P FORWARD DROP", True),
+        ("0", "-P FORWARD DROP", False),
+        ("1", "-P FORWARD ACCEPT", False),
+        ("1", "-P FORWARD DROP\n-A FORWARD -i {0} -o {0} -j ACCEPT", False),
+    ],
+)
+def test_says_how_nodes_reach_each_other_past_a_firewall(
+    bridged: str, rules: str, noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As Docker leaves it.
+    switch, iptables = tmp_path / "bridge-nf-call-iptables", tmp_path / "iptables"
+    switch.write_text(f"{bridged}\n")
+    iptables.write_text(f"#!/bin/sh\ncat <<'EOF'\n{rules.format(network.BRIDGE)}\nEOF\n")
+    iptables.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    expected = (
+        "this machine's firewall drops what nodes send each other: "
+        f"iptables -I FORWARD -i {network.BRIDGE} -o {network.BRIDGE} -j ACCEPT"
+    )
+    assert network.firewall_note(switch) == (expected if noted else None)
+
+
+def test_has_no_note_where_bridges_pass_the_firewall(tmp_path: Path) -> None:
+    assert network.firewall_note(tmp_path / "no-such-module") is None
+
+
+def test_reaches_the_lab_past_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert network.past_proxies(LAB)["NO_PROXY"] == "10.123.0.1"
+    monkeypatch.setenv("no_proxy", "localhost,.example")
+    for name in ("NO_PROXY", "no_proxy"):
+        assert network.past_proxies(LAB)[name] == "localhost,.example,10.123.0.1"
+
+
+@pytest.mark.parametrize(("before", "after"), [("", "10.123.0.1"), ("a,.b", "a,.b,10.123.0.1")])
+def test_reaches_the_demo_past_a_proxy(before: str, after: str) -> None:
+    show = "--eval=show: ; @echo $$NO_PROXY $$no_proxy"
+    done = subprocess.run(
+        ["make", "--no-print-directory", show, "show"],
+        env={"PATH": os.environ["PATH"], "no_proxy": before},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == [after, after]
