@@ -17,10 +17,12 @@ esac
 for program in tar gzip df mktemp; do
 	command -v $program >/dev/null || stop "$program is missing"
 done
+payload=$here/payload.tar.gz
+gzip -t "$payload" 2>/dev/null || stop "$payload is missing or damaged: copy the whole folder again"
 # Unpacked for the time of the run, where there is room and programs may run.
 tried=
-for place in ${TMPDIR:-} /tmp /var/tmp /run /dev/shm; do
-	free=$(df -Pk "$place" 2>/dev/null | awk 'NR == 2 { print int($4 / 1024) }')
+for place in "${TMPDIR:-/tmp}" /tmp /var/tmp /run /dev/shm; do
+	free=$(df -Pk "$place" 2>/dev/null | { read -r _ && read -r _ _ _ kib _ && echo $((kib / 1024)); })
 	if [ "${free:-0}" -lt "$NEEDED_MIB" ]; then
 		tried="$tried; $place has ${free:-0} MiB"
 		continue
@@ -32,12 +34,16 @@ for place in ${TMPDIR:-} /tmp /var/tmp /run /dev/shm; do
 	# Its owner is this process, also after exec: a later run removes folders whose owner has ended.
 	echo $$ >"$scratch/owner"
 	trap 'rm -rf "$scratch"' EXIT
-	if tar -xzf "$here/payload.tar.gz" -C "$scratch" && "$scratch/kit/python/bin/python3" -c '' 2>/dev/null; then
-		trap - EXIT
+	# A shell may end by a signal without what is to be done at its exit.
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	if tar -xzf "$payload" -C "$scratch" && "$scratch/kit/python/bin/python3" -c '' 2>/dev/null; then
+		trap - EXIT HUP INT TERM
 		exec "$scratch/kit/python/bin/python3" -m hardware_kit "$@"
 	fi
 	tried="$tried; in $place it cannot be unpacked and run (mounted noexec?)"
 	rm -rf "$scratch"
-	trap - EXIT
+	trap - EXIT HUP INT TERM
 done
 stop "no place to unpack it, which takes $NEEDED_MIB MiB: set TMPDIR${tried}"
