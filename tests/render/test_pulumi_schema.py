@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import yaml
 
 from divvy.lab.paths import REPOSITORY
+from divvy.model import InvalidCluster, parse_cluster
 from divvy.model.schema import cluster_schema
 from divvy.render.pulumi_schema import pulumi_schema
 
@@ -85,3 +87,62 @@ def test_accepts_the_clusters_of_the_stack_files() -> None:
         value["pools"][next(iter(value["pools"]))]["profil"] = "whole"
         assert not accepts(cluster, value, written["types"]), path.name
     assert len(files) > 3
+
+
+# Of every type that YAML and Pulumi's protocol have, as people write them where they do not belong.
+VALUES = (
+    *(True, 1, 1.5, "", "a", "1", "1.5", "50%", "auto", "all", "4Gi", "10s", "share", "wait"),
+    *([], [0], ["0"], ["a"], ["1g.5gb"], {}, {"a": "b"}, {"a": 1}, {"1g.5gb": 1}),
+)
+EVERY_KEY: dict[str, Any] = {
+    "profiles": {
+        "turns": {"devices": [0], "timeSlicing": {"replicas": 4, "memoryLimit": {"limit": "auto"}}},
+        "server": {"mps": {"replicas": 4, "activeThreadPercentage": 25, "memoryLimit": "4Gi"}},
+        "slices": {"mig": {"layout": {"1g.5gb": 7}, "strategy": "mixed"}},
+        "claimed": {"claims": {"shares": {"memory": {"step": "256Mi"}}, "mig": ["1g.5gb"]}},
+    },
+    "pools": {
+        "gpus": {
+            "select": {"a": "b"},
+            "hardware": {"model": "A100-SXM4-40GB", "gpus": 2, "count": 2},
+            "profile": "turns",
+            "runtime": {"configure": True, "name": "containerd"},
+            "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute"}],
+        }
+    },
+    "change": {"policy": "evict", "deadline": "10m"},
+    "driver": {"root": "/", "version": "550.163.01", "minVersion": 535},
+    "health": {"recoverAfter": "1m", "ignoreXids": [13]},
+    "observability": {"alerts": True, "networkPolicy": {"a": "b"}},
+    "plugin": {"image": {"registry": "r.example", "base": "b", "platforms": ["linux/amd64"]}},
+}
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each mapping or list of a value, with each of its keys or places."""
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from places(value[key])
+
+
+def test_accepts_whatever_a_stack_file_may_say() -> None:
+    written = document()
+    cluster = written["resources"]["divvy:index:GpuCluster"]["inputProperties"]["cluster"]
+    parse_cluster(copy.deepcopy(EVERY_KEY))
+    parsed, refused = 0, []
+    changed = copy.deepcopy(EVERY_KEY)
+    for container, key in list(places(changed)):
+        before = container[key]
+        for value in VALUES:
+            container[key] = value
+            try:
+                parse_cluster(copy.deepcopy(changed))
+            except InvalidCluster:
+                continue
+            parsed += 1
+            if not accepts(cluster, changed, written["types"]):
+                refused.append((key, value))
+        container[key] = before
+    assert not refused
+    assert parsed > 50
