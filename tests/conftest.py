@@ -1,6 +1,7 @@
 """Fixtures for every room: the running lab, and the order in which tests run."""
 
 import fcntl
+import inspect
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tests.deployment import Deployment, is_deployed
+from tests.fakes.scene import play
 from tests.installed import Installed, install_wheel
 from tests.running_lab import RunningLab
 from tests.thoroughness import is_left_out
@@ -68,6 +70,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             "deployed" in getattr(item, "fixturenames", ()),
         )
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an asynchronous test in a loop of its own."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
+    play(lambda: test(**arguments))
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -79,30 +79,26 @@ def call_hook(node: AgentNode, answer: Any, pid: int) -> subprocess.CompletedPro
 
 @pytest.mark.parametrize(("version", "by_driver"), [(R615, True), (R580, False)])
 @pytest.mark.parametrize("way", ["timeSlicing", "mps"])
-def test_enforces_auto_by_the_strongest_rung_of_the_node(
+async def test_enforces_auto_by_the_strongest_rung_of_the_node(
     tmp_path: Path, version: str, by_driver: bool, way: str
 ) -> None:
     environment = {**of_version_2(tmp_path), **with_limiter(tmp_path)}
-
-    async def scene() -> None:
-        async with agent_node(
-            1, profile("auto", way), driver_version=version, environment=environment
-        ) as node:
-            await node.offered(SHARED, 4)
-            await node.until(lambda: node.status.get("state") == "Ready")
-            expected = "driver" if by_driver else None
-            await node.until(lambda: node.status["gpus"][0].get("enforcement") == expected)
-            answer = await node.kubelet.admit("default/one", SHARED)
-            (name,) = (device.name for device in answer.cdi_devices)
-            assert name.startswith("divvy.gpu/driver-limited-gpu=GPU-") is by_driver
-            assert name.startswith("divvy.gpu/limited-gpu-") is not by_driver
-            places = {mount.container_path for mount in answer.mounts}
-            of_mps = {"/dev/shm", answer.envs.get("CUDA_MPS_PIPE_DIRECTORY")} & places
-            assert len(of_mps) == (2 if way == "mps" else 0)
-            assert (places - of_mps == {LIMITS}) is by_driver
-            await node.kubelet.start_container("default/one")
-
-    play(scene)
+    async with agent_node(
+        1, profile("auto", way), driver_version=version, environment=environment
+    ) as node:
+        await node.offered(SHARED, 4)
+        await node.until(lambda: node.status.get("state") == "Ready")
+        expected = "driver" if by_driver else None
+        await node.until(lambda: node.status["gpus"][0].get("enforcement") == expected)
+        answer = await node.kubelet.admit("default/one", SHARED)
+        (name,) = (device.name for device in answer.cdi_devices)
+        assert name.startswith("divvy.gpu/driver-limited-gpu=GPU-") is by_driver
+        assert name.startswith("divvy.gpu/limited-gpu-") is not by_driver
+        places = {mount.container_path for mount in answer.mounts}
+        of_mps = {"/dev/shm", answer.envs.get("CUDA_MPS_PIPE_DIRECTORY")} & places
+        assert len(of_mps) == (2 if way == "mps" else 0)
+        assert (places - of_mps == {LIMITS}) is by_driver
+        await node.kubelet.start_container("default/one")
 
 
 @pytest.mark.parametrize(
@@ -113,26 +109,22 @@ def test_enforces_auto_by_the_strongest_rung_of_the_node(
     ],
 )
 @pytest.mark.parametrize("way", ["timeSlicing", "mps"])
-def test_withdraws_shares_that_the_nodes_driver_cannot_limit(
+async def test_withdraws_shares_that_the_nodes_driver_cannot_limit(
     tmp_path: Path, version: str, has_groups: bool, words: str, way: str
 ) -> None:
     environment = {"DIVVY_CGROUP_FOLDER": str(tmp_path)}
     if has_groups:
         environment = of_version_2(tmp_path)
-
-    async def scene() -> None:
-        async with agent_node(
-            1, profile("driver", way), driver_version=version, environment=environment
-        ) as node:
-            await node.until(lambda: words in node.status.get("reason", ""))
-            assert node.status["state"] == "Degraded"
-            assert node.status["resources"] == {SHARED: 0}
-            await node.throughout(1, lambda: node.kubelet.allocatable(SHARED) == 0)
-            node.configure({"timeSlicing": {"replicas": 4}})
-            await node.offered(SHARED, 4)
-            await node.until(lambda: node.status.get("state") == "Ready")
-
-    play(scene)
+    async with agent_node(
+        1, profile("driver", way), driver_version=version, environment=environment
+    ) as node:
+        await node.until(lambda: words in node.status.get("reason", ""))
+        assert node.status["state"] == "Degraded"
+        assert node.status["resources"] == {SHARED: 0}
+        await node.throughout(1, lambda: node.kubelet.allocatable(SHARED) == 0)
+        node.configure({"timeSlicing": {"replicas": 4}})
+        await node.offered(SHARED, 4)
+        await node.until(lambda: node.status.get("state") == "Ready")
 
 
 def test_limits_a_container_before_its_program_starts() -> None:
@@ -203,38 +195,34 @@ def test_limits_the_mps_clients_of_a_container_together() -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [(R580, R615), (R615, R580)])
-def test_keeps_a_containers_files_over_a_boot_with_another_driver(
+async def test_keeps_a_containers_files_over_a_boot_with_another_driver(
     tmp_path: Path, before: str, after: str
 ) -> None:
     """The kubelet starts it by what Allocate answered: a runtime would make folders of files."""
     environment = {**of_version_2(tmp_path), **with_limiter(tmp_path)}
-
-    async def scene() -> None:
-        async with agent_node(
-            1,
-            profile("auto"),
-            driver_version=before,
-            further_versions=[after],
-            environment=environment,
-        ) as node:
-            await node.offered(SHARED, 4)
-            answer = await node.kubelet.admit("default/one", SHARED)
-            files = [Path(mount.host_path) for mount in answer.mounts]
-            laid = [file for file in files if file.is_relative_to(node.folder / "tenants")]
-            await node.kubelet.start_container("default/one")
-            await node.kill()
-            unmount(node.folder / "tenants")
-            shutil.rmtree(node.folder / "cdi")
-            node.simulate("driver", after)
-            await node.start()
-            by_driver = "driver" if after == R615 else None
-            await node.until(lambda: node.status.get("state") == "Ready")
-            await node.until(lambda: node.status["gpus"][0].get("enforcement") == by_driver)
-            await node.kubelet.start_container("default/one")
-            assert all(file.is_file() for file in laid)
-            assert laid
-
-    play(scene)
+    async with agent_node(
+        1,
+        profile("auto"),
+        driver_version=before,
+        further_versions=[after],
+        environment=environment,
+    ) as node:
+        await node.offered(SHARED, 4)
+        answer = await node.kubelet.admit("default/one", SHARED)
+        files = [Path(mount.host_path) for mount in answer.mounts]
+        laid = [file for file in files if file.is_relative_to(node.folder / "tenants")]
+        await node.kubelet.start_container("default/one")
+        await node.kill()
+        unmount(node.folder / "tenants")
+        shutil.rmtree(node.folder / "cdi")
+        node.simulate("driver", after)
+        await node.start()
+        by_driver = "driver" if after == R615 else None
+        await node.until(lambda: node.status.get("state") == "Ready")
+        await node.until(lambda: node.status["gpus"][0].get("enforcement") == by_driver)
+        await node.kubelet.start_container("default/one")
+        assert all(file.is_file() for file in laid)
+        assert laid
 
 
 def test_limits_several_replicas_to_their_sum() -> None:
@@ -261,21 +249,17 @@ def test_limits_several_replicas_to_their_sum() -> None:
         play(lambda: scene(group))
 
 
-def test_refuses_a_second_gpu_beside_a_driver_limited_share() -> None:
+async def test_refuses_a_second_gpu_beside_a_driver_limited_share() -> None:
     environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
     rules = [{"devices": [0], **profile("driver")}, {"devices": [1]}]
-
-    async def scene() -> None:
-        async with agent_node(2, rules, driver_version=R615, environment=environment) as node:
-            await node.offered(SHARED, 4)
-            await node.offered(WHOLE, 1)
-            both = Container("main", {SHARED: 1, WHOLE: 1})
-            await node.kubelet.admit_pod("default/both", (both, Container("beside", {SHARED: 1})))
-            with pytest.raises(StartFailed, match="whose limits may take the place"):
-                await node.kubelet.start_container("default/both")
-            await node.kubelet.start_container("default/both", "beside")
-
-    play(scene)
+    async with agent_node(2, rules, driver_version=R615, environment=environment) as node:
+        await node.offered(SHARED, 4)
+        await node.offered(WHOLE, 1)
+        both = Container("main", {SHARED: 1, WHOLE: 1})
+        await node.kubelet.admit_pod("default/both", (both, Container("beside", {SHARED: 1})))
+        with pytest.raises(StartFailed, match="whose limits may take the place"):
+            await node.kubelet.start_container("default/both")
+        await node.kubelet.start_container("default/both", "beside")
 
 
 def test_restarts_a_driver_limited_container_by_its_hook() -> None:

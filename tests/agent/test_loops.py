@@ -12,7 +12,6 @@ import pytest
 from divvy.agent.loops import WELL_SECONDS, LoopHealth, Loops
 from divvy.lab.paths import REPOSITORY
 from tests.fakes.agent import agent_node
-from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
 
 
@@ -108,7 +107,7 @@ def test_restarts_a_failed_loop_and_reports_it(caplog: pytest.LogCaptureFixture)
     assert [record.message for record in caplog.records] == ["the metrics failed"] * 2
 
 
-def test_counts_a_loop_as_well_once_its_work_is_done() -> None:
+async def test_counts_a_loop_as_well_once_its_work_is_done() -> None:
     clock = Clock()
     loops = Loops(lambda: None, lambda: clock.now, clock.sleep)
 
@@ -118,23 +117,20 @@ def test_counts_a_loop_as_well_once_its_work_is_done() -> None:
 
         return loop
 
-    async def scene() -> None:
-        names = ("one", "other")
-        tasks = [asyncio.create_task(loops.keep_up(name, raising(OSError("x")))) for name in names]
-        await asyncio.sleep(0)
-        assert len(loops.problems) == 2
-        loops.is_well("one")
-        loops.is_well("unknown")
-        assert loops.problems == ("internal error in other: OSError: x",)
-        for task in tasks:
-            task.cancel()
-
-    asyncio.run(scene())
+    names = ("one", "other")
+    tasks = [asyncio.create_task(loops.keep_up(name, raising(OSError("x")))) for name in names]
+    await asyncio.sleep(0)
+    assert len(loops.problems) == 2
+    loops.is_well("one")
+    loops.is_well("unknown")
+    assert loops.problems == ("internal error in other: OSError: x",)
+    for task in tasks:
+        task.cancel()
 
 
 @pytest.mark.agent_process
 @needs_simulator
-def test_reports_the_error_of_reconciliation_which_reports_all_others(tmp_path: Path) -> None:
+async def test_reports_the_error_of_reconciliation_which_reports_all_others(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         """
 import os
@@ -153,18 +149,14 @@ Observer.observe = observed
     broken = tmp_path / "broken"
     paths = f"{tmp_path}{os.pathsep}{REPOSITORY}"
     environment = {"PYTHONPATH": paths, "BROKEN": str(broken)}
-
-    async def scene() -> None:
-        async with agent_node(1, {}, environment=environment) as node:
-            await node.offered("nvidia.com/gpu", 1)
-            broken.touch()
-            node.configure({"timeSlicing": {"replicas": 2}})
-            text = "internal error in reconciliation: ZeroDivisionError: unforeseen"
-            await node.until(lambda: text in node.status["reason"])
-            assert node.status["state"] == "Degraded"
-            assert [gpu["state"] for gpu in node.status["gpus"]] == ["Ready"]
-            broken.unlink()
-            await node.offered("nvidia.com/gpu.shared", 2, 90)
-            await node.until(lambda: node.status["state"] == "Ready")
-
-    play(scene)
+    async with agent_node(1, {}, environment=environment) as node:
+        await node.offered("nvidia.com/gpu", 1)
+        broken.touch()
+        node.configure({"timeSlicing": {"replicas": 2}})
+        text = "internal error in reconciliation: ZeroDivisionError: unforeseen"
+        await node.until(lambda: text in node.status["reason"])
+        assert node.status["state"] == "Degraded"
+        assert [gpu["state"] for gpu in node.status["gpus"]] == ["Ready"]
+        broken.unlink()
+        await node.offered("nvidia.com/gpu.shared", 2, 90)
+        await node.until(lambda: node.status["state"] == "Ready")

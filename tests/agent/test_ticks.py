@@ -22,16 +22,13 @@ def test_passes_a_tick() -> None:
     assert asyncio.run(scene()) >= 1
 
 
-def test_returns_on_an_event_before_the_tick() -> None:
-    async def scene() -> None:
-        event = asyncio.Event()
-        waiting = asyncio.create_task(next_tick_or(event, 1000.0))
-        await asyncio.sleep(0)
-        event.set()
-        async with asyncio.timeout(5):
-            await waiting
-        event.clear()
-        async with asyncio.timeout(5):
-            await next_tick_or(event, 0.1)
-
-    asyncio.run(scene())
+async def test_returns_on_an_event_before_the_tick() -> None:
+    event = asyncio.Event()
+    waiting = asyncio.create_task(next_tick_or(event, 1000.0))
+    await asyncio.sleep(0)
+    event.set()
+    async with asyncio.timeout(5):
+        await waiting
+    event.clear()
+    async with asyncio.timeout(5):
+        await next_tick_or(event, 0.1)

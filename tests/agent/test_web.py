@@ -53,54 +53,43 @@ def test_renders_a_page_once_for_concurrent_requests() -> None:
     asyncio.run(ask())
 
 
-def test_keeps_others_connections_when_one_client_opens_many() -> None:
+async def test_keeps_others_connections_when_one_client_opens_many() -> None:
     """A pod that floods the port would make the kubelet's probes fail, and end the agent."""
-
-    async def ask() -> None:
-        server = await serve("127.0.0.1", 0, {"/": alive})
-        port = server.sockets[0].getsockname()[1]
-        async with server:
-            probe = await asyncio.open_connection("127.0.0.1", port)
-            other = ("127.0.0.2", 0)
-            flood = [
-                await asyncio.open_connection("127.0.0.1", port, local_addr=other)
-                for _ in range(40)
-            ]
-            assert b"200 OK" in await get(*probe)
-            for _, writer in flood:
-                await leave(writer)
-            await asyncio.sleep(0.2)  # the server sees that they are gone
-
-    asyncio.run(ask())
+    server = await serve("127.0.0.1", 0, {"/": alive})
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        probe = await asyncio.open_connection("127.0.0.1", port)
+        other = ("127.0.0.2", 0)
+        flood = [
+            await asyncio.open_connection("127.0.0.1", port, local_addr=other) for _ in range(40)
+        ]
+        assert b"200 OK" in await get(*probe)
+        for _, writer in flood:
+            await leave(writer)
+        await asyncio.sleep(0.2)  # the server sees that they are gone
 
 
-def test_closes_the_oldest_of_too_many_connections() -> None:
-    async def ask() -> None:
-        server = await serve("127.0.0.1", 0, {"/": alive})
-        port = server.sockets[0].getsockname()[1]
-        async with server:
-            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(32)]
-            assert b"200 OK" in await get(*await asyncio.open_connection("127.0.0.1", port))
-            async with asyncio.timeout(5):
-                assert await idle[0][0].read() == b""  # closed, and nothing was said
-            assert b"200 OK" in await get(*idle[31])
-            for _, writer in idle:
-                await leave(writer)
-            await asyncio.sleep(0.2)  # the server sees that they are gone
-
-    asyncio.run(ask())
+async def test_closes_the_oldest_of_too_many_connections() -> None:
+    server = await serve("127.0.0.1", 0, {"/": alive})
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(32)]
+        assert b"200 OK" in await get(*await asyncio.open_connection("127.0.0.1", port))
+        async with asyncio.timeout(5):
+            assert await idle[0][0].read() == b""  # closed, and nothing was said
+        assert b"200 OK" in await get(*idle[31])
+        for _, writer in idle:
+            await leave(writer)
+        await asyncio.sleep(0.2)  # the server sees that they are gone
 
 
-def test_restricts_the_debug_socket_to_root(tmp_path: Path) -> None:
-    async def ask() -> None:
-        server = await serve_on_socket(tmp_path / "debug.sock", {"/": alive})
-        async with server:
-            mode = (tmp_path / "debug.sock").stat().st_mode
-            assert stat.S_IMODE(mode) == 0o600
-            opened = await asyncio.open_unix_connection(tmp_path / "debug.sock")
-            assert b"200 OK" in await get(*opened)
-
-    asyncio.run(ask())
+async def test_restricts_the_debug_socket_to_root(tmp_path: Path) -> None:
+    server = await serve_on_socket(tmp_path / "debug.sock", {"/": alive})
+    async with server:
+        mode = (tmp_path / "debug.sock").stat().st_mode
+        assert stat.S_IMODE(mode) == 0o600
+        opened = await asyncio.open_unix_connection(tmp_path / "debug.sock")
+        assert b"200 OK" in await get(*opened)
 
 
 def test_fails_the_health_check_while_a_reconciliation_hangs(

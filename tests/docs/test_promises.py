@@ -19,9 +19,8 @@ PAGES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("promises.yaml")
 @cache
 def functions(file: str) -> frozenset[str]:
     tree = ast.parse((ROOT / "tests" / file).read_text())
-    return frozenset(
-        statement.name for statement in tree.body if isinstance(statement, ast.FunctionDef)
-    )
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return frozenset(statement.name for statement in tree.body if isinstance(statement, kinds))
 
 
 def listed(page: str) -> list[str]:

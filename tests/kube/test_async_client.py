@@ -41,35 +41,29 @@ def raised(kind: type[Exception], prepared: bytes | None) -> Exception:
     return errors[0]
 
 
-def test_sends_requests_over_a_kept_connection() -> None:
-    async def scene() -> None:
-        async with serving() as server:
-            client = client_of(server)
-            server.answers = [answer({"a": 1}), chunked('{"b"', ":2}")]
-            assert await client.request("POST", "/api/v1/x", {"name": "é"}) == {"a": 1}
-            assert await client.request("GET", "/api/v1/x", query={"limit": "1"}) == {"b": 2}
-            await client.close()
-            first, second = (head.splitlines()[0] for head in server.heads)
-            assert first == "POST /api/v1/x?fieldManager=divvy-agent HTTP/1.1"
-            assert second == "GET /api/v1/x?limit=1 HTTP/1.1"
-            assert json.loads(server.bodies[0]) == {"name": "é"}
-            assert server.connections == 1
-
-    play(scene)
+async def test_sends_requests_over_a_kept_connection() -> None:
+    async with serving() as server:
+        client = client_of(server)
+        server.answers = [answer({"a": 1}), chunked('{"b"', ":2}")]
+        assert await client.request("POST", "/api/v1/x", {"name": "é"}) == {"a": 1}
+        assert await client.request("GET", "/api/v1/x", query={"limit": "1"}) == {"b": 2}
+        await client.close()
+        first, second = (head.splitlines()[0] for head in server.heads)
+        assert first == "POST /api/v1/x?fieldManager=divvy-agent HTTP/1.1"
+        assert second == "GET /api/v1/x?limit=1 HTTP/1.1"
+        assert json.loads(server.bodies[0]) == {"name": "é"}
+        assert server.connections == 1
 
 
-def test_opens_a_new_connection_after_the_server_closed_one() -> None:
-    async def scene() -> None:
-        async with serving() as server:
-            client = client_of(server)
-            for number in range(2):
-                server.answers = [answer(number)]  # it closes after its last one
-                assert await client.request("GET", "/api") == number
-                await asyncio.sleep(0.05)
-            await client.close()
-            assert server.connections == 2
-
-    play(scene)
+async def test_opens_a_new_connection_after_the_server_closed_one() -> None:
+    async with serving() as server:
+        client = client_of(server)
+        for number in range(2):
+            server.answers = [answer(number)]  # it closes after its last one
+            assert await client.request("GET", "/api") == number
+            await asyncio.sleep(0.05)
+        await client.close()
+        assert server.connections == 2
 
 
 def test_discards_an_unsolicited_answer_before_the_next_request() -> None:
@@ -122,14 +116,11 @@ def test_treats_a_truncated_or_malformed_answer_as_none(cut: bytes | None) -> No
     assert str(raised(Unreachable, cut))
 
 
-def test_reports_a_refused_connection_as_unreachable() -> None:
-    async def scene() -> None:
-        async with serving() as server:
-            client = client_of(server)
-        with pytest.raises(Unreachable, match="onnect"):
-            await client.request("GET", "/api")
-
-    play(scene)
+async def test_reports_a_refused_connection_as_unreachable() -> None:
+    async with serving() as server:
+        client = client_of(server)
+    with pytest.raises(Unreachable, match="onnect"):
+        await client.request("GET", "/api")
 
 
 def watched(*answers: bytes, count: int) -> tuple[list[str], list[str], str]:
@@ -174,19 +165,16 @@ def test_takes_only_the_version_from_a_bookmark() -> None:
     assert "resourceVersion=8" in requests[1]
 
 
-def test_backs_off_from_a_server_that_ends_every_watch_at_once() -> None:
-    async def scene() -> None:
-        async with serving() as server:
-            server.answers = [chunked()] * 100
-            events = client_of(server).watch("/api/v1/nodes")
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(1.5):
-                    await anext(events)
-            await events.aclose()
-            assert len(server.heads) == 2
-            server.answers.clear()
-
-    play(scene)
+async def test_backs_off_from_a_server_that_ends_every_watch_at_once() -> None:
+    async with serving() as server:
+        server.answers = [chunked()] * 100
+        events = client_of(server).watch("/api/v1/nodes")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1.5):
+                await anext(events)
+        await events.aclose()
+        assert len(server.heads) == 2
+        server.answers.clear()
 
 
 def test_reports_a_broken_or_refused_watch() -> None:
@@ -224,22 +212,18 @@ async def trickling(status: str) -> AsyncIterator[int]:
 @pytest.mark.parametrize(
     ("status", "expected"), [("200 OK", Unreachable), ("429 Too Many Requests", ApiError)]
 )
-def test_times_out_a_trickling_answer(
+async def test_times_out_a_trickling_answer(
     status: str, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("divvy.kube.async_client._WORDS_SECONDS", 0.2)
-
-    async def scene() -> None:
-        async with trickling(status) as port, asyncio.timeout(3):
-            with pytest.raises(expected) as problem:
-                await AsyncClient(Access("127.0.0.1", port)).request("PATCH", "/", {}, patience=0.7)
-            if isinstance(problem.value, ApiError):
-                assert problem.value.code == 429
-            else:
-                assert isinstance(problem.value, Unreachable)
-                assert problem.value.waited
-
-    play(scene)
+    async with trickling(status) as port, asyncio.timeout(3):
+        with pytest.raises(expected) as problem:
+            await AsyncClient(Access("127.0.0.1", port)).request("PATCH", "/", {}, patience=0.7)
+        if isinstance(problem.value, ApiError):
+            assert problem.value.code == 429
+        else:
+            assert isinstance(problem.value, Unreachable)
+            assert problem.value.waited
 
 
 def test_reports_a_truncated_refusal_as_a_refusal() -> None:
@@ -271,29 +255,21 @@ def test_reports_a_connection_closed_before_an_answer() -> None:
         assert str(raised(Unreachable, cut)) == "the connection ended before an answer"
 
 
-def test_gives_up_an_unacknowledged_request_before_its_timeout() -> None:
+async def test_gives_up_an_unacknowledged_request_before_its_timeout() -> None:
     """As a host that has lost its power: a busy server's kernel acknowledges."""
-
-    async def scene() -> None:
-        async with serving() as server:
-            client = client_of(server)
-            server.answers = [answer(1), answer(2)]
-            await client.request("GET", "/api")
-            (idle,) = client._idle
-            kept = idle.writer.get_extra_info("socket")
-            assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
-            await client.close()
-            server.answers.clear()
-
-    play(scene)
+    async with serving() as server:
+        client = client_of(server)
+        server.answers = [answer(1), answer(2)]
+        await client.request("GET", "/api")
+        (idle,) = client._idle
+        kept = idle.writer.get_extra_info("socket")
+        assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
+        await client.close()
+        server.answers.clear()
 
 
-def test_times_out_an_answer_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_times_out_an_answer_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("divvy.kube.async_client._SECONDS", 0.1)
-
-    async def scene() -> None:
-        async with silent() as port:
-            with pytest.raises(Unreachable, match="in time"):
-                await AsyncClient(Access("127.0.0.1", port)).request("GET", "/api")
-
-    play(scene)
+    async with silent() as port:
+        with pytest.raises(Unreachable, match="in time"):
+            await AsyncClient(Access("127.0.0.1", port)).request("GET", "/api")

@@ -21,7 +21,6 @@ from divvy.kube.backoff import Backoff
 from divvy.kube.errors import ApiError, KubeError, Unreachable
 from tests.fakes.api import FakeApi
 from tests.fakes.prepared_answers import Server, answer, serving
-from tests.fakes.scene import play
 
 BUSY = ApiError(429, "too many requests")
 TOO_MANY = answer({"message": "too many requests"}, "429 Too Many Requests")
@@ -94,71 +93,56 @@ def test_resets_the_backoff_after_an_answer_or_no_connection(
     assert agent.failed(BUSY) <= 3
 
 
-def test_waits_for_a_write_as_long_as_the_server_works_on_it(
+async def test_waits_for_a_write_as_long_as_the_server_works_on_it(
     link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("divvy.kube.async_client._SECONDS", 0.1)
-
-    async def scene() -> None:
-        async with serving() as server:
-            server.answers, server.seconds = [PATCHED], 0.5
-            api = link(server)
-            await api.patch_node({}, {"a": "b"})
-            await api.close()
-            assert len(server.heads) == 1
-
-    play(scene)
+    async with serving() as server:
+        server.answers, server.seconds = [PATCHED], 0.5
+        api = link(server)
+        await api.patch_node({}, {"a": "b"})
+        await api.close()
+        assert len(server.heads) == 1
 
 
 @pytest.mark.parametrize("odd", [b"", b"[]", b'"x"', b'{"kind":"Status"}', b"{}"])
-def test_rejects_an_odd_answer_to_a_write(link: Link, odd: bytes) -> None:
-    async def scene() -> None:
-        async with serving() as server:
-            server.answers = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(odd), odd)]
-            api = link(server)
-            with pytest.raises(Unreachable):
-                await api.patch_node({}, {"a": "b"})
-            await api.close()
-
-    play(scene)
+async def test_rejects_an_odd_answer_to_a_write(link: Link, odd: bytes) -> None:
+    async with serving() as server:
+        server.answers = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(odd), odd)]
+        api = link(server)
+        with pytest.raises(Unreachable):
+            await api.patch_node({}, {"a": "b"})
+        await api.close()
 
 
-def test_retries_a_refused_write_over_the_same_connection(
+async def test_retries_a_refused_write_over_the_same_connection(
     link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
-
-    async def scene() -> None:
-        async with serving() as server:
-            server.answers = [TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, PATCHED]
-            api = link(server)
-            writer = NodeStatusWriter(api)
-            writer.update(NodeView("1", {}, {}), STATUS, None, (), None)
-            began = time.monotonic()
-            async with running(writer.write()), asyncio.timeout(10):
-                while server.answers:
-                    await asyncio.sleep(0.01)
-            # At least half of 0.05 + 0.1 + 0.2 + 0.4 s; at one pace it would be 0.3 s at most.
-            assert time.monotonic() - began >= 0.375
-            assert server.connections == 1
-            await api.close()
-
-    play(scene)
+    async with serving() as server:
+        server.answers = [TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, PATCHED]
+        api = link(server)
+        writer = NodeStatusWriter(api)
+        writer.update(NodeView("1", {}, {}), STATUS, None, (), None)
+        began = time.monotonic()
+        async with running(writer.write()), asyncio.timeout(10):
+            while server.answers:
+                await asyncio.sleep(0.01)
+        # At least half of 0.05 + 0.1 + 0.2 + 0.4 s; at one pace it would be 0.3 s at most.
+        assert time.monotonic() - began >= 0.375
+        assert server.connections == 1
+        await api.close()
 
 
-def test_lengthens_the_timeout_of_an_unanswered_watch(
+async def test_lengthens_the_timeout_of_an_unanswered_watch(
     link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.05)
-
-    async def scene() -> None:
-        async with serving() as server:
-            server.answers, server.seconds = [TOO_MANY] * 100, 1.2
-            api = link(server)
-            async with running(api.watch_node(lambda _: None)):
-                await asyncio.sleep(1)
-            await api.close()
-            # 0.05 + 0.1 + 0.2 + 0.4 + 0.8 s, and not 20 times 0.05 s.
-            assert 2 <= server.connections <= 7
-
-    play(scene)
+    async with serving() as server:
+        server.answers, server.seconds = [TOO_MANY] * 100, 1.2
+        api = link(server)
+        async with running(api.watch_node(lambda _: None)):
+            await asyncio.sleep(1)
+        await api.close()
+        # 0.05 + 0.1 + 0.2 + 0.4 + 0.8 s, and not 20 times 0.05 s.
+        assert 2 <= server.connections <= 7

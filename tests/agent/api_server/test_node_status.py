@@ -21,7 +21,6 @@ from divvy.agent.gpu.status import NodeStatus
 from divvy.kube import backoff
 from divvy.model.contract import STATUS_ANNOTATION
 from tests.fakes.api import FakeApi, fake_api
-from tests.fakes.scene import play
 
 STATUS = NodeStatus("1", "pool", "whole", "pool", "", "550", simulated=True, gpus=(), resources={})
 DEGRADED = replace(STATUS, problem="a GPU does not answer")
@@ -82,161 +81,132 @@ async def writing(folder: Path) -> AsyncIterator[Writing]:
         await link.close()
 
 
-def test_writes_a_status_once_while_the_watch_lags(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with writing(tmp_path) as work:
-            for number in range(50):
-                # As reconciliation does each second; the watch tells nothing at all.
-                work.update(DEGRADED if number < 25 else STATUS)
-                await asyncio.sleep(0.01)
-            await work.until(lambda: work.reason == "well")
-            assert len(work.api.patches) == 2
-
-    play(scene)
+async def test_writes_a_status_once_while_the_watch_lags(tmp_path: Path) -> None:
+    async with writing(tmp_path) as work:
+        for number in range(50):
+            # As reconciliation does each second; the watch tells nothing at all.
+            work.update(DEGRADED if number < 25 else STATUS)
+            await asyncio.sleep(0.01)
+        await work.until(lambda: work.reason == "well")
+        assert len(work.api.patches) == 2
 
 
-def test_skips_a_status_superseded_while_refused(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with writing(tmp_path) as work:
-            work.api.refused = {("PATCH", NODE)}
-            work.update(DEGRADED)
-            await asyncio.sleep(0.1)
+async def test_skips_a_status_superseded_while_refused(tmp_path: Path) -> None:
+    async with writing(tmp_path) as work:
+        work.api.refused = {("PATCH", NODE)}
+        work.update(DEGRADED)
+        await asyncio.sleep(0.1)
+        work.update(STATUS)
+        work.api.refused = set()
+        for _ in range(20):
             work.update(STATUS)
-            work.api.refused = set()
-            for _ in range(20):
-                work.update(STATUS)
-                await asyncio.sleep(0.02)
-            await work.until(lambda: work.reason == "well")
-            assert len(work.api.patches) == 1
-
-    play(scene)
+            await asyncio.sleep(0.02)
+        await work.until(lambda: work.reason == "well")
+        assert len(work.api.patches) == 1
 
 
-def test_restores_a_status_that_others_remove(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with writing(tmp_path) as work:
-            work.update(STATUS)
-            await work.until(lambda: work.reason == "well")
-            work.api.node["metadata"]["annotations"].clear()
-            work.api.label(another="label")
-            work.watched = work.node()
-            work.update(STATUS)
-            await work.until(lambda: work.reason == "well")
-            assert len(work.api.patches) == 2
-
-    play(scene)
+async def test_restores_a_status_that_others_remove(tmp_path: Path) -> None:
+    async with writing(tmp_path) as work:
+        work.update(STATUS)
+        await work.until(lambda: work.reason == "well")
+        work.api.node["metadata"]["annotations"].clear()
+        work.api.label(another="label")
+        work.watched = work.node()
+        work.update(STATUS)
+        await work.until(lambda: work.reason == "well")
+        assert len(work.api.patches) == 2
 
 
-def test_rewrites_the_status_after_a_cluster_restore_from_backup(
+async def test_rewrites_the_status_after_a_cluster_restore_from_backup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its versions are older than that of the last write, and so is what is on the node."""
     monkeypatch.setattr(node_status, "_BEHIND_SECONDS", 0.5)
-
-    async def scene() -> None:
-        async with writing(tmp_path) as work:
-            work.api.version = 5000
-            work.update(STATUS)
-            await work.until(lambda: work.reason == "well")
-            work.api.node["metadata"]["annotations"].clear()
-            work.api.version = 100
-            for _ in range(100):
-                work.watched = work.node()
-                work.update(STATUS)
-                await asyncio.sleep(0.01)
-            assert work.reason == "well"
-            assert len(work.api.patches) == 2
-
-    play(scene)
-
-
-def test_writes_the_status_once_to_a_recreated_node(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with writing(tmp_path) as work:
-            work.api.node["metadata"]["uid"] = "another"
-            for _ in range(20):
-                work.update(STATUS)  # the watch tells of the one before
-                await asyncio.sleep(0.02)
-            assert work.reason == "well"
-            assert len(work.api.patches) == 1
-
-    play(scene)
-
-
-def test_retries_a_refused_event_without_delaying_the_status(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with writing(tmp_path) as work:
-            work.api.refused = {("POST", EVENTS)}
-            work.update(DEGRADED)
-            await asyncio.sleep(0.3)
-            assert work.reason == "degraded"
-            assert not work.api.events
-            work.api.refused = set()
-            await work.until(lambda: bool(work.api.events))
-            assert DEGRADED.problem in work.api.events[0]["message"]
-            work.update(DEGRADED)
-            await asyncio.sleep(0.3)
-            assert len(work.api.events) == 1
-
-    play(scene)
-
-
-def test_logs_a_lasting_refusal_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def scene() -> None:
-        async with writing(tmp_path) as work:
-            work.api.refused = {("PATCH", NODE)}
-            work.update(STATUS)
-            await asyncio.sleep(1)
-            assert [
-                record.message for record in caplog.records if record.levelno >= logging.WARNING
-            ] == ["cannot write to the node: too many requests"]
-
-    play(scene)
-
-
-def test_writes_the_time_of_a_status_but_no_status_for_the_time_alone(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with writing(tmp_path) as work:
-            work.update(STATUS)
-            await work.until(lambda: work.reason == "well")
-            text = work.api.node["metadata"]["annotations"][STATUS_ANNOTATION]
-            assert json.loads(text)["time"].endswith("Z")
+    async with writing(tmp_path) as work:
+        work.api.version = 5000
+        work.update(STATUS)
+        await work.until(lambda: work.reason == "well")
+        work.api.node["metadata"]["annotations"].clear()
+        work.api.version = 100
+        for _ in range(100):
             work.watched = work.node()
             work.update(STATUS)
-            await asyncio.sleep(0.1)
-            assert len(work.api.patches) == 1
-
-    play(scene)
-
-
-def test_repeats_in_the_status_what_verify_asks(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with writing(tmp_path) as work:
-            work.update(STATUS)
-            await work.until(lambda: work.reason == "well")
-            work.watched = work.node()
-            work.update(replace(STATUS, echo="asked" * 20))
-            await work.until(lambda: len(work.api.patches) == 2)
-            text = work.api.node["metadata"]["annotations"][STATUS_ANNOTATION]
-            assert json.loads(text)["echo"] == ("asked" * 20)[:64]
-
-    play(scene)
+            await asyncio.sleep(0.01)
+        assert work.reason == "well"
+        assert len(work.api.patches) == 2
 
 
-def test_reports_what_the_api_server_refuses_for_long(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with writing(tmp_path) as work:
-            work.api.forbidden = {("PATCH", NODE)}
-            work.update(STATUS)
-            await work.until(lambda: bool(work.link.refused(0.0)))
-            assert "write to its node" in work.link.refused(0.0)
-            assert work.link.refused(60.0) == ""
-            work.api.forbidden = set()
-            await work.until(lambda: work.reason == "well")
-            # The server has it before the client has the answer.
-            await work.until(lambda: work.link.refused(0.0) == "")
+async def test_writes_the_status_once_to_a_recreated_node(tmp_path: Path) -> None:
+    async with writing(tmp_path) as work:
+        work.api.node["metadata"]["uid"] = "another"
+        for _ in range(20):
+            work.update(STATUS)  # the watch tells of the one before
+            await asyncio.sleep(0.02)
+        assert work.reason == "well"
+        assert len(work.api.patches) == 1
 
-    play(scene)
+
+async def test_retries_a_refused_event_without_delaying_the_status(tmp_path: Path) -> None:
+    async with writing(tmp_path) as work:
+        work.api.refused = {("POST", EVENTS)}
+        work.update(DEGRADED)
+        await asyncio.sleep(0.3)
+        assert work.reason == "degraded"
+        assert not work.api.events
+        work.api.refused = set()
+        await work.until(lambda: bool(work.api.events))
+        assert DEGRADED.problem in work.api.events[0]["message"]
+        work.update(DEGRADED)
+        await asyncio.sleep(0.3)
+        assert len(work.api.events) == 1
+
+
+async def test_logs_a_lasting_refusal_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with writing(tmp_path) as work:
+        work.api.refused = {("PATCH", NODE)}
+        work.update(STATUS)
+        await asyncio.sleep(1)
+        assert [
+            record.message for record in caplog.records if record.levelno >= logging.WARNING
+        ] == ["cannot write to the node: too many requests"]
+
+
+async def test_writes_the_time_of_a_status_but_no_status_for_the_time_alone(tmp_path: Path) -> None:
+    async with writing(tmp_path) as work:
+        work.update(STATUS)
+        await work.until(lambda: work.reason == "well")
+        text = work.api.node["metadata"]["annotations"][STATUS_ANNOTATION]
+        assert json.loads(text)["time"].endswith("Z")
+        work.watched = work.node()
+        work.update(STATUS)
+        await asyncio.sleep(0.1)
+        assert len(work.api.patches) == 1
+
+
+async def test_repeats_in_the_status_what_verify_asks(tmp_path: Path) -> None:
+    async with writing(tmp_path) as work:
+        work.update(STATUS)
+        await work.until(lambda: work.reason == "well")
+        work.watched = work.node()
+        work.update(replace(STATUS, echo="asked" * 20))
+        await work.until(lambda: len(work.api.patches) == 2)
+        text = work.api.node["metadata"]["annotations"][STATUS_ANNOTATION]
+        assert json.loads(text)["echo"] == ("asked" * 20)[:64]
+
+
+async def test_reports_what_the_api_server_refuses_for_long(tmp_path: Path) -> None:
+    async with writing(tmp_path) as work:
+        work.api.forbidden = {("PATCH", NODE)}
+        work.update(STATUS)
+        await work.until(lambda: bool(work.link.refused(0.0)))
+        assert "write to its node" in work.link.refused(0.0)
+        assert work.link.refused(60.0) == ""
+        work.api.forbidden = set()
+        await work.until(lambda: work.reason == "well")
+        # The server has it before the client has the answer.
+        await work.until(lambda: work.link.refused(0.0) == "")
 
 
 def test_strips_the_time_from_a_status() -> None:

@@ -13,7 +13,6 @@ from divvy.agent.api_server import client
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.gpu.node import NodeView
 from tests.fakes.api import FakeApi, fake_api
-from tests.fakes.scene import play
 
 
 @asynccontextmanager
@@ -37,73 +36,60 @@ async def watching(folder: Path) -> AsyncIterator[tuple[FakeApi, ApiServer, list
             await link.close()
 
 
-def test_recognises_a_missing_configuration(
+async def test_recognises_a_missing_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API server is well, and the node may be changed as it was told to be."""
     monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.2)
     monkeypatch.setattr(client, "_ABSENT_SECONDS", 0.5)
-
-    async def scene() -> None:
-        async with watching(tmp_path) as (api, link, configs), asyncio.timeout(20):
-            while not link.in_touch:
-                await asyncio.sleep(0.01)
-            assert configs == [None]
-            for _ in range(300):
-                assert link.in_touch
-                await asyncio.sleep(0.01)
-            assert len(configs) <= 10
-            api.configure("{}")
-            while configs[-1] is None:
-                await asyncio.sleep(0.01)
-            assert configs[-1] == "{}"
-
-    play(scene)
+    async with watching(tmp_path) as (api, link, configs), asyncio.timeout(20):
+        while not link.in_touch:
+            await asyncio.sleep(0.01)
+        assert configs == [None]
+        for _ in range(300):
+            assert link.in_touch
+            await asyncio.sleep(0.01)
+        assert len(configs) <= 10
+        api.configure("{}")
+        while configs[-1] is None:
+            await asyncio.sleep(0.01)
+        assert configs[-1] == "{}"
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_does_not_assume_a_missing_configuration_without_the_servers_word(
+async def test_does_not_assume_a_missing_configuration_without_the_servers_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, silent: bool
 ) -> None:
     monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.1)
-
-    async def scene() -> None:
-        async with watching(tmp_path) as (api, link, configs):
-            api.silent = silent
-            api.refused = {("GET", "/api/v1/namespaces/divvy-system/configmaps/divvy")}
-            await asyncio.sleep(1.5)
-            assert not configs
-            assert not link.in_touch
-
-    play(scene)
+    async with watching(tmp_path) as (api, link, configs):
+        api.silent = silent
+        api.refused = {("GET", "/api/v1/namespaces/divvy-system/configmaps/divvy")}
+        await asyncio.sleep(1.5)
+        assert not configs
+        assert not link.in_touch
 
 
-def test_treats_a_missing_node_as_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_treats_a_missing_node_as_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its labels choose the profile."""
     monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.1)
-
-    async def scene() -> None:
-        async with watching(tmp_path) as (api, link, configs):
-            api.node = None  # type: ignore[assignment]
-            api.configure("{}")
-            await asyncio.sleep(1.5)
-            assert configs[-1:] == ["{}"]
-            assert not link.in_touch
-
-    play(scene)
+    async with watching(tmp_path) as (api, link, configs):
+        api.node = None  # type: ignore[assignment]
+        api.configure("{}")
+        await asyncio.sleep(1.5)
+        assert configs[-1:] == ["{}"]
+        assert not link.in_touch
 
 
-def test_is_out_of_touch_while_it_cannot_handle_an_event(tmp_path: Path) -> None:
+async def test_is_out_of_touch_while_it_cannot_handle_an_event(tmp_path: Path) -> None:
     def refuse(_: NodeView) -> None:
         raise ValueError
 
-    async def scene() -> None:
-        async with watching(tmp_path) as (api, link, _), asyncio.timeout(20):
-            api.configure("{}")
-            while not link.in_touch:
-                await asyncio.sleep(0.01)
-            with suppress(ValueError):
-                await link.watch_node(refuse)
-            assert not link.in_touch
-
-    play(scene)
+    async with watching(tmp_path) as (api, link, _), asyncio.timeout(20):
+        api.configure("{}")
+        while not link.in_touch:
+            await asyncio.sleep(0.01)
+        with suppress(ValueError):
+            await link.watch_node(refuse)
+        assert not link.in_touch

@@ -19,7 +19,6 @@ from tests.agent.claims.scene import (
 )
 from tests.fakes.agent import AgentNode
 from tests.fakes.dra_kubelet import Failed
-from tests.fakes.scene import play
 
 pytestmark = NEEDS_DRIVER
 ROUNDS = 3
@@ -40,30 +39,23 @@ async def killed(node: AgentNode, call: Any, random: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_leaves_nothing_behind_when_killed_at_any_point(seed: int) -> None:
-    async def scene() -> None:
-        random = Random(seed)
-        async with claims_node(2, ON_DEMAND) as node:
-            gpu, other = names(node, "gpu")
-            for _ in range(ROUNDS):
-                kinds = [
-                    f"{gpu}-mig-{instance}" for instance in ("1g5gb-0", "2g10gb-2", "3g20gb-4")
-                ]
-                claims = [
-                    node.api.resources.allocate(kind.rpartition("-")[0], kind) for kind in kinds
-                ]
-                sized = {"memory": "3000Mi", "cores": "30"}
-                claims.append(node.api.resources.allocate("share", f"{other}-share", **sized))
-                random.shuffle(claims)
-                await killed(node, node.claims.prepare(*claims), random)
-                if random.random() < 0.7:
-                    # The kubelet that came back repeats; otherwise the pods were deleted by then.
-                    given = await node.claims.prepare(*claims)
-                    assert given == await node.claims.prepare(*claims)
-                    assert node.mig_devices().count("MIG-") == 3
-                    assert len(specifications(node)) == 4
-                await killed(node, node.claims.unprepare(*claims), random)
-                await node.claims.unprepare(*claims)
-                await node.until(nothing_left(node))
-
-    play(scene)
+async def test_leaves_nothing_behind_when_killed_at_any_point(seed: int) -> None:
+    random = Random(seed)
+    async with claims_node(2, ON_DEMAND) as node:
+        gpu, other = names(node, "gpu")
+        for _ in range(ROUNDS):
+            kinds = [f"{gpu}-mig-{instance}" for instance in ("1g5gb-0", "2g10gb-2", "3g20gb-4")]
+            claims = [node.api.resources.allocate(kind.rpartition("-")[0], kind) for kind in kinds]
+            sized = {"memory": "3000Mi", "cores": "30"}
+            claims.append(node.api.resources.allocate("share", f"{other}-share", **sized))
+            random.shuffle(claims)
+            await killed(node, node.claims.prepare(*claims), random)
+            if random.random() < 0.7:
+                # The kubelet that came back repeats; otherwise the pods were deleted by then.
+                given = await node.claims.prepare(*claims)
+                assert given == await node.claims.prepare(*claims)
+                assert node.mig_devices().count("MIG-") == 3
+                assert len(specifications(node)) == 4
+            await killed(node, node.claims.unprepare(*claims), random)
+            await node.claims.unprepare(*claims)
+            await node.until(nothing_left(node))

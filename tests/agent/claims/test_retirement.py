@@ -16,7 +16,6 @@ from divvy.agent.claims.retirement import Retirement
 from divvy.kube.errors import ApiError
 from divvy.model.contract import CLAIMS_DRIVER
 from tests.agent.claim_values import BY_SIZE, offered_gpu
-from tests.fakes.scene import play
 
 GPUS = [offered_gpu(index, BY_SIZE) for index in range(2)]
 FIRST, SECOND = (gpu.uuid for gpu in GPUS)
@@ -70,66 +69,53 @@ async def until(met: Callable[[], bool]) -> None:
             await asyncio.sleep(LOOK / 4)
 
 
-def test_frees_a_retiring_gpu_without_allocations(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene() -> None:
-        async with retiring(monkeypatch) as (followed, lists):
-            lists.allocated = DEVICES[:1]
-            followed.begin(frozenset({FIRST, SECOND}))
-            await until(lambda: bool(followed.unallocated))
-            assert followed.unallocated == {SECOND}
-
-    play(scene)
+async def test_frees_a_retiring_gpu_without_allocations(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with retiring(monkeypatch) as (followed, lists):
+        lists.allocated = DEVICES[:1]
+        followed.begin(frozenset({FIRST, SECOND}))
+        await until(lambda: bool(followed.unallocated))
+        assert followed.unallocated == {SECOND}
 
 
-def test_ignores_a_claim_list_older_than_the_retirement(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ignores_a_claim_list_older_than_the_retirement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """No taint kept anybody from it when the list was made."""
-
-    async def scene() -> None:
-        async with retiring(monkeypatch) as (followed, lists):
-            lists.going_on.clear()
-            followed.begin(frozenset({FIRST}))
-            await until(lambda: lists.count == 1)
-            lists.allocated = DEVICES[1:]
-            followed.begin(frozenset({FIRST, SECOND}))
-            lists.going_on.set()
-            for _ in range(100):
-                assert SECOND not in followed.unallocated
-                await asyncio.sleep(LOOK / 4)
-            await until(lambda: followed.unallocated == {FIRST})
-
-    play(scene)
+    async with retiring(monkeypatch) as (followed, lists):
+        lists.going_on.clear()
+        followed.begin(frozenset({FIRST}))
+        await until(lambda: lists.count == 1)
+        lists.allocated = DEVICES[1:]
+        followed.begin(frozenset({FIRST, SECOND}))
+        lists.going_on.set()
+        for _ in range(100):
+            assert SECOND not in followed.unallocated
+            await asyncio.sleep(LOOK / 4)
+        await until(lambda: followed.unallocated == {FIRST})
 
 
-def test_frees_no_gpu_while_its_taint_may_not_be_written(
+async def test_frees_no_gpu_while_its_taint_may_not_be_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Some profile has claims: somebody took the right to the slices, and they are allocated."""
-
-    async def scene() -> None:
-        async with retiring(monkeypatch, forbidden=True) as (followed, lists):
-            followed.begin(frozenset({FIRST}))
-            await asyncio.sleep(20 * LOOK)
-            assert not followed.unallocated
-            assert not lists.count
-
-    play(scene)
+    async with retiring(monkeypatch, forbidden=True) as (followed, lists):
+        followed.begin(frozenset({FIRST}))
+        await asyncio.sleep(20 * LOOK)
+        assert not followed.unallocated
+        assert not lists.count
 
 
 @pytest.mark.parametrize("refused", [True, False])
 @pytest.mark.parametrize("allocated", [[], DEVICES[:1]])
-def test_lists_all_claims_rarely_while_nothing_changes(
+async def test_lists_all_claims_rarely_while_nothing_changes(
     monkeypatch: pytest.MonkeyPatch, allocated: list[str], *, refused: bool
 ) -> None:
     """Whether the server refuses, the GPU stays allocated, or what is free is not taken."""
-
-    async def scene() -> None:
-        async with retiring(monkeypatch) as (followed, lists):
-            lists.allocated, lists.refused = allocated, refused
-            followed.begin(frozenset({FIRST}))
-            await asyncio.sleep(100 * LOOK)
-            assert 1 <= lists.count <= 8
-            before = lists.count
-            followed.look_soon()
-            await until(lambda: lists.count > before)
-
-    play(scene)
+    async with retiring(monkeypatch) as (followed, lists):
+        lists.allocated, lists.refused = allocated, refused
+        followed.begin(frozenset({FIRST}))
+        await asyncio.sleep(100 * LOOK)
+        assert 1 <= lists.count <= 8
+        before = lists.count
+        followed.look_soon()
+        await until(lambda: lists.count > before)

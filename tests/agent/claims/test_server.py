@@ -10,7 +10,6 @@ import grpc
 
 from divvy.agent.claims.server import SOCKET, ClaimServer, DeviceHealth
 from divvy.agent.kubelet.api import drahealth_pb2, drahealth_pb2_grpc
-from tests.fakes.scene import play
 
 
 def claim_server(folder: Path) -> ClaimServer:
@@ -24,29 +23,25 @@ def claim_server(folder: Path) -> ClaimServer:
     return server
 
 
-def test_leaves_nothing_waiting_after_a_health_stream_that_ended(sockets: Path) -> None:
+async def test_leaves_nothing_waiting_after_a_health_stream_that_ended(sockets: Path) -> None:
     """A kubelet opens another one whenever one breaks, and devices may be well for weeks."""
-
-    async def scene() -> None:
-        server = claim_server(sockets)
-        running = asyncio.create_task(server.run())
-        while not (sockets / SOCKET).exists():
+    server = claim_server(sockets)
+    running = asyncio.create_task(server.run())
+    while not (sockets / SOCKET).exists():
+        await asyncio.sleep(0.05)
+    async with grpc.aio.insecure_channel(f"unix:{sockets / SOCKET}") as channel:
+        stub = drahealth_pb2_grpc.DRAResourceHealthStub(channel)
+        tasks = []
+        for _ in range(25):
+            call = stub.NodeWatchResources(drahealth_pb2.NodeWatchResourcesRequest())
+            answer = await call.read()
+            assert [device.device.device_name for device in answer.devices] == ["gpu-0"]
+            await asyncio.sleep(0.02)
+            call.cancel()
+            del call
             await asyncio.sleep(0.05)
-        async with grpc.aio.insecure_channel(f"unix:{sockets / SOCKET}") as channel:
-            stub = drahealth_pb2_grpc.DRAResourceHealthStub(channel)
-            tasks = []
-            for _ in range(25):
-                call = stub.NodeWatchResources(drahealth_pb2.NodeWatchResourcesRequest())
-                answer = await call.read()
-                assert [device.device.device_name for device in answer.devices] == ["gpu-0"]
-                await asyncio.sleep(0.02)
-                call.cancel()
-                del call
-                await asyncio.sleep(0.05)
-                tasks.append(len(asyncio.all_tasks()))
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        await server.stop()
-        assert tasks[-1] <= tasks[4], tasks
-
-    play(scene)
+            tasks.append(len(asyncio.all_tasks()))
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await server.stop()
+    assert tasks[-1] <= tasks[4], tasks

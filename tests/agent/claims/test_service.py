@@ -25,7 +25,6 @@ from divvy.agent.settings import settings_from
 from divvy.kube.errors import FORBIDDEN, ApiError
 from tests.agent.claim_values import BY_SIZE, claim, claim_record, held, offered_gpu
 from tests.agent.devices import gpu, snapshot
-from tests.fakes.scene import play
 
 LOOK = 0.02
 OFFERED = offered_gpu(0, BY_SIZE)
@@ -95,70 +94,55 @@ async def stays(claims: Claims, node_uid: str) -> None:
         await asyncio.sleep(LOOK)
 
 
-def test_taints_a_gpu_before_it_leaves_the_slices(
+async def test_taints_a_gpu_before_it_leaves_the_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent that starts without the API server cannot write slices: it does not know its node.
 
     The lists of claims may come back first, and no scheduler has heard of a taint by then.
     """
-
-    async def scene() -> None:
-        async with serving(tmp_path, monkeypatch, refuses=False) as claims:
-            await stays(claims, "")
-
-    play(scene)
+    async with serving(tmp_path, monkeypatch, refuses=False) as claims:
+        await stays(claims, "")
 
 
-def test_frees_no_gpu_while_the_api_server_refuses_everything_at_start(
+async def test_frees_no_gpu_while_the_api_server_refuses_everything_at_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It knows no roles for a moment; other nodes have claims, so the rights are not gone."""
-
-    async def scene() -> None:
-        async with serving(tmp_path, monkeypatch, refuses=True) as claims:
-            await stays(claims, "uid")
-
-    play(scene)
+    async with serving(tmp_path, monkeypatch, refuses=True) as claims:
+        await stays(claims, "uid")
 
 
-def test_tells_the_kubelet_of_a_fault_without_the_api_server(
+async def test_tells_the_kubelet_of_a_fault_without_the_api_server(
     sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent that starts without it does not know its node, and the kubelet asks all the same."""
-
-    async def scene() -> None:
-        async with serving(sockets, monkeypatch, refuses=False) as claims:
-            desired = DesiredState(config="{}", has_claims=True)
-            claims.suspend(desired, "the driver does not answer", "")
-            server = asyncio.create_task(claims.serve())
-            while not (sockets / SOCKET).exists():
-                await asyncio.sleep(LOOK)
-            async with grpc.aio.insecure_channel(f"unix:{sockets / SOCKET}") as channel:
-                stub = drahealth_pb2_grpc.DRAResourceHealthStub(channel)
-                call = stub.NodeWatchResources(drahealth_pb2.NodeWatchResourcesRequest())
-                answer = await call.read()
-                call.cancel()
-            server.cancel()
-            await asyncio.gather(server, return_exceptions=True)
-            messages = [device.message for device in answer.devices]
-            assert messages == ["the driver does not answer"]
-
-    play(scene)
+    async with serving(sockets, monkeypatch, refuses=False) as claims:
+        desired = DesiredState(config="{}", has_claims=True)
+        claims.suspend(desired, "the driver does not answer", "")
+        server = asyncio.create_task(claims.serve())
+        while not (sockets / SOCKET).exists():
+            await asyncio.sleep(LOOK)
+        async with grpc.aio.insecure_channel(f"unix:{sockets / SOCKET}") as channel:
+            stub = drahealth_pb2_grpc.DRAResourceHealthStub(channel)
+            call = stub.NodeWatchResources(drahealth_pb2.NodeWatchResourcesRequest())
+            answer = await call.read()
+            call.cancel()
+        server.cancel()
+        await asyncio.gather(server, return_exceptions=True)
+        messages = [device.message for device in answer.devices]
+        assert messages == ["the driver does not answer"]
 
 
-def test_looks_after_the_share_of_a_pod_that_came_later(
+async def test_looks_after_the_share_of_a_pod_that_came_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene() -> None:
-        async with serving(tmp_path, monkeypatch, refuses=False, is_held=True) as claims:
-            (limits,) = (await claims.limits()).values()
-            pods = {"default/shared", "default/second"}
-            assert {holder.pod for holder in limits.holders} == pods
-            (holders,) = claims.share_pods.values()
-            assert {holder.pod for holder in holders} == pods
-            record, named = await claims.users()
-            assert {pod for pod, _ in record.claims["uid-shared"].pods} == {"shared", "second"}
-            assert {holder.pod for holder in named} == pods
-
-    play(scene)
+    async with serving(tmp_path, monkeypatch, refuses=False, is_held=True) as claims:
+        (limits,) = (await claims.limits()).values()
+        pods = {"default/shared", "default/second"}
+        assert {holder.pod for holder in limits.holders} == pods
+        (holders,) = claims.share_pods.values()
+        assert {holder.pod for holder in holders} == pods
+        record, named = await claims.users()
+        assert {pod for pod, _ in record.claims["uid-shared"].pods} == {"shared", "second"}
+        assert {holder.pod for holder in named} == pods

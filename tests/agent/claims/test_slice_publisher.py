@@ -18,7 +18,6 @@ from divvy.kube.errors import Unreachable
 from divvy.model.slice_specs import slice_specs
 from tests.agent.claim_values import ON_DEMAND, offered_gpu
 from tests.fakes.api import FakeApi, fake_api
-from tests.fakes.scene import play
 
 GPUS = [offered_gpu(index, ON_DEMAND) for index in range(3)]
 
@@ -66,176 +65,151 @@ def published(api: FakeApi) -> list[tuple[int, Any]]:
     ]
 
 
-def test_updates_one_slice_in_its_generation_and_several_in_a_new_one(
+async def test_updates_one_slice_in_its_generation_and_several_in_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene() -> None:
-        async with publishing(tmp_path, monkeypatch) as (api, publisher):
-            assert len(api.resources.writes) == 4
-            assert {generation for generation, _ in published(api)} == {1}
-            publisher.publish(specs(GPU_0=2), "uid")
-            await until(lambda: publisher.current)
-            assert api.resources.writes[4:] == [("PUT", "node-divvy.gpu-by-size-0")]
-            assert {generation for generation, _ in published(api)} == {1}
-            fewer = slice_specs("node", GPUS[:2], {}, {}, {}, {})
-            publisher.publish(fewer, "uid")
-            await until(lambda: publisher.current)
-            assert {generation for generation, _ in published(api)} == {2}
-            publisher.publish({}, "uid")
-            await until(lambda: publisher.current)
-            assert not api.resources.slices
-
-    play(scene)
+    async with publishing(tmp_path, monkeypatch) as (api, publisher):
+        assert len(api.resources.writes) == 4
+        assert {generation for generation, _ in published(api)} == {1}
+        publisher.publish(specs(GPU_0=2), "uid")
+        await until(lambda: publisher.current)
+        assert api.resources.writes[4:] == [("PUT", "node-divvy.gpu-by-size-0")]
+        assert {generation for generation, _ in published(api)} == {1}
+        fewer = slice_specs("node", GPUS[:2], {}, {}, {}, {})
+        publisher.publish(fewer, "uid")
+        await until(lambda: publisher.current)
+        assert {generation for generation, _ in published(api)} == {2}
+        publisher.publish({}, "uid")
+        await until(lambda: publisher.current)
+        assert not api.resources.slices
 
 
-def test_recreates_a_slice_deleted_before_its_creation_was_answered(
+async def test_recreates_a_slice_deleted_before_its_creation_was_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The watch tells of the deletion first, and then the answer would count for what there is."""
+    async with publishing(tmp_path, monkeypatch) as (api, publisher):
+        before = published(api)
+        resources, name = api.resources, "node-divvy.gpu-by-size-0"
+        answer = resources.answer
 
-    async def scene() -> None:
-        async with publishing(tmp_path, monkeypatch) as (api, publisher):
-            before = published(api)
-            resources, name = api.resources, "node-divvy.gpu-by-size-0"
-            answer = resources.answer
+        async def late(method: str, target: str, body: Any, writer: Any) -> None:
+            await answer(method, target, body, writer)
+            if method == "POST":
+                resources.answer = answer  # type: ignore[method-assign]
+                resources.delete(name)
+                await asyncio.sleep(0.5)
 
-            async def late(method: str, target: str, body: Any, writer: Any) -> None:
-                await answer(method, target, body, writer)
-                if method == "POST":
-                    resources.answer = answer  # type: ignore[method-assign]
-                    resources.delete(name)
-                    await asyncio.sleep(0.5)
-
-            resources.answer = late  # type: ignore[method-assign]
-            resources.delete(name)
-            await until(lambda: len(resources.writes) >= 6 and name in resources.slices)
-            await until(lambda: publisher.current)
-            assert published(api) == before
-
-    play(scene)
+        resources.answer = late  # type: ignore[method-assign]
+        resources.delete(name)
+        await until(lambda: len(resources.writes) >= 6 and name in resources.slices)
+        await until(lambda: publisher.current)
+        assert published(api) == before
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]"])
-def test_goes_on_after_an_answer_that_is_no_slice(
+async def test_goes_on_after_an_answer_that_is_no_slice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """As something between agent and API server gives it; the slice itself is written."""
-
-    async def scene() -> None:
-        async with publishing(tmp_path, monkeypatch) as (api, publisher):
-            api.resources.odd_answers[:] = [text.encode()]
-            publisher.publish(specs(GPU_0=2), "uid")
-            await until(lambda: "not published" in publisher.problem)
-            await until(lambda: publisher.current and not publisher.problem)
-            assert not api.resources.odd_answers
-            before = published(api)
-            api.resources.delete("node-divvy.gpu-by-size-0")
-            await until(lambda: published(api) == before)
-
-    play(scene)
+    async with publishing(tmp_path, monkeypatch) as (api, publisher):
+        api.resources.odd_answers[:] = [text.encode()]
+        publisher.publish(specs(GPU_0=2), "uid")
+        await until(lambda: "not published" in publisher.problem)
+        await until(lambda: publisher.current and not publisher.problem)
+        assert not api.resources.odd_answers
+        before = published(api)
+        api.resources.delete("node-divvy.gpu-by-size-0")
+        await until(lambda: published(api) == before)
 
 
-def test_goes_on_when_it_is_started_again_after_an_unforeseen_error(
+async def test_goes_on_when_it_is_started_again_after_an_unforeseen_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene() -> None:
-        async with fake_api("node") as api:
-            monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
-            claims = ClaimsApi("node")
-            create, errors = claims.create_slice, [ZeroDivisionError()]
+    async with fake_api("node") as api:
+        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
+        claims = ClaimsApi("node")
+        create, errors = claims.create_slice, [ZeroDivisionError()]
 
-            async def created(slice_: Any) -> dict[str, Any]:
-                if errors:
-                    raise errors.pop()
-                return await create(slice_)
+        async def created(slice_: Any) -> dict[str, Any]:
+            if errors:
+                raise errors.pop()
+            return await create(slice_)
 
-            monkeypatch.setattr(claims, "create_slice", created)
-            publisher = SlicePublisher(claims, "node", lambda: None)
-            publisher.publish(specs(), "uid")
-            with pytest.raises(ZeroDivisionError):
-                await publisher.run()
-            running = asyncio.create_task(publisher.run())
-            await until(lambda: publisher.current)
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            await claims.close()
-
-    play(scene)
+        monkeypatch.setattr(claims, "create_slice", created)
+        publisher = SlicePublisher(claims, "node", lambda: None)
+        publisher.publish(specs(), "uid")
+        with pytest.raises(ZeroDivisionError):
+            await publisher.run()
+        running = asyncio.create_task(publisher.run())
+        await until(lambda: publisher.current)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await claims.close()
 
 
-def test_starts_with_the_api_away_and_earlier_slices_present(
+async def test_starts_with_the_api_away_and_earlier_slices_present(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene() -> None:
-        async with publishing(tmp_path, monkeypatch) as (api, publisher):
-            api.resources.away = True
-            publisher.publish(specs(GPU_0=1), "uid")
-            await until(lambda: "not published" in publisher.problem)
-            assert not publisher.current
-            api.resources.away = False
-            # The problem goes once the watch is answered, a moment after the writes.
-            await until(lambda: publisher.current and not publisher.problem)
-            writes = len(api.resources.writes)
-            claims = ClaimsApi("node")
-            another = SlicePublisher(claims, "node", lambda: None)
-            running = asyncio.create_task(another.run())
-            another.publish(specs(GPU_0=1), "uid")
-            await until(lambda: another.current)
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            await claims.close()
-            assert len(api.resources.writes) == writes
-
-    play(scene)
+    async with publishing(tmp_path, monkeypatch) as (api, publisher):
+        api.resources.away = True
+        publisher.publish(specs(GPU_0=1), "uid")
+        await until(lambda: "not published" in publisher.problem)
+        assert not publisher.current
+        api.resources.away = False
+        # The problem goes once the watch is answered, a moment after the writes.
+        await until(lambda: publisher.current and not publisher.problem)
+        writes = len(api.resources.writes)
+        claims = ClaimsApi("node")
+        another = SlicePublisher(claims, "node", lambda: None)
+        running = asyncio.create_task(another.run())
+        another.publish(specs(GPU_0=1), "uid")
+        await until(lambda: another.current)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await claims.close()
+        assert len(api.resources.writes) == writes
 
 
-def test_reports_a_server_that_drops_fields_of_a_slice(
+async def test_reports_a_server_that_drops_fields_of_a_slice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An API server without the feature drops a field: shares would be whole GPUs."""
+    async with publishing(tmp_path, monkeypatch) as (api, publisher):
+        stored = api.resources._stored
 
-    async def scene() -> None:
-        async with publishing(tmp_path, monkeypatch) as (api, publisher):
-            stored = api.resources._stored
+        def less(body: dict[str, Any]) -> dict[str, Any]:
+            kept = stored(body)
+            for device in kept["spec"].get("devices", ()):
+                device.pop("allowMultipleAllocations", None)
+            return kept
 
-            def less(body: dict[str, Any]) -> dict[str, Any]:
-                kept = stored(body)
-                for device in kept["spec"].get("devices", ()):
-                    device.pop("allowMultipleAllocations", None)
-                return kept
-
-            monkeypatch.setattr(api.resources, "_stored", less)
-            publisher.publish(specs(GPU_0=1), "uid")
-            await until(lambda: "does not keep slice" in publisher.problem)
-            writes = len(api.resources.writes)
-            publisher.publish(specs(GPU_0=1), "uid")
-            await asyncio.sleep(0.3)
-            assert len(api.resources.writes) == writes
-
-    play(scene)
+        monkeypatch.setattr(api.resources, "_stored", less)
+        publisher.publish(specs(GPU_0=1), "uid")
+        await until(lambda: "does not keep slice" in publisher.problem)
+        writes = len(api.resources.writes)
+        publisher.publish(specs(GPU_0=1), "uid")
+        await asyncio.sleep(0.3)
+        assert len(api.resources.writes) == writes
 
 
-def test_backs_off_from_a_server_that_refuses(
+async def test_backs_off_from_a_server_that_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
-
-    async def scene() -> None:
-        async with publishing(tmp_path, monkeypatch) as (api, publisher):
-            api.resources.away = True
-            before = api.resources.requests
-            publisher.publish(specs(GPU_0=2), "uid")
-            await asyncio.sleep(1.5)
-            # 0.05 + 0.1 + 0.2 + 0.4 + 0.8 s, and not 30 times 0.05 s.
-            assert 2 <= api.resources.requests - before <= 8
-            assert publisher.problem == "the slices of this node are not published: away"
-            api.resources.away = False
-            await until(lambda: publisher.current and not publisher.problem)
-
-    play(scene)
+    async with publishing(tmp_path, monkeypatch) as (api, publisher):
+        api.resources.away = True
+        before = api.resources.requests
+        publisher.publish(specs(GPU_0=2), "uid")
+        await asyncio.sleep(1.5)
+        # 0.05 + 0.1 + 0.2 + 0.4 + 0.8 s, and not 30 times 0.05 s.
+        assert 2 <= api.resources.requests - before <= 8
+        assert publisher.problem == "the slices of this node are not published: away"
+        api.resources.away = False
+        await until(lambda: publisher.current and not publisher.problem)
 
 
-def test_relists_without_a_problem_after_a_forgotten_version(
+async def test_relists_without_a_problem_after_a_forgotten_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
@@ -246,122 +220,98 @@ def test_relists_without_a_problem_after_a_forgotten_version(
         "_tell",
         lambda self, problem: (problems.append(problem), tell(self, problem)),
     )
-
-    async def scene() -> None:
-        async with publishing(tmp_path, monkeypatch) as (api, publisher):
-            api.resources.unwatched = 410
-            api.drop_connections()
-            for tasks in (2, 3):
-                publisher.publish(specs(GPU_0=tasks), "uid")
-                await until(lambda: publisher.current)
-            listed = api.resources.requests
-            await until(lambda: api.resources.requests >= listed + 3)
-            assert not any(problems)
-
-    play(scene)
-
-
-def test_reports_a_refused_watch_until_one_opens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
-
-    async def scene() -> None:
-        async with publishing(tmp_path, monkeypatch) as (api, publisher):
-            problems: list[str] = []
-            publisher._on_change = lambda: problems.append(publisher.problem)
-            api.resources.unwatched = 429
-            api.drop_connections()
-            await until(lambda: bool(problems))
-            before = api.resources.requests
-            await asyncio.sleep(1.5)
-            # List and watch after 0.05, 0.1, 0.2, 0.4 and 0.8 s, and not 30 times.
-            assert 2 <= api.resources.requests - before <= 14
-            api.resources.unwatched = None
-            await until(lambda: publisher.problem == "")
-            assert [bool(problem) for problem in problems] == [True, False]
-
-    play(scene)
-
-
-def test_reports_a_slice_of_somebody_else_without_retrying_constantly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
-
-    async def scene() -> None:
-        async with publishing(tmp_path, monkeypatch) as (api, publisher):
-            publisher.publish({}, "uid")
+    async with publishing(tmp_path, monkeypatch) as (api, publisher):
+        api.resources.unwatched = 410
+        api.drop_connections()
+        for tasks in (2, 3):
+            publisher.publish(specs(GPU_0=tasks), "uid")
             await until(lambda: publisher.current)
-            api.resources.others = set(specs())
-            before = api.resources.requests
-            publisher.publish(specs(), "uid")
-            await asyncio.sleep(1.5)
-            assert 4 <= api.resources.requests - before <= 20
-            assert "already exists" in publisher.problem
-            api.resources.others = set()
-            await until(lambda: publisher.current and not publisher.problem)
+        listed = api.resources.requests
+        await until(lambda: api.resources.requests >= listed + 3)
+        assert not any(problems)
 
-    play(scene)
+
+async def test_reports_a_refused_watch_until_one_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
+    async with publishing(tmp_path, monkeypatch) as (api, publisher):
+        problems: list[str] = []
+        publisher._on_change = lambda: problems.append(publisher.problem)
+        api.resources.unwatched = 429
+        api.drop_connections()
+        await until(lambda: bool(problems))
+        before = api.resources.requests
+        await asyncio.sleep(1.5)
+        # List and watch after 0.05, 0.1, 0.2, 0.4 and 0.8 s, and not 30 times.
+        assert 2 <= api.resources.requests - before <= 14
+        api.resources.unwatched = None
+        await until(lambda: publisher.problem == "")
+        assert [bool(problem) for problem in problems] == [True, False]
+
+
+async def test_reports_a_slice_of_somebody_else_without_retrying_constantly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
+    async with publishing(tmp_path, monkeypatch) as (api, publisher):
+        publisher.publish({}, "uid")
+        await until(lambda: publisher.current)
+        api.resources.others = set(specs())
+        before = api.resources.requests
+        publisher.publish(specs(), "uid")
+        await asyncio.sleep(1.5)
+        assert 4 <= api.resources.requests - before <= 20
+        assert "already exists" in publisher.problem
+        api.resources.others = set()
+        await until(lambda: publisher.current and not publisher.problem)
 
 
 @pytest.mark.parametrize(("longest", "lists"), [(1 << 24, 3), (700, 6)])
-def test_reads_all_claims_page_by_page(
+async def test_reads_all_claims_page_by_page(
     longest: int, lists: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By smaller pages, where a page is longer than the agent can hold."""
     monkeypatch.setattr(claims_api, "_PAGE", 2)
     monkeypatch.setattr(async_client, "_MAX_PAGE", longest)
-
-    async def scene() -> None:
-        async with fake_api("node") as api:
-            monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
-            for number in range(5):
-                claim = api.resources.allocate(f"c{number}")
-                claim["metadata"]["annotations"] = {"large": "a" * (300 if number > 1 else 1)}
-            claims = ClaimsApi("node")
-            names = [resource_slice["metadata"]["name"] async for resource_slice in claims.claims()]
-            assert names == ["c0", "c1", "c2", "c3", "c4"]
-            assert api.resources.lists == lists
-            await claims.close()
-
-    play(scene)
+    async with fake_api("node") as api:
+        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
+        for number in range(5):
+            claim = api.resources.allocate(f"c{number}")
+            claim["metadata"]["annotations"] = {"large": "a" * (300 if number > 1 else 1)}
+        claims = ClaimsApi("node")
+        names = [resource_slice["metadata"]["name"] async for resource_slice in claims.claims()]
+        assert names == ["c0", "c1", "c2", "c3", "c4"]
+        assert api.resources.lists == lists
+        await claims.close()
 
 
-def test_reads_large_pages_again_after_a_few_large_claims(
+async def test_reads_large_pages_again_after_a_few_large_claims(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tenant's large claims must not make it ask for all that follow one by one."""
     monkeypatch.setattr(claims_api, "_PAGE", 16)
     monkeypatch.setattr(async_client, "_MAX_PAGE", 12_000)
-
-    async def scene() -> None:
-        async with fake_api("node") as api:
-            monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
-            for number in range(64):
-                claim = api.resources.allocate(f"c{number:02}")
-                claim["metadata"]["annotations"] = {"large": "a" * (6000 if number < 3 else 1)}
-            claims = ClaimsApi("node")
-            assert len([claim async for claim in claims.claims()]) == 64
-            assert api.resources.lists < 16
-            await claims.close()
-
-    play(scene)
+    async with fake_api("node") as api:
+        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
+        for number in range(64):
+            claim = api.resources.allocate(f"c{number:02}")
+            claim["metadata"]["annotations"] = {"large": "a" * (6000 if number < 3 else 1)}
+        claims = ClaimsApi("node")
+        assert len([claim async for claim in claims.claims()]) == 64
+        assert api.resources.lists < 16
+        await claims.close()
 
 
-def test_reads_nothing_from_an_empty_answer(
+async def test_reads_nothing_from_an_empty_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A preparation asks again, where an internal error would hold its pod up for a minute."""
-
-    async def scene() -> None:
-        async with publishing(tmp_path, monkeypatch) as (api, _):
-            api.resources.allocate("mine", "gpu-0-share")
-            api.resources.odd_answers[:] = [b""]
-            claims = ClaimsApi("node")
-            with pytest.raises(Unreachable):
-                await claims.claim("default", "mine")
-            assert await claims.claim("default", "mine")
-            await claims.close()
-
-    play(scene)
+    async with publishing(tmp_path, monkeypatch) as (api, _):
+        api.resources.allocate("mine", "gpu-0-share")
+        api.resources.odd_answers[:] = [b""]
+        claims = ClaimsApi("node")
+        with pytest.raises(Unreachable):
+            await claims.claim("default", "mine")
+        assert await claims.claim("default", "mine")
+        await claims.close()

@@ -23,7 +23,6 @@ from divvy.agent.plugin.registration import DevicePlugins
 from tests.agent.devices import whole
 from tests.agent.plugin.test_device_plugins import Allocator
 from tests.fakes.kubelet import fake_kubelet
-from tests.fakes.scene import play
 
 GPU = "nvidia.com/gpu"
 
@@ -87,32 +86,29 @@ def test_counts_the_mig_manager_only_while_it_repartitions(state: str, at_work: 
     assert mig_manager_at_work({}) == ""
 
 
-def test_yields_gpus_to_another_plugin_and_takes_them_back(sockets: Path) -> None:
-    async def scene() -> None:
-        async with fake_kubelet(sockets) as kubelet:
-            seen = asyncio.Event()
-            plugin = DevicePlugins(kubelet.plugins, Allocator(), seen.set)
-            await plugin.advertise((whole(2),))
-            watch = asyncio.create_task(plugin.watch())
-            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
-            path = kubelet.plugins / "nvidia-gpu.sock"
-            with listen(path):
-                await kubelet.until(lambda: kubelet.allocatable(GPU) == 0)
-                before = len(kubelet.registrations)
-                await asyncio.wait_for(seen.wait(), 1)
-                await asyncio.sleep(0.6)
-                assert (len(kubelet.registrations), plugin.registered) == (before, False)
-            path.unlink()
-            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
-            watch.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watch
-            await plugin.stop()
-
-    play(scene)
+async def test_yields_gpus_to_another_plugin_and_takes_them_back(sockets: Path) -> None:
+    async with fake_kubelet(sockets) as kubelet:
+        seen = asyncio.Event()
+        plugin = DevicePlugins(kubelet.plugins, Allocator(), seen.set)
+        await plugin.advertise((whole(2),))
+        watch = asyncio.create_task(plugin.watch())
+        await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+        path = kubelet.plugins / "nvidia-gpu.sock"
+        with listen(path):
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 0)
+            before = len(kubelet.registrations)
+            await asyncio.wait_for(seen.wait(), 1)
+            await asyncio.sleep(0.6)
+            assert (len(kubelet.registrations), plugin.registered) == (before, False)
+        path.unlink()
+        await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+        watch.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watch
+        await plugin.stop()
 
 
-def test_lists_an_unchanged_folder_only_once(
+async def test_lists_an_unchanged_folder_only_once(
     sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[float] = []
@@ -122,31 +118,27 @@ def test_lists_an_unchanged_folder_only_once(
         return sockets_beside(folder)
 
     monkeypatch.setattr("divvy.agent.plugin.registration.sockets_beside", counted)
-
-    async def scene() -> None:
-        async with fake_kubelet(sockets) as kubelet:
-            plugin = DevicePlugins(kubelet.plugins, Allocator(), lambda: None)
-            await plugin.advertise((whole(2),))
-            watch = asyncio.create_task(plugin.watch())
-            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+    async with fake_kubelet(sockets) as kubelet:
+        plugin = DevicePlugins(kubelet.plugins, Allocator(), lambda: None)
+        await plugin.advertise((whole(2),))
+        watch = asyncio.create_task(plugin.watch())
+        await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+        await asyncio.sleep(2.5)
+        looks.clear()
+        await asyncio.sleep(2)
+        assert looks == []
+        # Made before, and listened on when its folder has long been quiet again.
+        other = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        other.bind(str(kubelet.plugins / "nvidia-gpu.sock"))
+        with other:
             await asyncio.sleep(2.5)
-            looks.clear()
-            await asyncio.sleep(2)
-            assert looks == []
-            # Made before, and listened on when its folder has long been quiet again.
-            other = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            other.bind(str(kubelet.plugins / "nvidia-gpu.sock"))
-            with other:
-                await asyncio.sleep(2.5)
-                assert kubelet.allocatable(GPU) == 2
-                other.listen()
-                await kubelet.until(lambda: kubelet.allocatable(GPU) == 0)
-            watch.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watch
-            await plugin.stop()
-
-    play(scene)
+            assert kubelet.allocatable(GPU) == 2
+            other.listen()
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 0)
+        watch.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watch
+        await plugin.stop()
 
 
 def test_trusts_no_folder_version_while_it_may_still_change(tmp_path: Path) -> None:

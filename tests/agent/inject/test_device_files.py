@@ -14,7 +14,6 @@ from divvy.agent.plugin.allocation import Refused, allocated_uuids
 from divvy.agent.plugin.preferred_allocation import preferred_allocation
 from divvy.model import FileDevices
 from tests.agent.plugin.test_device_plugins import serving
-from tests.fakes.scene import play
 
 HCA = FileDevices(resource="rdma/hca", paths=("/dev/infiniband/uverbs*", "/dev/rdma_cm"), count=8)
 FILES = {
@@ -61,14 +60,11 @@ def test_matches_only_device_nodes(tmp_path: Path) -> None:
     assert list(find("/dev/")) == []
 
 
-def test_gives_a_container_the_files_as_device_specs(sockets: Path) -> None:
-    async def scene() -> None:
-        (resource,) = file_resources([HCA], lambda pattern: FILES[pattern])
-        async with serving(sockets, resource) as (kubelet, _):
-            await kubelet.until(lambda: kubelet.allocatable("rdma/hca") == 8)
-            answer = await kubelet.admit("default/mpi", "rdma/hca")
-            specs = [(spec.host_path, spec.container_path) for spec in answer.devices]
-            assert ("/dev/rdma_cm", "/dev/rdma_cm") in specs
-            assert not answer.cdi_devices
-
-    play(scene)
+async def test_gives_a_container_the_files_as_device_specs(sockets: Path) -> None:
+    (resource,) = file_resources([HCA], lambda pattern: FILES[pattern])
+    async with serving(sockets, resource) as (kubelet, _):
+        await kubelet.until(lambda: kubelet.allocatable("rdma/hca") == 8)
+        answer = await kubelet.admit("default/mpi", "rdma/hca")
+        specs = [(spec.host_path, spec.container_path) for spec in answer.devices]
+        assert ("/dev/rdma_cm", "/dev/rdma_cm") in specs
+        assert not answer.cdi_devices

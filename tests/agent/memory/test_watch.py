@@ -18,7 +18,6 @@ from divvy.agent.memory.watch import MemoryWatch
 from divvy.kube import backoff
 from divvy.kube.errors import ApiError
 from divvy.model.sharing import Sharing
-from tests.fakes.scene import play
 
 PROCESSES = [Process(number, 1) for number in (11, 12, 13)]
 
@@ -93,64 +92,51 @@ ALL = tuple(
 )
 
 
-def test_terminates_without_waiting_for_a_silent_api_server(
+async def test_terminates_without_waiting_for_a_silent_api_server(
     sent: list[tuple[Process, Signals]],
 ) -> None:
-    async def scene() -> None:
-        api = SilentApi()
-        running = asyncio.create_task(looking(api, lambda: ALL).run())
-        async with asyncio.timeout(5):
-            while len(sent) < 6:
-                await asyncio.sleep(0.01)
-        # A busy machine lets the watch look once more before this is read.
-        assert sent[:6] == [
-            (process, number) for number in (SIGTERM, SIGKILL) for process in PROCESSES
-        ]
-        # Each is reported once, and with the watch its reports end.
-        assert api.waiting == 3
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        await asyncio.sleep(0)
-        assert api.waiting == 0
-
-    play(scene)
+    api = SilentApi()
+    running = asyncio.create_task(looking(api, lambda: ALL).run())
+    async with asyncio.timeout(5):
+        while len(sent) < 6:
+            await asyncio.sleep(0.01)
+    # A busy machine lets the watch look once more before this is read.
+    assert sent[:6] == [(process, number) for number in (SIGTERM, SIGKILL) for process in PROCESSES]
+    # Each is reported once, and with the watch its reports end.
+    assert api.waiting == 3
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert api.waiting == 0
 
 
 @pytest.mark.usefixtures("sent")
-def test_retries_a_refused_event_after_the_container_ended(
+async def test_retries_a_refused_event_after_the_container_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.02)
     looks = itertools.chain([ALL[:1]], itertools.repeat(()))
-
-    async def scene() -> None:
-        api = SilentApi(refusals=5)
-        running = asyncio.create_task(looking(api, lambda: next(looks)).run())
-        async with asyncio.timeout(5):
-            while not api.recorded:
-                await asyncio.sleep(0.01)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    play(scene)
+    api = SilentApi(refusals=5)
+    running = asyncio.create_task(looking(api, lambda: next(looks)).run())
+    async with asyncio.timeout(5):
+        while not api.recorded:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 @pytest.mark.usefixtures("sent")
-def test_limits_pending_events_per_container() -> None:
+async def test_limits_pending_events_per_container() -> None:
     looks = itertools.cycle([ALL, ()])
-
-    async def scene() -> None:
-        api = SilentApi()
-        running = asyncio.create_task(looking(api, lambda: next(looks)).run())
-        await asyncio.sleep(0.5)
-        assert api.waiting == 3
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    play(scene)
+    api = SilentApi()
+    running = asyncio.create_task(looking(api, lambda: next(looks)).run())
+    await asyncio.sleep(0.5)
+    assert api.waiting == 3
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
-def test_terminates_a_client_of_mps_before_its_process(
+async def test_terminates_a_client_of_mps_before_its_process(
     sent: list[tuple[Process, Signals]],
 ) -> None:
     terminated: list[tuple[str, int, int]] = []
@@ -159,14 +145,11 @@ def test_terminates_a_client_of_mps_before_its_process(
         await asyncio.sleep(0.05)
         terminated.append((uuid, pid, len(sent)))
 
-    async def scene() -> None:
-        running = asyncio.create_task(looking(SilentApi(), lambda: ALL[:1], terminate).run())
-        async with asyncio.timeout(5):
-            while len(sent) < 2:
-                await asyncio.sleep(0.01)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        # How many signals were sent before: none, then SIGTERM.
-        assert terminated[:2] == [("GPU-0", 11, 0), ("GPU-0", 11, 1)]
-
-    play(scene)
+    running = asyncio.create_task(looking(SilentApi(), lambda: ALL[:1], terminate).run())
+    async with asyncio.timeout(5):
+        while len(sent) < 2:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    # How many signals were sent before: none, then SIGTERM.
+    assert terminated[:2] == [("GPU-0", 11, 0), ("GPU-0", 11, 1)]

@@ -78,25 +78,22 @@ pytestmark = [
 
 @both_versions
 @pytest.mark.parametrize("how", ["the agent is stopped", "the profile goes"])
-def test_terminates_clients_before_their_daemon_ends(how: str, driver: str) -> None:
-    async def scene() -> None:
-        async with agent_node(1, MPS, driver_version=driver) as node:
-            await node.offered(SHARED, 4)
-            client = await container(node, "default/client", 100)
-            assert exit_code(client) == 0
-            assert node.agent is not None
-            if how == "the agent is stopped":
-                node.agent.terminate()
-                await node.agent.wait()
-            else:
-                # The kubelet knows of no client any more, and its program runs on.
-                node.kubelet.end("default/client")
-                node.configure({})
-                await node.offered(GPU, 1)
-            assert ask(client, "init") == TERMINATED
-            end(client)
-
-    play(scene)
+async def test_terminates_clients_before_their_daemon_ends(how: str, driver: str) -> None:
+    async with agent_node(1, MPS, driver_version=driver) as node:
+        await node.offered(SHARED, 4)
+        client = await container(node, "default/client", 100)
+        assert exit_code(client) == 0
+        assert node.agent is not None
+        if how == "the agent is stopped":
+            node.agent.terminate()
+            await node.agent.wait()
+        else:
+            # The kubelet knows of no client any more, and its program runs on.
+            node.kubelet.end("default/client")
+            node.configure({})
+            await node.offered(GPU, 1)
+        assert ask(client, "init") == TERMINATED
+        end(client)
 
 
 @contextlib.contextmanager
@@ -153,44 +150,39 @@ async def started_by_kubelet(node: AgentNode, pod: str) -> None:
 
 
 @both_versions
-def test_starts_no_container_behind_the_wedged_server_of_one_that_was_killed(driver: str) -> None:
+async def test_starts_no_container_behind_the_wedged_server_of_one_that_was_killed(
+    driver: str,
+) -> None:
     """The kubelet kills, and no plugin hears of it before."""
-
-    async def scene() -> None:
-        async with agent_node(1, MPS, driver_version=driver) as node:
-            await node.offered(SHARED, 4)
-            node.simulate("fault", "mps-wedge", "0")
-            first = await node.kubelet.admit("default/killed", SHARED)
-            await node.kubelet.start_container("default/killed")
-            killed = started(node, first, WORKING)
-            assert exit_code(killed) == 0
-            end(killed)
-            node.kubelet.end("default/killed")
-            answer = await node.kubelet.admit("default/next", SHARED)
-            await started_by_kubelet(node, "default/next")
-            following = allocated(node, answer, 100)
-            first_answer = asyncio.to_thread(exit_code, following)
-            try:
-                assert await asyncio.wait_for(first_answer, 10) == 0
-            finally:
-                end(following)
-
-    play(scene)
+    async with agent_node(1, MPS, driver_version=driver) as node:
+        await node.offered(SHARED, 4)
+        node.simulate("fault", "mps-wedge", "0")
+        first = await node.kubelet.admit("default/killed", SHARED)
+        await node.kubelet.start_container("default/killed")
+        killed = started(node, first, WORKING)
+        assert exit_code(killed) == 0
+        end(killed)
+        node.kubelet.end("default/killed")
+        answer = await node.kubelet.admit("default/next", SHARED)
+        await started_by_kubelet(node, "default/next")
+        following = allocated(node, answer, 100)
+        first_answer = asyncio.to_thread(exit_code, following)
+        try:
+            assert await asyncio.wait_for(first_answer, 10) == 0
+        finally:
+            end(following)
 
 
 @both_versions
-def test_keeps_the_server_of_a_neighbour_at_the_start_of_a_container(driver: str) -> None:
-    async def scene() -> None:
-        async with agent_node(1, MPS, driver_version=driver) as node:
-            await node.offered(SHARED, 4)
-            neighbour = await container(node, "default/neighbour", 100)
-            assert exit_code(neighbour) == 0
-            await node.kubelet.admit("default/next", SHARED)
-            await node.kubelet.start_container("default/next")
-            assert ask(neighbour, "init") == 0
-            end(neighbour)
-
-    play(scene)
+async def test_keeps_the_server_of_a_neighbour_at_the_start_of_a_container(driver: str) -> None:
+    async with agent_node(1, MPS, driver_version=driver) as node:
+        await node.offered(SHARED, 4)
+        neighbour = await container(node, "default/neighbour", 100)
+        assert exit_code(neighbour) == 0
+        await node.kubelet.admit("default/next", SHARED)
+        await node.kubelet.start_container("default/next")
+        assert ask(neighbour, "init") == 0
+        end(neighbour)
 
 
 def started(node: AgentNode, answer: Any, script: str, *arguments: str) -> subprocess.Popen[str]:

@@ -18,7 +18,6 @@ from divvy.agent.mps.daemon import PROGRAM, MpsDaemon
 from divvy.agent.mps.supervision import Ceiling, Share
 from divvy.model.contract import STATE_FOLDER
 from divvy.model.profile import MAX_MPS_CLIENTS
-from tests.fakes.scene import play
 
 SERVER, CLIENT = 3165259, 4194303
 OTHER_SERVER = 11  # whose client it is not
@@ -50,55 +49,43 @@ def daemon(folder: Path, servers: str = str(SERVER)) -> MpsDaemon:
     return MpsDaemon(folder, folder / "GPU-0", folder / "shm", "GPU-0", lambda: None)
 
 
-def test_reads_pids_of_seven_digits(tmp_path: Path) -> None:
-    async def scene() -> None:
-        asked = daemon(tmp_path)
+async def test_reads_pids_of_seven_digits(tmp_path: Path) -> None:
+    asked = daemon(tmp_path)
+    await asked.quit()
+    assert asked.servers == {SERVER}
+    assert (tmp_path / "told").read_text().splitlines() == [
+        "get_server_list",
+        f"get_client_list {SERVER}",
+        f"terminate_client {SERVER} {CLIENT}",
+        "quit -t 0",
+    ]
+
+
+async def test_waits_for_clients_that_do_not_end_no_longer_than_a_pod_has(tmp_path: Path) -> None:
+    asked = daemon(tmp_path)
+    program = tmp_path / PROGRAM
+    program.write_text(program.read_text().replace("*) echo", "*) exec sleep 60; echo"))
+    began = monotonic()
+    with pytest.raises(NoAnswer, match="not ended within 2 s"):
         await asked.quit()
-        assert asked.servers == {SERVER}
-        assert (tmp_path / "told").read_text().splitlines() == [
-            "get_server_list",
-            f"get_client_list {SERVER}",
-            f"terminate_client {SERVER} {CLIENT}",
-            "quit -t 0",
-        ]
-
-    play(scene)
+    assert monotonic() - began < 4
 
 
-def test_waits_for_clients_that_do_not_end_no_longer_than_a_pod_has(tmp_path: Path) -> None:
-    async def scene() -> None:
-        asked = daemon(tmp_path)
-        program = tmp_path / PROGRAM
-        program.write_text(program.read_text().replace("*) echo", "*) exec sleep 60; echo"))
-        began = monotonic()
-        with pytest.raises(NoAnswer, match="not ended within 2 s"):
-            await asked.quit()
-        assert monotonic() - began < 4
-
-    play(scene)
-
-
-def test_terminates_a_client_of_whichever_server_has_it(tmp_path: Path) -> None:
-    async def scene() -> None:
-        asked = daemon(tmp_path, f"{OTHER_SERVER}\n{SERVER}")
-        await asked.ask()
-        await asked.terminate(CLIENT)
-        assert (tmp_path / "told").read_text().splitlines() == [
-            "get_server_list",
-            f"terminate_client {OTHER_SERVER} {CLIENT}",
-            f"terminate_client {SERVER} {CLIENT}",
-        ]
-
-    play(scene)
+async def test_terminates_a_client_of_whichever_server_has_it(tmp_path: Path) -> None:
+    asked = daemon(tmp_path, f"{OTHER_SERVER}\n{SERVER}")
+    await asked.ask()
+    await asked.terminate(CLIENT)
+    assert (tmp_path / "told").read_text().splitlines() == [
+        "get_server_list",
+        f"terminate_client {OTHER_SERVER} {CLIENT}",
+        f"terminate_client {SERVER} {CLIENT}",
+    ]
 
 
 @pytest.mark.parametrize("servers", ["316...", "PID  SERVER", "-1", "9" * 5000])
-def test_takes_no_cut_pid_for_an_answer(tmp_path: Path, servers: str) -> None:
-    async def scene() -> None:
-        with pytest.raises(NoAnswer):
-            await daemon(tmp_path, servers).ask()
-
-    play(scene)
+async def test_takes_no_cut_pid_for_an_answer(tmp_path: Path, servers: str) -> None:
+    with pytest.raises(NoAnswer):
+        await daemon(tmp_path, servers).ask()
 
 
 def test_quotes_a_long_refusal_by_its_beginning() -> None:
@@ -155,33 +142,25 @@ CEILING = Ceiling(40960, 100)
 SHARES = [Share(f"share_{number}", 10240, 25) for number in range(4)]
 
 
-def test_waits_for_the_end_of_a_server_that_it_ends(
+async def test_waits_for_the_end_of_a_server_that_it_ends(
     tmp_path: Path, servers: list[subprocess.Popen[bytes]]
 ) -> None:
     """With work on the GPU it takes its time; a container that starts would be its client."""
-
-    async def scene() -> None:
-        asked = MpsDaemon(tmp_path, tmp_path, tmp_path, "GPU-0", lambda: None)
-        await asked.prepare(SHARES[0], CEILING, alone=True)
-        await asyncio.sleep(0.6)
-        await asked.prepare(SHARES[1], CEILING, alone=False)
-        assert [server.poll() is None for server in servers] == [False, True]
-
-    play(scene)
+    asked = MpsDaemon(tmp_path, tmp_path, tmp_path, "GPU-0", lambda: None)
+    await asked.prepare(SHARES[0], CEILING, alone=True)
+    await asyncio.sleep(0.6)
+    await asked.prepare(SHARES[1], CEILING, alone=False)
+    assert [server.poll() is None for server in servers] == [False, True]
 
 
-def test_ends_an_idle_server_once_for_containers_that_start_together(
+async def test_ends_an_idle_server_once_for_containers_that_start_together(
     tmp_path: Path, servers: list[subprocess.Popen[bytes]]
 ) -> None:
     """Each would wait for its own to be old enough, and end it below the one before."""
-
-    async def scene() -> None:
-        asked = MpsDaemon(tmp_path, tmp_path, tmp_path, "GPU-0", lambda: None)
-        await asked.limit(CEILING)
-        await asyncio.gather(*(asked.prepare(share, CEILING, alone=False) for share in SHARES))
-        assert len(servers) == 2
-        # One that starts later cannot know what has become of them.
-        await asked.prepare(SHARES[0], CEILING, alone=False)
-        assert len(servers) == 3
-
-    play(scene)
+    asked = MpsDaemon(tmp_path, tmp_path, tmp_path, "GPU-0", lambda: None)
+    await asked.limit(CEILING)
+    await asyncio.gather(*(asked.prepare(share, CEILING, alone=False) for share in SHARES))
+    assert len(servers) == 2
+    # One that starts later cannot know what has become of them.
+    await asked.prepare(SHARES[0], CEILING, alone=False)
+    assert len(servers) == 3

@@ -19,7 +19,6 @@ from divvy.agent.mps.service import Mps
 from divvy.agent.mps.supervision import Ceiling, Share
 from tests.agent.devices import gpu, snapshot
 from tests.agent.mps.version_3_daemon import Daemon
-from tests.fakes.scene import play
 
 GPU = "GPU-0"
 DEFAULT_MODE = 0
@@ -57,83 +56,71 @@ async def agent(folder: Path, ceiling: Ceiling) -> AsyncIterator[Mps]:
             await work
 
 
-def test_keeps_limits_when_agent_and_daemon_end_and_the_profile_goes(
+async def test_keeps_limits_when_agent_and_daemon_end_and_the_profile_goes(
     tmp_path: Path, daemon: Daemon
 ) -> None:
     """An update of the agent ends its pod, and the daemon with it; containers run on."""
-
-    async def scene() -> None:
-        (tmp_path / "state").mkdir()
-        MpsRecord(tmp_path / "state").note(GPU, Recorded(DEFAULT_MODE, 1, 1))
-        async with agent(tmp_path, Ceiling(20480, 50)) as mps:
-            await mps.prepare(GPU, QUARTER, alone=True)
-        limits = {"default": ["20480M", "50.00"], QUARTER.name: ["10240M", "25.00"]}
+    (tmp_path / "state").mkdir()
+    MpsRecord(tmp_path / "state").note(GPU, Recorded(DEFAULT_MODE, 1, 1))
+    async with agent(tmp_path, Ceiling(20480, 50)) as mps:
+        await mps.prepare(GPU, QUARTER, alone=True)
+    limits = {"default": ["20480M", "50.00"], QUARTER.name: ["10240M", "25.00"]}
+    assert daemon.namespaces == limits
+    daemon.server = False
+    async with agent(tmp_path, WITHOUT_PROFILE) as mps:
         assert daemon.namespaces == limits
-        daemon.server = False
-        async with agent(tmp_path, WITHOUT_PROFILE) as mps:
-            assert daemon.namespaces == limits
-            assert mps.as_started(GPU, Share(QUARTER.name, 40960, 100)) == QUARTER
-            assert mps.as_started(GPU, Share("share_1", 40960, 100)) == Share("share_1", 40960, 100)
-
-    play(scene)
+        assert mps.as_started(GPU, Share(QUARTER.name, 40960, 100)) == QUARTER
+        assert mps.as_started(GPU, Share("share_1", 40960, 100)) == Share("share_1", 40960, 100)
 
 
 @pytest.mark.parametrize("late", ["server create", "namespace create share_0"])
-def test_limits_other_containers_again_if_a_start_fails_after_their_servers_end(
+async def test_limits_other_containers_again_if_a_start_fails_after_their_servers_end(
     tmp_path: Path, daemon: Daemon, late: str
 ) -> None:
     """The start is faster than the next question, and has no answer in the middle of its work."""
-
-    async def scene() -> None:
-        (tmp_path / "state").mkdir()
-        MpsRecord(tmp_path / "state").note(GPU, Recorded(DEFAULT_MODE, 1, 1))
-        async with agent(tmp_path, Ceiling(40960, 100, (QUARTER,))) as mps:
-            daemon.server = False
-            daemon.waiting = {QUARTER.name: 4711}
-            daemon.late = late
-            with pytest.raises(NoAnswer):
-                await mps.prepare(GPU, Share("share_1", 10240, 25), alone=False)
-            assert mps.problem(GPU)
-            async with asyncio.timeout(10):
-                while mps.problem(GPU):
-                    await asyncio.sleep(0.01)
-            assert daemon.namespaces[QUARTER.name] == ["10240M", "25.00"]
-            assert daemon.clients == {}
-
-    play(scene)
-
-
-def test_keeps_folders_while_a_new_agent_does_not_know_who_has_them(tmp_path: Path) -> None:
-    """Containers that run on have mounted them, and would find neither sockets nor daemon."""
-
-    async def scene() -> None:
-        state = tmp_path / "state"
-        pipes = state / "mps" / GPU / "pipe"
-        pipes.mkdir(parents=True)
-        MpsRecord(state).note(GPU, Recorded(DEFAULT_MODE))  # as an agent leaves it that ends
-        seen = snapshot(gpu(0))
-        is_read = asyncio.Event()
-
-        async def compute_mode(_: object) -> int:
-            is_read.set()
-            return DEFAULT_MODE
-
-        driver = SimpleNamespace(snapshot=seen, problem="", compute_mode=compute_mode)
-        mps = Mps(tmp_path, state, tmp_path / "memory", cast("Any", driver), lambda: None)
-        mps.consider({}, seen, None)
-        work = asyncio.create_task(mps.run())
+    (tmp_path / "state").mkdir()
+    MpsRecord(tmp_path / "state").note(GPU, Recorded(DEFAULT_MODE, 1, 1))
+    async with agent(tmp_path, Ceiling(40960, 100, (QUARTER,))) as mps:
+        daemon.server = False
+        daemon.waiting = {QUARTER.name: 4711}
+        daemon.late = late
+        with pytest.raises(NoAnswer):
+            await mps.prepare(GPU, Share("share_1", 10240, 25), alone=False)
+        assert mps.problem(GPU)
         async with asyncio.timeout(10):
-            await is_read.wait()
-        await asyncio.sleep(0.2)
-        assert pipes.is_dir()
-        assert GPU in MpsRecord(state).gpus
-        mps.consider({}, seen, {})
-        async with asyncio.timeout(10):
-            while mps.gpus:
+            while mps.problem(GPU):
                 await asyncio.sleep(0.01)
-        assert not pipes.exists()
-        work.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
+        assert daemon.namespaces[QUARTER.name] == ["10240M", "25.00"]
+        assert daemon.clients == {}
 
-    play(scene)
+
+async def test_keeps_folders_while_a_new_agent_does_not_know_who_has_them(tmp_path: Path) -> None:
+    """Containers that run on have mounted them, and would find neither sockets nor daemon."""
+    state = tmp_path / "state"
+    pipes = state / "mps" / GPU / "pipe"
+    pipes.mkdir(parents=True)
+    MpsRecord(state).note(GPU, Recorded(DEFAULT_MODE))  # as an agent leaves it that ends
+    seen = snapshot(gpu(0))
+    is_read = asyncio.Event()
+
+    async def compute_mode(_: object) -> int:
+        is_read.set()
+        return DEFAULT_MODE
+
+    driver = SimpleNamespace(snapshot=seen, problem="", compute_mode=compute_mode)
+    mps = Mps(tmp_path, state, tmp_path / "memory", cast("Any", driver), lambda: None)
+    mps.consider({}, seen, None)
+    work = asyncio.create_task(mps.run())
+    async with asyncio.timeout(10):
+        await is_read.wait()
+    await asyncio.sleep(0.2)
+    assert pipes.is_dir()
+    assert GPU in MpsRecord(state).gpus
+    mps.consider({}, seen, {})
+    async with asyncio.timeout(10):
+        while mps.gpus:
+            await asyncio.sleep(0.01)
+    assert not pipes.exists()
+    work.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await work

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from divvy.agent.mps.supervision import Ceiling, Share
 from divvy.agent.mps.version_2 import Version2
-from tests.fakes.scene import play
 
 SERVER = "48201"
 WITHOUT_PROFILE = Ceiling(None, None)
@@ -29,33 +28,26 @@ class Daemon:
         return ""
 
 
-def test_starts_its_server_after_the_default_limits_are_set() -> None:
-    async def scene() -> None:
-        daemon = Daemon()
-        version = Version2(daemon.run)
-        await version.limit(Ceiling(10240, 25))
-        assert daemon.changes == [
-            "set_default_device_pinned_mem_limit 0 10240M",
-            "set_default_active_thread_percentage 25",
-            "start_server -uid 0",
-        ]
-        assert not version.lacks_server
-
-    play(scene)
+async def test_starts_its_server_after_the_default_limits_are_set() -> None:
+    daemon = Daemon()
+    version = Version2(daemon.run)
+    await version.limit(Ceiling(10240, 25))
+    assert daemon.changes == [
+        "set_default_device_pinned_mem_limit 0 10240M",
+        "set_default_active_thread_percentage 25",
+        "start_server -uid 0",
+    ]
+    assert not version.lacks_server
 
 
-def test_starts_its_server_for_clients_whose_profile_has_gone() -> None:
+async def test_starts_its_server_for_clients_whose_profile_has_gone() -> None:
     """Without one the GPU would be free for a program beside it, and the daemon never ready."""
-
-    async def scene() -> None:
-        daemon = Daemon()
-        version = Version2(daemon.run)
-        await version.limit(WITHOUT_PROFILE)
-        assert daemon.changes == ["start_server -uid 0"]
-        await version.servers()
-        assert not version.lacks_server
-        daemon.server = False
-        await version.prepare(Share("share_0", 40960, 100), WITHOUT_PROFILE)
-        assert daemon.server
-
-    play(scene)
+    daemon = Daemon()
+    version = Version2(daemon.run)
+    await version.limit(WITHOUT_PROFILE)
+    assert daemon.changes == ["start_server -uid 0"]
+    await version.servers()
+    assert not version.lacks_server
+    daemon.server = False
+    await version.prepare(Share("share_0", 40960, 100), WITHOUT_PROFILE)
+    assert daemon.server

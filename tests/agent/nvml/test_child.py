@@ -12,7 +12,6 @@ import pytest
 
 from divvy.agent.driver_libraries import nvml_library
 from tests.fakes.agent import simulate, simulated_driver
-from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
 
 pytestmark = needs_simulator
@@ -52,25 +51,22 @@ def ask(process: subprocess.Popen[bytes], call: str, **args: str) -> None:
 
 
 @pytest.mark.parametrize("when", ["before it is ready", "before an answer", "before an event"])
-def test_ends_an_nvml_process_silently_after_its_agent(when: str) -> None:
-    async def scene() -> None:
-        async with simulated_driver(1) as folder:
-            reading, writing = os.pipe()
-            answers = os.fdopen(reading, "rb")
-            if when == "before it is ready":
-                answers.close()
-            process = child(folder / "driver", writing)
-            os.close(writing)
-            if not answers.closed:
-                assert b'"id":0,"ok"' in answers.readline()
-                if when == "before an event":
-                    ask(process, "watch", bus_id="00000000:07:00.0")
-                    assert b'"watched":true' in answers.readline()
-                answers.close()
-                if when == "before an event":
-                    simulate(folder / "driver", "fault", "xid", "0", "48")
-                else:
-                    ask(process, "driver")
-            assert ended_in_silence(process)
-
-    play(scene)
+async def test_ends_an_nvml_process_silently_after_its_agent(when: str) -> None:
+    async with simulated_driver(1) as folder:
+        reading, writing = os.pipe()
+        answers = os.fdopen(reading, "rb")
+        if when == "before it is ready":
+            answers.close()
+        process = child(folder / "driver", writing)
+        os.close(writing)
+        if not answers.closed:
+            assert b'"id":0,"ok"' in answers.readline()
+            if when == "before an event":
+                ask(process, "watch", bus_id="00000000:07:00.0")
+                assert b'"watched":true' in answers.readline()
+            answers.close()
+            if when == "before an event":
+                simulate(folder / "driver", "fault", "xid", "0", "48")
+            else:
+                ask(process, "driver")
+        assert ended_in_silence(process)

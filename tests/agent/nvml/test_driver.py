@@ -18,7 +18,6 @@ from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.nvml.driver import Driver, loaded_module
 from divvy.agent.nvml.process import DriverProblem, GpuHangs, Xid
 from tests.fakes.agent import simulate, simulated_driver
-from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
 
 
@@ -61,171 +60,148 @@ async def watched(gpus: int) -> AsyncIterator[Watched]:
 
 @needs_simulator
 @pytest.mark.parametrize("code", [1, 3, 8, 9, 10, 11, 14, 16, 17, 18, 19, 20, 999])
-def test_isolates_any_error_code_to_its_gpu(code: int) -> None:
-    async def scene() -> None:
-        async with watched(4) as at:
-            simulate(at.root, "fault", "code", "1", str(code))
-            await at.until(lambda: bool(at.snapshot.gpus[1].fault))
-            assert [gpu.fault == "" for gpu in at.snapshot.gpus] == [True, False, True, True]
-            assert at.driver.problem == ""
-            simulate(at.root, "fault", "clear", "1")
-            await at.until(lambda: at.snapshot.gpus[1].fault == "")
-
-    play(scene)
+async def test_isolates_any_error_code_to_its_gpu(code: int) -> None:
+    async with watched(4) as at:
+        simulate(at.root, "fault", "code", "1", str(code))
+        await at.until(lambda: bool(at.snapshot.gpus[1].fault))
+        assert [gpu.fault == "" for gpu in at.snapshot.gpus] == [True, False, True, True]
+        assert at.driver.problem == ""
+        simulate(at.root, "fault", "clear", "1")
+        await at.until(lambda: at.snapshot.gpus[1].fault == "")
 
 
 @needs_simulator
-def test_shares_the_next_scan_among_concurrent_callers(
+async def test_shares_the_next_scan_among_concurrent_callers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def scene() -> None:
-        looks: list[float] = []
-        async with watched(2) as at:
-            at.driver.scan_seconds = 1000.0
-            await asyncio.sleep(1.5)  # the one that was due
-            scan = at.driver._scan
+    looks: list[float] = []
+    async with watched(2) as at:
+        at.driver.scan_seconds = 1000.0
+        await asyncio.sleep(1.5)  # the one that was due
+        scan = at.driver._scan
 
-            async def counted() -> None:
-                looks.append(time.monotonic())
-                await scan()
+        async def counted() -> None:
+            looks.append(time.monotonic())
+            await scan()
 
-            monkeypatch.setattr(at.driver, "_scan", counted)
-            first = asyncio.create_task(at.driver.rescan())
-            while not looks:
-                await asyncio.sleep(0)
-            simulate(at.root, "fault", "code", "1", "16")
-            await asyncio.gather(*(at.driver.rescan() for _ in range(8)))
-            assert at.snapshot.gpus[1].fault  # seen by a look that began after it was asked for
-            await first
-            assert len(looks) == 2
-            await at.driver.rescan()
-            assert len(looks) == 3
-            await asyncio.gather(*(at.driver.rescan() for _ in range(8)))
-            assert len(looks) == 4
-
-    play(scene)
+        monkeypatch.setattr(at.driver, "_scan", counted)
+        first = asyncio.create_task(at.driver.rescan())
+        while not looks:
+            await asyncio.sleep(0)
+        simulate(at.root, "fault", "code", "1", "16")
+        await asyncio.gather(*(at.driver.rescan() for _ in range(8)))
+        assert at.snapshot.gpus[1].fault  # seen by a look that began after it was asked for
+        await first
+        assert len(looks) == 2
+        await at.driver.rescan()
+        assert len(looks) == 3
+        await asyncio.gather(*(at.driver.rescan() for _ in range(8)))
+        assert len(looks) == 4
 
 
 @needs_simulator
-def test_reports_a_gpu_that_fails_from_the_start_beside_the_others() -> None:
-    async def scene() -> None:
-        async with simulated_driver(3) as folder:
-            root = folder / "driver"
-            simulate(root, "fault", "code", "1", "16")
-            driver = Driver(root, (), lambda: None)
-            work = asyncio.create_task(driver.run())
-            async with asyncio.timeout(15):
-                while driver.snapshot is None:
-                    await asyncio.sleep(0.05)
-            assert [gpu.index for gpu in driver.snapshot.gpus] == [0, 2]
-            assert driver.snapshot.unreadable == ("GPU 1: GPU requires restart",)
-            work.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await work
-            await driver.stop()
-
-    play(scene)
+async def test_reports_a_gpu_that_fails_from_the_start_beside_the_others() -> None:
+    async with simulated_driver(3) as folder:
+        root = folder / "driver"
+        simulate(root, "fault", "code", "1", "16")
+        driver = Driver(root, (), lambda: None)
+        work = asyncio.create_task(driver.run())
+        async with asyncio.timeout(15):
+            while driver.snapshot is None:
+                await asyncio.sleep(0.05)
+        assert [gpu.index for gpu in driver.snapshot.gpus] == [0, 2]
+        assert driver.snapshot.unreadable == ("GPU 1: GPU requires restart",)
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+        await driver.stop()
 
 
 @needs_simulator
-def test_isolates_a_hanging_gpu() -> None:
-    async def scene() -> None:
-        async with watched(4) as at:
-            simulate(at.root, "fault", "slow", "0", "20000")
-            await at.until(lambda: "does not answer" in at.snapshot.gpus[0].fault)
-            assert [gpu.present for gpu in at.snapshot.gpus] == [False, True, True, True]
-            # The others answer at once, and their XIDs arrive.
-            began = time.monotonic()
-            await at.driver.processes(at.snapshot.gpus[2])
-            assert time.monotonic() - began < 15
-            with pytest.raises(GpuHangs):
-                await at.driver.processes(at.snapshot.gpus[0])
-            simulate(at.root, "fault", "xid", "2", "48")
-            await at.until(lambda: [xid.number for xid in at.xids] == [48])
-            simulate(at.root, "fault", "clear", "0")
-            await at.until(lambda: at.snapshot.gpus[0].present)
-
-    play(scene)
+async def test_isolates_a_hanging_gpu() -> None:
+    async with watched(4) as at:
+        simulate(at.root, "fault", "slow", "0", "20000")
+        await at.until(lambda: "does not answer" in at.snapshot.gpus[0].fault)
+        assert [gpu.present for gpu in at.snapshot.gpus] == [False, True, True, True]
+        # The others answer at once, and their XIDs arrive.
+        began = time.monotonic()
+        await at.driver.processes(at.snapshot.gpus[2])
+        assert time.monotonic() - began < 15
+        with pytest.raises(GpuHangs):
+            await at.driver.processes(at.snapshot.gpus[0])
+        simulate(at.root, "fault", "xid", "2", "48")
+        await at.until(lambda: [xid.number for xid in at.xids] == [48])
+        simulate(at.root, "fault", "clear", "0")
+        await at.until(lambda: at.snapshot.gpus[0].present)
 
 
 @needs_simulator
-def test_destroys_only_the_named_instance() -> None:
+async def test_destroys_only_the_named_instance() -> None:
     """Numbers of GPU instances are given again: one alone says nothing about which it is."""
-
-    async def scene() -> None:
-        async with watched(1) as at:
-            await at.driver.change("set_mig_mode", at.snapshot.gpus[0], enabled=True)
-            instance = await at.driver.change(
-                "create_instance", at.snapshot.gpus[0], nvml_profile=0, start=6, size=1
-            )
-            await at.driver.rescan()
-            (gpu,) = at.snapshot.gpus
-            with pytest.raises(DriverProblem, match="not MIG-of-another-time"):
-                await at.driver.change(
-                    "destroy_instance", gpu, gi=instance["gi"], uuid="MIG-of-another-time"
-                )
-            await at.driver.rescan()
-            assert at.snapshot.gpus == (gpu,)
+    async with watched(1) as at:
+        await at.driver.change("set_mig_mode", at.snapshot.gpus[0], enabled=True)
+        instance = await at.driver.change(
+            "create_instance", at.snapshot.gpus[0], nvml_profile=0, start=6, size=1
+        )
+        await at.driver.rescan()
+        (gpu,) = at.snapshot.gpus
+        with pytest.raises(DriverProblem, match="not MIG-of-another-time"):
             await at.driver.change(
-                "destroy_instance", gpu, gi=instance["gi"], uuid=gpu.instances[0].uuid
+                "destroy_instance", gpu, gi=instance["gi"], uuid="MIG-of-another-time"
             )
-            await at.driver.rescan()
-            assert at.snapshot.gpus[0].instances == ()
-
-    play(scene)
+        await at.driver.rescan()
+        assert at.snapshot.gpus == (gpu,)
+        await at.driver.change(
+            "destroy_instance", gpu, gi=instance["gi"], uuid=gpu.instances[0].uuid
+        )
+        await at.driver.rescan()
+        assert at.snapshot.gpus[0].instances == ()
 
 
 @needs_simulator
-def test_keeps_a_mig_device_that_the_driver_does_not_show() -> None:
+async def test_keeps_a_mig_device_that_the_driver_does_not_show() -> None:
     """It shows none without device nodes. They are made; where that fails, nothing is known."""
-
-    async def scene() -> None:
-        async with watched(1) as at:
-            await at.driver.change("set_mig_mode", at.snapshot.gpus[0], enabled=True)
-            instance = await at.driver.change(
-                "create_instance", at.snapshot.gpus[0], nvml_profile=0, start=6, size=1
-            )
-            await at.driver.rescan()
-            (gpu,) = at.snapshot.gpus
-            nodes = at.root / "dev/nvidia-caps"
-            shutil.rmtree(nodes)
-            with pytest.raises(DriverProblem, match="hides the MIG device"):
-                await at.driver.change("destroy_instance", gpu, gi=instance["gi"], uuid=None)
-            nodes.touch()
-            await at.driver.rescan()
-            assert "Not a directory" in at.snapshot.gpus[0].fault
-            nodes.unlink()
-            (at.root / "proc/devices").rename(at.root / "proc/away")
-            await at.driver.rescan()
-            assert "hides the MIG device" in at.snapshot.gpus[0].fault
-            (at.root / "proc/away").rename(at.root / "proc/devices")
-            await at.driver.rescan()
-            assert at.snapshot.gpus == (gpu,)
-
-    play(scene)
+    async with watched(1) as at:
+        await at.driver.change("set_mig_mode", at.snapshot.gpus[0], enabled=True)
+        instance = await at.driver.change(
+            "create_instance", at.snapshot.gpus[0], nvml_profile=0, start=6, size=1
+        )
+        await at.driver.rescan()
+        (gpu,) = at.snapshot.gpus
+        nodes = at.root / "dev/nvidia-caps"
+        shutil.rmtree(nodes)
+        with pytest.raises(DriverProblem, match="hides the MIG device"):
+            await at.driver.change("destroy_instance", gpu, gi=instance["gi"], uuid=None)
+        nodes.touch()
+        await at.driver.rescan()
+        assert "Not a directory" in at.snapshot.gpus[0].fault
+        nodes.unlink()
+        (at.root / "proc/devices").rename(at.root / "proc/away")
+        await at.driver.rescan()
+        assert "hides the MIG device" in at.snapshot.gpus[0].fault
+        (at.root / "proc/away").rename(at.root / "proc/devices")
+        await at.driver.rescan()
+        assert at.snapshot.gpus == (gpu,)
 
 
 @needs_simulator
-def test_resets_a_closed_gpu_slowly_without_blocking_others() -> None:
-    async def scene() -> None:
-        async with watched(2) as at:
-            slow_nvidia_smi(at.root, 4)
-            simulate(at.root, "fault", "no-activation", "0")
-            gpu = at.snapshot.gpus[0]
-            answer = await at.driver.change("set_mig_mode", gpu, enabled=True)
-            assert answer == {"current": False, "pending": True}
-            reset = asyncio.create_task(at.driver.reset(gpu))
-            await asyncio.sleep(2)
-            assert not reset.done()
-            # Meanwhile the other GPU is looked after: its XIDs arrive, its changes are made.
-            simulate(at.root, "fault", "xid", "1", "48")
-            await at.until(lambda: [xid.number for xid in at.xids] == [48], 1.5)
-            await at.driver.change("set_mig_mode", at.snapshot.gpus[1], enabled=True)
-            await reset
-            answer = await at.driver.change("set_mig_mode", gpu, enabled=True)
-            assert answer["current"] is True
-
-    play(scene)
+async def test_resets_a_closed_gpu_slowly_without_blocking_others() -> None:
+    async with watched(2) as at:
+        slow_nvidia_smi(at.root, 4)
+        simulate(at.root, "fault", "no-activation", "0")
+        gpu = at.snapshot.gpus[0]
+        answer = await at.driver.change("set_mig_mode", gpu, enabled=True)
+        assert answer == {"current": False, "pending": True}
+        reset = asyncio.create_task(at.driver.reset(gpu))
+        await asyncio.sleep(2)
+        assert not reset.done()
+        # Meanwhile the other GPU is looked after: its XIDs arrive, its changes are made.
+        simulate(at.root, "fault", "xid", "1", "48")
+        await at.until(lambda: [xid.number for xid in at.xids] == [48], 1.5)
+        await at.driver.change("set_mig_mode", at.snapshot.gpus[1], enabled=True)
+        await reset
+        answer = await at.driver.change("set_mig_mode", gpu, enabled=True)
+        assert answer["current"] is True
 
 
 def slow_nvidia_smi(root: Path, seconds: int) -> None:
@@ -253,24 +229,21 @@ _WORKS = (
 
 
 @needs_simulator
-def test_reads_how_much_of_a_gpus_time_each_process_takes() -> None:
-    async def scene() -> None:
-        async with watched(2) as at:
-            library = at.root / "usr/lib/x86_64-linux-gnu/libcuda.so.1"
-            assert await at.driver.utilisation(at.snapshot.gpus[0]) == []
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", _WORKS, str(library)),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-            )
-            assert process.stdout is not None
-            assert await process.stdout.readline() == b"works\n"
-            await asyncio.sleep(2)
-            (use,) = await at.driver.utilisation(at.snapshot.gpus[0])
-            assert use["pid"] == process.pid
-            assert use["percent"] > 50
-            assert await at.driver.utilisation(at.snapshot.gpus[1]) == []
-            process.kill()
-            await process.communicate()
-
-    play(scene)
+async def test_reads_how_much_of_a_gpus_time_each_process_takes() -> None:
+    async with watched(2) as at:
+        library = at.root / "usr/lib/x86_64-linux-gnu/libcuda.so.1"
+        assert await at.driver.utilisation(at.snapshot.gpus[0]) == []
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _WORKS, str(library)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"works\n"
+        await asyncio.sleep(2)
+        (use,) = await at.driver.utilisation(at.snapshot.gpus[0])
+        assert use["pid"] == process.pid
+        assert use["percent"] > 50
+        assert await at.driver.utilisation(at.snapshot.gpus[1]) == []
+        process.kill()
+        await process.communicate()

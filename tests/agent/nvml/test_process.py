@@ -23,62 +23,52 @@ def nvml_process(root: Path) -> NvmlProcess:
 
 
 @needs_simulator
-def test_accepts_an_answer_that_came_while_the_agent_had_no_processor() -> None:
-    async def scene() -> None:
-        async with simulated_driver(1) as folder:
-            process = nvml_process(folder / "driver")
-            await process.start()
-            try:
-                first = await process.call("describe", LANE, index=0)
-                asking = asyncio.create_task(process.call("describe", LANE, 1.0, index=0))
-                await asyncio.sleep(0)  # it has been asked
-                time.sleep(3.0)
-                assert await asking == first
-                assert process.hanging_since() is None
-            finally:
-                await process.stop()
-
-    play(scene)
+async def test_accepts_an_answer_that_came_while_the_agent_had_no_processor() -> None:
+    async with simulated_driver(1) as folder:
+        process = nvml_process(folder / "driver")
+        await process.start()
+        try:
+            first = await process.call("describe", LANE, index=0)
+            asking = asyncio.create_task(process.call("describe", LANE, 1.0, index=0))
+            await asyncio.sleep(0)  # it has been asked
+            time.sleep(3.0)
+            assert await asking == first
+            assert process.hanging_since() is None
+        finally:
+            await process.stop()
 
 
-def test_leaves_nothing_hanging_after_an_answer_at_the_deadline() -> None:
+async def test_leaves_nothing_hanging_after_an_answer_at_the_deadline() -> None:
     """No other answer would end it."""
-
-    async def scene() -> None:
-        process = nvml_process(Path("/nowhere"))
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        process._waiting[1] = future
-        asking = asyncio.create_task(process._within(future, 1, LANE, "describe", 0.2))
-        await asyncio.sleep(0)
-        loop.call_later(0.1, process._settle, {"id": 1, "ok": "an answer"})
-        time.sleep(0.5)
-        assert await asking == "an answer"
-        assert process.hanging_since() is None
-
-    play(scene)
+    process = nvml_process(Path("/nowhere"))
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    process._waiting[1] = future
+    asking = asyncio.create_task(process._within(future, 1, LANE, "describe", 0.2))
+    await asyncio.sleep(0)
+    loop.call_later(0.1, process._settle, {"id": 1, "ok": "an answer"})
+    time.sleep(0.5)
+    assert await asking == "an answer"
+    assert process.hanging_since() is None
 
 
 @needs_simulator
-def test_reports_a_hanging_gpu_from_its_deadline_until_its_answer() -> None:
-    async def scene() -> None:
-        async with simulated_driver(1) as folder:
-            process = nvml_process(folder / "driver")
-            await process.start()
-            try:
-                await process.call("describe", LANE, index=0)
-                simulate(folder / "driver", "fault", "slow", "0", "500")
-                with pytest.raises(GpuHangs):
-                    await process.call("describe", LANE, 0.1, index=0)
-                assert process.hanging_since() is not None
-                simulate(folder / "driver", "fault", "clear", "0")
-                async with asyncio.timeout(60):
-                    while process.hanging_since() is not None:
-                        await asyncio.sleep(0.05)
-            finally:
-                await process.stop()
-
-    play(scene)
+async def test_reports_a_hanging_gpu_from_its_deadline_until_its_answer() -> None:
+    async with simulated_driver(1) as folder:
+        process = nvml_process(folder / "driver")
+        await process.start()
+        try:
+            await process.call("describe", LANE, index=0)
+            simulate(folder / "driver", "fault", "slow", "0", "500")
+            with pytest.raises(GpuHangs):
+                await process.call("describe", LANE, 0.1, index=0)
+            assert process.hanging_since() is not None
+            simulate(folder / "driver", "fault", "clear", "0")
+            async with asyncio.timeout(60):
+                while process.hanging_since() is not None:
+                    await asyncio.sleep(0.05)
+        finally:
+            await process.stop()
 
 
 def test_reports_the_end_of_a_process_that_was_killed_while_it_wrote(

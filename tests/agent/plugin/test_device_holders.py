@@ -100,34 +100,30 @@ class Kubelet:
         (self.folder / "new").replace(self.folder / CHECKPOINT)
 
 
-def test_withholds_possibly_held_devices_before_it_has_read_a_new_kubelet(
+async def test_withholds_possibly_held_devices_before_it_has_read_a_new_kubelet(
     tmp_path: Path,
 ) -> None:
     kubelet: Any = Kubelet(tmp_path)
     device_holders = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
     assert device_holders.holder("GPU-0") == NOTEBOOK
     assert device_holders.holder("GPU-1") is None
-
-    async def scene() -> None:
-        await device_holders.refresh()  # the kubelet has written no checkpoint yet
-        assert device_holders.holder("GPU-0") == NOTEBOOK
-        kubelet.write()
-        kubelet.pods = {"kube-system/static"}
-        await device_holders.refresh()
-        # It may not have heard of the pod yet.
-        assert device_holders.suspects == {"GPU-0"}
-        assert device_holders.holder("GPU-0") == NOTEBOOK
-        assert device_holders.forgotten == ()
-        kubelet.pods |= {AGENT, "team/notebook"}
-        await device_holders.refresh()
-        assert device_holders.holder("GPU-0") == NOTEBOOK
-        assert device_holders.forgotten == (NOTEBOOK,)
-        assert device_holders.remembered.forgotten == (NOTEBOOK,)
-
-    asyncio.run(scene())
+    await device_holders.refresh()  # the kubelet has written no checkpoint yet
+    assert device_holders.holder("GPU-0") == NOTEBOOK
+    kubelet.write()
+    kubelet.pods = {"kube-system/static"}
+    await device_holders.refresh()
+    # It may not have heard of the pod yet.
+    assert device_holders.suspects == {"GPU-0"}
+    assert device_holders.holder("GPU-0") == NOTEBOOK
+    assert device_holders.forgotten == ()
+    kubelet.pods |= {AGENT, "team/notebook"}
+    await device_holders.refresh()
+    assert device_holders.holder("GPU-0") == NOTEBOOK
+    assert device_holders.forgotten == (NOTEBOOK,)
+    assert device_holders.remembered.forgotten == (NOTEBOOK,)
 
 
-def test_withholds_devices_by_an_old_list_when_the_kubelet_does_not_answer(
+async def test_withholds_devices_by_an_old_list_when_the_kubelet_does_not_answer(
     tmp_path: Path,
 ) -> None:
     """It listed the agent's pod before it had heard of a younger one, which holds the device."""
@@ -139,35 +135,28 @@ def test_withholds_devices_by_an_old_list_when_the_kubelet_does_not_answer(
     async def no_answer() -> None:
         raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, Metadata(), Metadata())
 
-    async def scene() -> None:
-        kubelet.write()
-        await holders.refresh()
-        assert holders.holder("GPU-0") is None
-        kubelet.listed = no_answer
-        await holders.refresh()
-        assert holders.holder("GPU-0") == NOTEBOOK
-
-    asyncio.run(scene())
+    kubelet.write()
+    await holders.refresh()
+    assert holders.holder("GPU-0") is None
+    kubelet.listed = no_answer
+    await holders.refresh()
+    assert holders.holder("GPU-0") == NOTEBOOK
 
 
-def test_names_no_pod_that_has_ended_though_the_checkpoint_keeps_it(tmp_path: Path) -> None:
+async def test_names_no_pod_that_has_ended_though_the_checkpoint_keeps_it(tmp_path: Path) -> None:
     listed = replace(NOTEBOOK, pod_uid="")
     kubelet: Any = Kubelet(tmp_path)
     kubelet.pods = {AGENT, "team/notebook"}
     kubelet.held = (listed,)
     device_holders = DeviceHolders(kubelet, tmp_path, AGENT, Remembered())
-
-    async def scene() -> None:
-        kubelet.write(NOTEBOOK)
-        assert await device_holders.of_pods() == (NOTEBOOK,)
-        kubelet.pods, kubelet.held = {AGENT}, ()
-        assert await device_holders.of_pods() == ()
-        # The kubelet may not have given the device back.
-        assert await device_holders.holders() == (NOTEBOOK,)
-        kubelet.pods = set()  # restarted: it has not heard of its pods
-        assert await device_holders.of_pods() == (NOTEBOOK,)
-
-    asyncio.run(scene())
+    kubelet.write(NOTEBOOK)
+    assert await device_holders.of_pods() == (NOTEBOOK,)
+    kubelet.pods, kubelet.held = {AGENT}, ()
+    assert await device_holders.of_pods() == ()
+    # The kubelet may not have given the device back.
+    assert await device_holders.holders() == (NOTEBOOK,)
+    kubelet.pods = set()  # restarted: it has not heard of its pods
+    assert await device_holders.of_pods() == (NOTEBOOK,)
 
 
 def test_counts_a_pod_as_ended_when_a_settled_kubelet_omits_it(
@@ -196,25 +185,21 @@ def test_counts_a_pod_as_ended_when_a_settled_kubelet_omits_it(
     asyncio.run(scene())
 
 
-def test_withholds_a_forgotten_holders_device_before_its_own_look(tmp_path: Path) -> None:
+async def test_withholds_a_forgotten_holders_device_before_its_own_look(tmp_path: Path) -> None:
     """An agent that has just started, beside the kubelet that has forgotten, may get no answer."""
     kubelet: Any = Kubelet(tmp_path)
     kubelet.pods = {AGENT, "team/notebook"}
     socket = (tmp_path / "kubelet.sock").stat()
     remembered = Remembered((socket.st_ino, socket.st_mtime_ns), (), (NOTEBOOK,))
     device_holders = DeviceHolders(kubelet, tmp_path, AGENT, remembered)
-
-    async def scene() -> None:
-        await device_holders.refresh()  # no checkpoint: who holds what is unknown
-        assert device_holders.holder("GPU-0") == NOTEBOOK
-        kubelet.write()
-        await device_holders.refresh()
-        assert device_holders.holder("GPU-0") == NOTEBOOK
-        kubelet.pods = {AGENT}
-        await device_holders.refresh()
-        assert device_holders.holder("GPU-0") is None
-
-    asyncio.run(scene())
+    await device_holders.refresh()  # no checkpoint: who holds what is unknown
+    assert device_holders.holder("GPU-0") == NOTEBOOK
+    kubelet.write()
+    await device_holders.refresh()
+    assert device_holders.holder("GPU-0") == NOTEBOOK
+    kubelet.pods = {AGENT}
+    await device_holders.refresh()
+    assert device_holders.holder("GPU-0") is None
 
 
 def test_frees_a_forgotten_holders_device_when_its_pod_ends(
@@ -240,7 +225,7 @@ def test_frees_a_forgotten_holders_device_when_its_pod_ends(
     asyncio.run(scene())
 
 
-def test_withholds_a_later_holders_device_though_an_earlier_one_ended(
+async def test_withholds_a_later_holders_device_though_an_earlier_one_ended(
     tmp_path: Path,
 ) -> None:
     """Both were forgotten, one kubelet after the other; the agents ended before they settled."""
@@ -248,17 +233,13 @@ def test_withholds_a_later_holders_device_though_an_earlier_one_ended(
     earlier = replace(NOTEBOOK, pod="team/earlier", pod_uid="uid-0")
     remembered = Remembered((1, 1), known=(NOTEBOOK,), forgotten=(earlier,))
     holders = DeviceHolders(kubelet, tmp_path, AGENT, remembered)
-
-    async def scene() -> None:
-        kubelet.write()
-        kubelet.pods = {AGENT, "team/notebook"}
-        await holders.refresh()
-        assert holders.holder("GPU-0") == NOTEBOOK
-
-    asyncio.run(scene())
+    kubelet.write()
+    kubelet.pods = {AGENT, "team/notebook"}
+    await holders.refresh()
+    assert holders.holder("GPU-0") == NOTEBOOK
 
 
-def test_attributes_no_answer_of_one_kubelet_to_the_next(tmp_path: Path) -> None:
+async def test_attributes_no_answer_of_one_kubelet_to_the_next(tmp_path: Path) -> None:
     """An agent without a processor reads it when there is another kubelet, which has forgotten."""
 
     class Ending(Kubelet):
@@ -272,13 +253,9 @@ def test_attributes_no_answer_of_one_kubelet_to_the_next(tmp_path: Path) -> None
     socket = (tmp_path / "kubelet.sock").stat()
     version = (socket.st_ino, socket.st_mtime_ns)
     device_holders = DeviceHolders(kubelet, tmp_path, AGENT, Remembered(version, (NOTEBOOK,)))
-
-    async def scene() -> None:
-        await device_holders.refresh()
-        kubelet.__class__ = Kubelet
-        kubelet.pods = {AGENT, "team/notebook"}
-        kubelet.write()
-        await device_holders.refresh()
-        assert device_holders.holder("GPU-0") == NOTEBOOK
-
-    asyncio.run(scene())
+    await device_holders.refresh()
+    kubelet.__class__ = Kubelet
+    kubelet.pods = {AGENT, "team/notebook"}
+    kubelet.write()
+    await device_holders.refresh()
+    assert device_holders.holder("GPU-0") == NOTEBOOK

@@ -18,7 +18,6 @@ from tests.agent.walk.layouts import PROFILES
 from tests.agent.walk.oracle import Broken, Expected, Oracle
 from tests.agent.walk.world import World
 from tests.fakes.agent import AgentNode, agent_node
-from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
 
 GPU = "nvidia.com/gpu"
@@ -59,97 +58,80 @@ async def watched() -> AsyncIterator[Watched]:
 
 @agent_process
 @needs_simulator
-def test_misses_devices_that_no_step_took_away() -> None:
-    async def scene() -> None:
-        async with watched() as at:
-            await at.look(2.0)
-            at.node.kubelet.endpoints[GPU].devices = {}
-            with pytest.raises(Broken, match=r"\(d\) devices of GPU 0"):
-                await at.look(5.0)
-
-    play(scene)
+async def test_misses_devices_that_no_step_took_away() -> None:
+    async with watched() as at:
+        await at.look(2.0)
+        at.node.kubelet.endpoints[GPU].devices = {}
+        with pytest.raises(Broken, match=r"\(d\) devices of GPU 0"):
+            await at.look(5.0)
 
 
 @agent_process
 @needs_simulator
-def test_accepts_an_agent_that_takes_its_time_to_end() -> None:
+async def test_accepts_an_agent_that_takes_its_time_to_end() -> None:
     """On a busy machine it serves its devices for seconds more, and is away all the same."""
-
-    async def scene() -> None:
-        async with watched() as at:
-            assert at.node.agent is not None
-            at.node.agent.send_signal(signal.SIGSTOP)
-            asyncio.get_running_loop().call_later(5.0, at.node.agent.send_signal, signal.SIGCONT)
-            world = World(at.node, Random(1), at.oracle)  # asks it to end
-            ending = asyncio.create_task(world.away())
-            while not ending.done():
-                await at.look(0.1)
-            await at.look(2.0)
-            assert at.node.agent.returncode == 0
-
-    play(scene)
+    async with watched() as at:
+        assert at.node.agent is not None
+        at.node.agent.send_signal(signal.SIGSTOP)
+        asyncio.get_running_loop().call_later(5.0, at.node.agent.send_signal, signal.SIGCONT)
+        world = World(at.node, Random(1), at.oracle)  # asks it to end
+        ending = asyncio.create_task(world.away())
+        while not ending.done():
+            await at.look(0.1)
+        await at.look(2.0)
+        assert at.node.agent.returncode == 0
 
 
 @agent_process
 @needs_simulator
-def test_calls_the_eviction_of_a_pod_without_devices_needless() -> None:
-    async def scene() -> None:
-        async with watched() as at:
-            await at.node.kubelet.admit("team/train", GPU)
-            await at.node.kubelet.admit_pod("team/web", ())
-            at.oracle.ask(PROFILES["shared"][1][:1], "evict")
-            await at.look(0.2)
-            at.evict("team/train")
+async def test_calls_the_eviction_of_a_pod_without_devices_needless() -> None:
+    async with watched() as at:
+        await at.node.kubelet.admit("team/train", GPU)
+        await at.node.kubelet.admit_pod("team/web", ())
+        at.oracle.ask(PROFILES["shared"][1][:1], "evict")
+        await at.look(0.2)
+        at.evict("team/train")
+        at.oracle.look()
+        at.evict("team/web")
+        with pytest.raises(Broken, match=r"\(c\) team/web was evicted"):
             at.oracle.look()
-            at.evict("team/web")
-            with pytest.raises(Broken, match=r"\(c\) team/web was evicted"):
-                at.oracle.look()
-
-    play(scene)
 
 
 @agent_process
 @needs_simulator
-def test_accepts_the_eviction_of_a_pod_whose_device_the_kubelet_forgot() -> None:
+async def test_accepts_the_eviction_of_a_pod_whose_device_the_kubelet_forgot() -> None:
     """The container has the device, and the agent remembers it."""
-
-    async def scene() -> None:
-        async with watched() as at:
-            await at.node.kubelet.admit("team/train", GPU)
-            await at.look(0.2)
-            await at.node.kubelet.stop()
-            at.node.kubelet.checkpoint.unlink()
-            await at.node.kubelet.start()
-            assert at.node.kubelet.held("team/train") == {}
-            at.oracle.ask(PROFILES["shared"][1][:1], "evict")
-            at.evict("team/train")
-            at.oracle.look()
-
-    play(scene)
+    async with watched() as at:
+        await at.node.kubelet.admit("team/train", GPU)
+        await at.look(0.2)
+        await at.node.kubelet.stop()
+        at.node.kubelet.checkpoint.unlink()
+        await at.node.kubelet.start()
+        assert at.node.kubelet.held("team/train") == {}
+        at.oracle.ask(PROFILES["shared"][1][:1], "evict")
+        at.evict("team/train")
+        at.oracle.look()
 
 
 @agent_process
 @needs_simulator
 @pytest.mark.parametrize("seconds", [0.5, 7.0])
-def test_counts_a_device_as_held_that_the_kubelet_forgot_and_the_agent_saw(
+async def test_counts_a_device_as_held_that_the_kubelet_forgot_and_the_agent_saw(
     seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene() -> None:
-        async with watched() as at:
-            await at.node.kubelet.admit("team/train", GPU)
-            await at.look(seconds)
-            await at.node.kubelet.stop()
-            at.node.kubelet.checkpoint.unlink()
-            await at.node.kubelet.start()
-            at.oracle.look()
-            assert bool(list(at.oracle.memory.forgotten())) == (seconds > 5)
-            partitioned = [replace(board, mig=True) for board in oracle.boards(at.node)]
-            monkeypatch.setattr(oracle, "boards", lambda _: partitioned)
-            if seconds > 5:
-                with pytest.raises(Broken, match=r"\(a\) .* team/train, was put into MIG mode"):
-                    at.oracle.look()
-
-    play(scene)
+    async with watched() as at:
+        await at.node.kubelet.admit("team/train", GPU)
+        await at.look(seconds)
+        await at.node.kubelet.stop()
+        at.node.kubelet.checkpoint.unlink()
+        await at.node.kubelet.start()
+        at.oracle.look()
+        assert bool(list(at.oracle.memory.forgotten())) == (seconds > 5)
+        partitioned = [replace(board, mig=True) for board in oracle.boards(at.node)]
+        monkeypatch.setattr(oracle, "boards", lambda _: partitioned)
+        if seconds > 5:
+            with pytest.raises(Broken, match=r"\(a\) .* team/train, was put into MIG mode"):
+                at.oracle.look()
 
 
 def test_computes_which_holders_can_stay() -> None:
