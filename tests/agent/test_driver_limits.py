@@ -16,7 +16,6 @@ from divvy.agent.inject.limiter import LIBRARIES
 from tests.agent.mps.mps_node import client_environment, container, end, exit_code
 from tests.fakes.agent import AgentNode, agent_node, unmount
 from tests.fakes.device_manager import Container, StartFailed
-from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
 from tests.simulator.control_groups import control_group, hierarchy, start_within
 from tests.simulator.driver_root import HOLDER
@@ -77,6 +76,17 @@ def call_hook(node: AgentNode, answer: Any, pid: int) -> subprocess.CompletedPro
     )
 
 
+def limited_result(node: AgentNode, answer: Any, waiting: subprocess.Popen[str]) -> str:
+    """Call the hook for a program that waits, let it run, and return its first line."""
+    called = call_hook(node, answer, waiting.pid)
+    assert called.returncode == 0, called.stderr
+    assert waiting.stdin is not None
+    assert waiting.stdout is not None
+    waiting.stdin.write("go\n")
+    waiting.stdin.flush()
+    return waiting.stdout.readline()
+
+
 @pytest.mark.parametrize(("version", "by_driver"), [(R615, True), (R580, False)])
 @pytest.mark.parametrize("way", ["timeSlicing", "mps"])
 async def test_enforces_auto_by_the_strongest_rung_of_the_node(
@@ -127,10 +137,9 @@ async def test_withdraws_shares_that_the_nodes_driver_cannot_limit(
         await node.until(lambda: node.status.get("state") == "Ready")
 
 
-def test_limits_a_container_before_its_program_starts() -> None:
+async def test_limits_a_container_before_its_program_starts() -> None:
     environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
-
-    async def scene(group: Path) -> None:
+    with control_group() as group:
         async with agent_node(
             1, profile("driver"), driver_version=R615, environment=environment
         ) as node:
@@ -142,27 +151,16 @@ def test_limits_a_container_before_its_program_starts() -> None:
             results = []
             for mib in (PER_REPLICA_MIB + 1, PER_REPLICA_MIB):
                 held = start_within(group / "below", *hold, str(mib), wait=True)
-                assert held.stdout is not None
-                assert held.stdin is not None
-                held.stdout.readline()
-                called = call_hook(node, answer, held.pid)
-                assert called.returncode == 0, called.stderr
-                held.stdin.write("go\n")
-                held.stdin.flush()
-                results.append(held.stdout.readline())
+                results.append(limited_result(node, answer, held))
                 held.kill()
                 held.communicate()
             assert results == ["2\n", "0\n"]
 
-    with control_group() as group:
-        play(lambda: scene(group))
 
-
-def test_limits_the_mps_clients_of_a_container_together() -> None:
+async def test_limits_the_mps_clients_of_a_container_together() -> None:
     """MPS limits each process alone; the driver counts all that are in the container's group."""
     environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
-
-    async def scene(group: Path) -> None:
+    with control_group() as group:
         async with agent_node(
             1, profile("driver", "mps"), driver_version=R615, environment=environment
         ) as node:
@@ -178,20 +176,10 @@ def test_limits_the_mps_clients_of_a_container_together() -> None:
             for mib in (6000, 6000, 4000, PER_REPLICA_MIB + 1):
                 process = start_within(group / "below", *client, str(mib), wait=True)
                 held.append(process)
-                assert process.stdout is not None
-                assert process.stdin is not None
-                process.stdout.readline()
-                called = call_hook(node, answer, process.pid)
-                assert called.returncode == 0, called.stderr
-                process.stdin.write("go\n")
-                process.stdin.flush()
-                results.append(process.stdout.readline())
+                results.append(limited_result(node, answer, process))
             neighbour = await container(node, "default/two", 6000)
             assert (results, exit_code(neighbour)) == (["0\n", "2\n", "0\n", "2\n"], 0)
             end(neighbour, *held)
-
-    with control_group() as group:
-        play(lambda: scene(group))
 
 
 @pytest.mark.parametrize(("before", "after"), [(R580, R615), (R615, R580)])
@@ -225,18 +213,15 @@ async def test_keeps_a_containers_files_over_a_boot_with_another_driver(
         assert laid
 
 
-def test_limits_several_replicas_to_their_sum() -> None:
+async def test_limits_several_replicas_to_their_sum() -> None:
     environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
     rule = profile("driver")
     rule["timeSlicing"]["failRequestsGreaterThanOne"] = False
-
-    async def scene(group: Path) -> None:
+    with control_group() as group:
         async with agent_node(1, rule, driver_version=R615, environment=environment) as node:
             await node.offered(SHARED, 4)
             answer = await node.kubelet.admit("default/two", SHARED, 2)
             waiting = start_within(group / "below", "true", wait=True)
-            assert waiting.stdout is not None
-            waiting.stdout.readline()
             assert call_hook(node, answer, waiting.pid).returncode == 0
             program = str(node.driver / "usr/bin/nvidia-smi")
             get = [program, "memory-limits", "--get", "-n", str(group / "below"), "-i", "0"]
@@ -244,9 +229,6 @@ def test_limits_several_replicas_to_their_sum() -> None:
             assert f"hard limit: {2 * PER_REPLICA_MIB} MiB" in limits
             waiting.kill()
             waiting.communicate()
-
-    with control_group() as group:
-        play(lambda: scene(group))
 
 
 async def test_refuses_a_second_gpu_beside_a_driver_limited_share() -> None:
@@ -262,11 +244,10 @@ async def test_refuses_a_second_gpu_beside_a_driver_limited_share() -> None:
         await node.kubelet.start_container("default/both", "beside")
 
 
-def test_restarts_a_driver_limited_container_by_its_hook() -> None:
+async def test_restarts_a_driver_limited_container_by_its_hook() -> None:
     """Its specification stays, and an older driver keeps it from starting without its limit."""
     environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
-
-    async def scene(group: Path) -> None:
+    with control_group() as group:
         async with agent_node(
             1,
             profile("auto"),
@@ -277,8 +258,6 @@ def test_restarts_a_driver_limited_container_by_its_hook() -> None:
             await node.offered(SHARED, 4)
             answer = await node.kubelet.admit("default/one", SHARED)
             waiting = start_within(group / "below", "true", wait=True)
-            assert waiting.stdout is not None
-            waiting.stdout.readline()
             assert call_hook(node, answer, waiting.pid).returncode == 0
             node.simulate("driver", R580)
             await node.until(lambda: node.status.get("driver") == R580)
@@ -294,6 +273,3 @@ def test_restarts_a_driver_limited_container_by_its_hook() -> None:
             assert call_hook(node, answer, waiting.pid).returncode == 0
             waiting.kill()
             waiting.communicate()
-
-    with control_group() as group:
-        play(lambda: scene(group))

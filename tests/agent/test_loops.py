@@ -77,7 +77,7 @@ class Clock:
         await asyncio.sleep(0)
 
 
-def test_restarts_a_failed_loop_and_reports_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_restarts_a_failed_loop_and_reports_it(caplog: pytest.LogCaptureFixture) -> None:
     clock, reports = Clock(), []
     loops = Loops(lambda: reports.append(loops.problems), lambda: clock.now, clock.sleep)
     seen: dict[float, tuple[str, ...]] = {}
@@ -91,14 +91,11 @@ def test_restarts_a_failed_loop_and_reports_it(caplog: pytest.LogCaptureFixture)
             await clock.sleep(1.0)
             seen[clock.now] = loops.problems
 
-    async def scene() -> None:
-        async with asyncio.timeout(30):
-            running = asyncio.create_task(loops.keep_up("the metrics", sick))
-            while len(starts) < 4:
-                await asyncio.sleep(0)
-            running.cancel()
-
-    asyncio.run(scene())
+    async with asyncio.timeout(30):
+        running = asyncio.create_task(loops.keep_up("the metrics", sick))
+        while len(starts) < 4:
+            await asyncio.sleep(0)
+        running.cancel()
     text = "internal error in the metrics: ValueError: no such figure"
     assert reports == [(text,), (text,)]
     assert starts[:3] == [0.0, 1.0, 6.0]

@@ -197,30 +197,26 @@ def test_keeps_few_names_of_a_pod_that_names_many() -> None:
     assert len(templates_of(many)) == 64
 
 
-def test_reads_a_list_of_many_pages_that_takes_longer_than_a_watch_may_be_silent(
+async def test_reads_a_list_of_many_pages_that_takes_longer_than_a_watch_may_be_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pods: dict[str, frozenset[Key]] = {}
+    async with serving(tmp_path, monkeypatch) as server:
+        server.gone, server.seconds_per_page = False, 0.5
+        server.pods = [pod(str(at), f"divvy-1x{at + 1}m") for at in range(60)]
+        api = Api(watch_seconds=2)
+        listed = asyncio.Event()
 
-    async def scene() -> None:
-        async with serving(tmp_path, monkeypatch) as server:
-            server.gone, server.seconds_per_page = False, 0.5
-            server.pods = [pod(str(at), f"divvy-1x{at + 1}m") for at in range(60)]
-            api = Api(watch_seconds=2)
-            listed = asyncio.Event()
+        def replace(entries: Mapping[str, frozenset[Key]]) -> None:
+            pods.update(entries)
+            listed.set()
 
-            def replace(entries: Mapping[str, frozenset[Key]]) -> None:
-                pods.update(entries)
-                listed.set()
-
-            watching = asyncio.ensure_future(api.watch_pods(replace, lambda _uid, _named: None))
-            async with asyncio.timeout(20):
-                await listed.wait()
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-            await api.close()
-
-    asyncio.run(scene())
+        watching = asyncio.ensure_future(api.watch_pods(replace, lambda _uid, _named: None))
+        async with asyncio.timeout(20):
+            await listed.wait()
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await api.close()
     assert len(pods) == 60
 
 

@@ -36,16 +36,20 @@ def control_group() -> Iterator[Path]:
 
 
 def start_within(group: Path, *command: str, wait: bool = False) -> subprocess.Popen[str]:
-    """Start a program in a group; with ``wait`` it begins when a line comes on its input."""
+    """Start a program in a group; with ``wait`` it is there, and begins with a line of input."""
     script = 'echo 0 > "$0/cgroup.procs" && exec "$@"'
     if wait:
         script = 'echo 0 > "$0/cgroup.procs" && echo && read -r line && exec "$@"'
-    return subprocess.Popen(
+    process = subprocess.Popen(
         ["sh", "-c", script, str(group), *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
+    if wait:
+        assert process.stdout is not None
+        process.stdout.readline()
+    return process
 
 
 def removed(folder: Path) -> bool:

@@ -111,7 +111,9 @@ def test_releases_an_instance_beside_device_nodes_that_cannot_be_made(
     assert not store.record.claims
 
 
-def test_prepares_nothing_on_a_gpu_that_left_the_offer_while_it_waited(tmp_path: Path) -> None:
+async def test_prepares_nothing_on_a_gpu_that_left_the_offer_while_it_waited(
+    tmp_path: Path,
+) -> None:
     """A claim that waits is not recorded: nothing keeps its other GPU with claims."""
     other = offered_gpu(1, ON_DEMAND)
     first, second = held(OFFERED, ""), held(other, "")
@@ -135,16 +137,12 @@ def test_prepares_nothing_on_a_gpu_that_left_the_offer_while_it_waited(tmp_path:
     unused: Any = None
     injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants", tmp_path))
     preparation = Preparation(settings, store, api, unused, injection, 20.0)
-
-    async def scene() -> None:
-        waiting = asyncio.create_task(preparation.prepare("default", "late", "uid-late"))
-        await asyncio.sleep(0.1)
-        store.save(claim_record(OFFERED, claims=held_now))
-        await preparation.unprepare("uid-first")
-        with pytest.raises(ClaimProblem, match=f"{second.device.name} is no longer offered"):
-            await waiting
-
-    asyncio.run(scene())
+    waiting = asyncio.create_task(preparation.prepare("default", "late", "uid-late"))
+    await asyncio.sleep(0.1)
+    store.save(claim_record(OFFERED, claims=held_now))
+    await preparation.unprepare("uid-first")
+    with pytest.raises(ClaimProblem, match=f"{second.device.name} is no longer offered"):
+        await waiting
     assert not store.record.claims
 
 

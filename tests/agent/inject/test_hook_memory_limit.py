@@ -90,8 +90,6 @@ class Limited:
 def limited(sanitized: Path, tmp_path: Path) -> Iterator[Limited]:
     with control_group() as group:
         process = start_within(group / "below", "sleep", "60", wait=True)
-        assert process.stdout is not None
-        process.stdout.readline()
         limited = Limited(tmp_path, sanitized / "divvy-hook", group / "below", process.pid)
         limited.smi()
         yield limited

@@ -124,7 +124,7 @@ def test_removes_a_share_of_two_replicas_when_one_is_held_again(
 
 
 @pytest.mark.parametrize("content", [b"", b"\1" * 200_000])
-def test_reports_an_account_of_another_format_once_until_it_is_sound(
+async def test_reports_an_account_of_another_format_once_until_it_is_sound(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -143,21 +143,17 @@ def test_reports_an_account_of_another_format_once_until_it_is_sound(
     unfinished = tmp_path / "shares/unfinished"  # by an Allocate that is under way
     unfinished.mkdir()
     (unfinished / "limits").touch()
-
-    async def look() -> None:
-        driver: Any = SimpleNamespace(snapshot=None)
-        held: Any = Held()
-        accounts = ShareAccounts(driver, held, on_disk(tmp_path), tmp_path / "logs")
-        loop = asyncio.create_task(accounts.run())
-        await until(lambda: accounts.unreadable == {folder.name: ("GPU-0::0",)})
-        await until(lambda: len(accounts.figures) == 1)
-        (folder / "account").write_bytes(sound)
-        await until(lambda: not accounts.unreadable and len(accounts.figures) == 2)
-        (folder / "account").write_bytes(content)
-        await until(lambda: bool(accounts.unreadable))
-        loop.cancel()
-
-    asyncio.run(look())
+    driver: Any = SimpleNamespace(snapshot=None)
+    held: Any = Held()
+    accounts = ShareAccounts(driver, held, on_disk(tmp_path), tmp_path / "logs")
+    loop = asyncio.create_task(accounts.run())
+    await until(lambda: accounts.unreadable == {folder.name: ("GPU-0::0",)})
+    await until(lambda: len(accounts.figures) == 1)
+    (folder / "account").write_bytes(sound)
+    await until(lambda: not accounts.unreadable and len(accounts.figures) == 2)
+    (folder / "account").write_bytes(content)
+    await until(lambda: bool(accounts.unreadable))
+    loop.cancel()
     (line,) = caplog.messages
     assert f"{folder / 'account'}: an account in a different format" in line
 

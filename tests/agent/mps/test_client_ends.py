@@ -31,7 +31,6 @@ from tests.agent.mps.mps_node import (
 )
 from tests.fakes.agent import VERSION, AgentNode, agent_node
 from tests.fakes.device_manager import StartFailed
-from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
 from tests.simulator.control_groups import hierarchy, removed
 from tests.simulator.driver_root import eventually
@@ -109,12 +108,11 @@ def container_group() -> Iterator[Path]:
 
 
 @both_versions
-def test_ends_a_container_above_its_limit_without_harm_to_its_neighbours(
+async def test_ends_a_container_above_its_limit_without_harm_to_its_neighbours(
     tmp_path: Path, driver: str
 ) -> None:
     (tmp_path / f"greedy_default_main-{CONTAINER_ID}.log").touch()
-
-    async def scene(group: Path) -> None:
+    with container_group() as group:
         environment = {"DIVVY_CONTAINER_LOGS": str(tmp_path)}
         async with agent_node(1, ENFORCED, environment=environment, driver_version=driver) as node:
             await node.offered(SHARED, 4)
@@ -130,9 +128,6 @@ def test_ends_a_container_above_its_limit_without_harm_to_its_neighbours(
             late = await container(node, "default/late", 100)
             assert exit_code(late) == 0
             end(neighbour, late, processes)
-
-    with container_group() as group:
-        play(lambda: scene(group))
 
 
 async def started_by_kubelet(node: AgentNode, pod: str) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from divvy.agent.nvml.process import DriverAway, GpuHangs, NvmlProcess
 from tests.fakes.agent import simulate, simulated_driver
-from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
 
 LANE = "a GPU"
@@ -71,7 +70,7 @@ async def test_reports_a_hanging_gpu_from_its_deadline_until_its_answer() -> Non
             await process.stop()
 
 
-def test_reports_the_end_of_a_process_that_was_killed_while_it_wrote(
+async def test_reports_the_end_of_a_process_that_was_killed_while_it_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A GPU that had been asked has no fault: the others could not answer either."""
@@ -90,17 +89,13 @@ def test_reports_the_end_of_a_process_that_was_killed_while_it_wrote(
     child.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(child))
     ends: list[str] = []
-
-    async def scene() -> None:
-        process = NvmlProcess(tmp_path, lambda _: None, lambda _: None, ends.append)
-        await process.start()
-        try:
-            with pytest.raises(DriverAway, match="signal 9"):
-                await process.call("describe", LANE, 5.0, index=0)
-            assert not process.running
-            assert process.hanging_since() is None
-        finally:
-            await process.stop()
-
-    play(scene)
+    process = NvmlProcess(tmp_path, lambda _: None, lambda _: None, ends.append)
+    await process.start()
+    try:
+        with pytest.raises(DriverAway, match="signal 9"):
+            await process.call("describe", LANE, 5.0, index=0)
+        assert not process.running
+        assert process.hanging_since() is None
+    finally:
+        await process.stop()
     assert ends == ["the NVML process ended with signal 9"]

@@ -28,40 +28,36 @@ from divvy.model.sharing import Sharing
 from tests.agent.devices import gpu, snapshot
 
 
-def test_wakes_the_agent_only_for_a_new_installation_outcome(
+async def test_wakes_the_agent_only_for_a_new_installation_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(advertise, "_INSTALL_SECONDS", 0.001)
     outcomes = [True, False, False, True]
     woken: list[int] = []
+    settings = settings_from(
+        {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_PLUGIN_FOLDER": str(tmp_path)}
+    )
+    nothing = cast("Any", None)
+    advertiser = Advertiser(
+        settings, nothing, nothing, nothing, nothing, lambda: woken.append(len(outcomes))
+    )
+    enough = asyncio.Event()
 
-    async def scene() -> None:
-        settings = settings_from(
-            {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_PLUGIN_FOLDER": str(tmp_path)}
-        )
-        nothing = cast("Any", None)
-        advertiser = Advertiser(
-            settings, nothing, nothing, nothing, nothing, lambda: woken.append(len(outcomes))
-        )
-        enough = asyncio.Event()
+    def install() -> bool:
+        if len(outcomes) == 1:
+            loop.call_soon_threadsafe(enough.set)
+        return outcomes.pop(0) if outcomes else False
 
-        def install() -> bool:
-            if len(outcomes) == 1:
-                loop.call_soon_threadsafe(enough.set)
-            return outcomes.pop(0) if outcomes else False
-
-        loop = asyncio.get_running_loop()
-        advertiser.injection = cast("Any", SimpleNamespace(installed=False, install=install))
-        work = asyncio.create_task(advertiser.keep_installed())
-        async with asyncio.timeout(10):
-            await enough.wait()
-            while len(woken) < 2:
-                await asyncio.sleep(0.001)
-        work.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
-
-    asyncio.run(scene())
+    loop = asyncio.get_running_loop()
+    advertiser.injection = cast("Any", SimpleNamespace(installed=False, install=install))
+    work = asyncio.create_task(advertiser.keep_installed())
+    async with asyncio.timeout(10):
+        await enough.wait()
+        while len(woken) < 2:
+            await asyncio.sleep(0.001)
+    work.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
     assert woken == [3, 0]
 
 

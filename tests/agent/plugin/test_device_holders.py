@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from dataclasses import replace
@@ -159,30 +158,25 @@ async def test_names_no_pod_that_has_ended_though_the_checkpoint_keeps_it(tmp_pa
     assert await device_holders.of_pods() == (NOTEBOOK,)
 
 
-def test_counts_a_pod_as_ended_when_a_settled_kubelet_omits_it(
+async def test_counts_a_pod_as_ended_when_a_settled_kubelet_omits_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubelet: Any = Kubelet(tmp_path)
     device_holders = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
     now = 1000.0
     monkeypatch.setattr("divvy.agent.plugin.device_holders.monotonic", lambda: now)
-
-    async def scene() -> None:
-        nonlocal now
-        kubelet.write()
-        for pods, held in (
-            ({"kube-system/static"}, True),
-            ({"kube-system/static"}, True),  # for an hour, without the API
-            ({"kube-system/static", AGENT}, True),
-            ({"kube-system/static", AGENT}, False),
-        ):
-            kubelet.pods = pods
-            assert (NOTEBOOK in await device_holders.holders()) == held
-            now += 9.0 if AGENT in pods else 3600.0
-            if AGENT in pods and held:
-                now += 2.0
-
-    asyncio.run(scene())
+    kubelet.write()
+    for pods, held in (
+        ({"kube-system/static"}, True),
+        ({"kube-system/static"}, True),  # for an hour, without the API
+        ({"kube-system/static", AGENT}, True),
+        ({"kube-system/static", AGENT}, False),
+    ):
+        kubelet.pods = pods
+        assert (NOTEBOOK in await device_holders.holders()) == held
+        now += 9.0 if AGENT in pods else 3600.0
+        if AGENT in pods and held:
+            now += 2.0
 
 
 async def test_withholds_a_forgotten_holders_device_before_its_own_look(tmp_path: Path) -> None:
@@ -202,7 +196,7 @@ async def test_withholds_a_forgotten_holders_device_before_its_own_look(tmp_path
     assert device_holders.holder("GPU-0") is None
 
 
-def test_frees_a_forgotten_holders_device_when_its_pod_ends(
+async def test_frees_a_forgotten_holders_device_when_its_pod_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its successor asks at once, long before anybody looks for another reason."""
@@ -211,18 +205,13 @@ def test_frees_a_forgotten_holders_device_when_its_pod_ends(
     device_holders = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
     now = 1000.0
     monkeypatch.setattr("divvy.agent.plugin.device_holders.monotonic", lambda: now)
-
-    async def scene() -> None:
-        nonlocal now
-        kubelet.write()
-        await device_holders.refresh()
-        now += 3600.0
-        assert device_holders.holder("GPU-0") == NOTEBOOK
-        kubelet.pods = {AGENT}
-        await device_holders.refresh()
-        assert device_holders.holder("GPU-0") is None
-
-    asyncio.run(scene())
+    kubelet.write()
+    await device_holders.refresh()
+    now += 3600.0
+    assert device_holders.holder("GPU-0") == NOTEBOOK
+    kubelet.pods = {AGENT}
+    await device_holders.refresh()
+    assert device_holders.holder("GPU-0") is None
 
 
 async def test_withholds_a_later_holders_device_though_an_earlier_one_ended(
