@@ -17,22 +17,8 @@ struct place {
 
 static int find(nvmlGpuInstance_t instance, struct place *at)
 {
-    if (!session_open())
-        return SIM_ERR_UNINITIALIZED;
-    if (!handle_is_instance(instance) || instance->ci != SIM_NO_ID)
-        return SIM_ERR_INVALID_ARGUMENT;
-    at->all.gpu = instance->gpu;
-    int status = session_gpu(instance->gpu, &at->state);
-    if (status == 0)
-        status = session_request(SIM_INSTANCES, &at->all, sizeof at->all);
-    if (status != 0)
-        return status == SIM_ERR_NOT_SUPPORTED ? SIM_ERR_NOT_FOUND : status;
-    for (uint32_t i = 0; i < at->all.count; i++)
-        if (at->all.gi[i].serial == instance->serial) {
-            at->gi = &at->all.gi[i];
-            return profile_at(instance->gpu, at->gi->profile_index, &at->profile);
-        }
-    return SIM_ERR_NOT_FOUND;
+    int status = instance_state(instance, &at->state, &at->all, &at->gi);
+    return status == 0 ? profile_at(instance->gpu, at->gi->profile_index, &at->profile) : status;
 }
 
 static bool has(const struct place *at, unsigned number)

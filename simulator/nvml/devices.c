@@ -21,17 +21,11 @@ int gpu_state(nvmlDevice_t device, struct sim_gpu *state)
     return status == 0 && device->gi != SIM_NO_ID ? SIM_ERR_NOT_SUPPORTED : status;
 }
 
-/* A lost GPU still counts; its state says so. */
-static int raw_state(uint32_t gpu, struct sim_gpu *state)
-{
-    return session_identity(gpu, state);
-}
-
 int visible_gpu(unsigned index, struct sim_gpu *state)
 {
     unsigned seen = 0;
     for (uint32_t gpu = 0; gpu < session_all_gpus(); gpu++) {
-        int status = raw_state(gpu, state);
+        int status = session_identity(gpu, state); /* a lost GPU still counts; its state says so */
         if (status != 0)
             return status;
         if (sim_gpu_hidden(state->minor) == 0 && seen++ == index)

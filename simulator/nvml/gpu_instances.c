@@ -181,8 +181,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned i
     return SIM_ERR_NOT_FOUND;
 }
 
-static int instance_state(nvmlGpuInstance_t instance, struct sim_gpu *state,
-                          struct sim_instances *all, struct sim_gpu_instance **gi)
+int instance_state(nvmlGpuInstance_t instance, struct sim_gpu *state, struct sim_instances *all,
+                   struct sim_gpu_instance **gi)
 {
     if (!session_open())
         return SIM_ERR_UNINITIALIZED;

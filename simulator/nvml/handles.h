@@ -44,6 +44,26 @@ int profile_at(uint32_t gpu, uint32_t index, struct sim_profile *profile);
 int copy_text(char *target, unsigned length, const char *source);
 #define COPY_FIXED(target, source) snprintf(target, sizeof target, "%s", source)
 
+/* A function that stores one value of a GPU's state; one of GPUs on which that is not supported. */
+#define READING(name, type, value) READING_UNLESS(name, type, false, value)
+#define READING_UNLESS(name, type, lacks, value)                  \
+    EXPORT nvmlReturn_t name(nvmlDevice_t device, type *target)    \
+    {                                                              \
+        struct sim_gpu state;                                      \
+        int status = gpu_state(device, &state);                    \
+        if (status == 0 && target == NULL)                         \
+            return SIM_ERR_INVALID_ARGUMENT;                       \
+        if (status == 0 && (lacks))                                \
+            return SIM_ERR_NOT_SUPPORTED;                          \
+        if (status == 0)                                           \
+            *target = (value);                                     \
+        return status;                                             \
+    }
+
+/* gpu_instances.c */
+int instance_state(nvmlGpuInstance_t instance, struct sim_gpu *state, struct sim_instances *all,
+                   struct sim_gpu_instance **gi);
+
 /* cap_nodes.c */
 void cap_nodes_make(uint32_t gpu_minor, uint32_t gi, uint32_t ci);
 

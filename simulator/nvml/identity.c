@@ -49,16 +49,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned 
     return copy_text(name, length, whole);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned *minor)
-{
-    struct sim_gpu state;
-    int status = gpu_state(device, &state);
-    if (status == 0 && minor == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0)
-        *minor = state.minor;
-    return status;
-}
+READING(nvmlDeviceGetMinorNumber, unsigned, state.minor)
+READING(nvmlDeviceGetBrand, unsigned, state.architecture <= 6 ? 2 : 14)
+READING(nvmlDeviceGetArchitecture, unsigned, state.architecture)
+READING(nvmlDeviceGetBoardId, unsigned, state.pci_bus << 8)
 
 EXPORT nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned length)
 {
@@ -77,28 +71,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *version
     return status != 0 ? status : copy_text(version, length, "SIMULATED");
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, unsigned *brand)
-{
-    struct sim_gpu state;
-    int status = gpu_state(device, &state);
-    if (status == 0 && brand == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0)
-        *brand = state.architecture <= 6 ? 2 : 14;
-    return status;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned *architecture)
-{
-    struct sim_gpu state;
-    int status = gpu_state(device, &state);
-    if (status == 0 && architecture == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0)
-        *architecture = state.architecture;
-    return status;
-}
-
 EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
 {
     struct sim_gpu state;
@@ -109,17 +81,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int 
         *major = (int)state.cc_major;
         *minor = (int)state.cc_minor;
     }
-    return status;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t device, unsigned *board)
-{
-    struct sim_gpu state;
-    int status = gpu_state(device, &state);
-    if (status == 0 && board == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0)
-        *board = state.pci_bus << 8;
     return status;
 }
 

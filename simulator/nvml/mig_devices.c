@@ -41,16 +41,7 @@ EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned *i
     return 0;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *count)
-{
-    struct sim_gpu state;
-    int status = gpu_state(device, &state);
-    if (status == 0 && count == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0)
-        *count = state.mig_mode ? state.compute_slices : 0;
-    return status;
-}
+READING(nvmlDeviceGetMaxMigDeviceCount, unsigned, state.mig_mode ? state.compute_slices : 0)
 
 EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index,
                                                         nvmlDevice_t *mig)
@@ -88,35 +79,21 @@ static int mig_handle(nvmlDevice_t device)
     return 0;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t mig, nvmlDevice_t *device)
-{
-    int status = mig_handle(mig);
-    if (status == 0 && device == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0)
-        *device = handle_gpu(mig->gpu, mig->minor);
-    return status;
-}
+/* A function that stores one value of a MIG device's handle. */
+#define HANDLE_READING(name, type, value)                       \
+    EXPORT nvmlReturn_t name(nvmlDevice_t mig, type *target)     \
+    {                                                            \
+        int status = mig_handle(mig);                            \
+        if (status == 0 && target == NULL)                       \
+            return SIM_ERR_INVALID_ARGUMENT;                     \
+        if (status == 0)                                         \
+            *target = (value);                                   \
+        return status;                                           \
+    }
 
-EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t mig, unsigned *id)
-{
-    int status = mig_handle(mig);
-    if (status == 0 && id == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0)
-        *id = mig->gi;
-    return status;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t mig, unsigned *id)
-{
-    int status = mig_handle(mig);
-    if (status == 0 && id == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0)
-        *id = mig->ci;
-    return status;
-}
+HANDLE_READING(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, nvmlDevice_t, handle_gpu(mig->gpu, mig->minor))
+HANDLE_READING(nvmlDeviceGetGpuInstanceId, unsigned, mig->gi)
+HANDLE_READING(nvmlDeviceGetComputeInstanceId, unsigned, mig->ci)
 
 EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t mig, nvmlDeviceAttributes_t *attributes)
 {

@@ -3,19 +3,6 @@
 
 #include "handles.h"
 
-/* A function that stores one number of the GPU's state. */
-#define READING(name, type, expression)                            \
-    EXPORT nvmlReturn_t name(nvmlDevice_t device, type *value)     \
-    {                                                              \
-        struct sim_gpu state;                                      \
-        int status = gpu_state(device, &state);                    \
-        if (status == 0 && value == NULL)                          \
-            return SIM_ERR_INVALID_ARGUMENT;                       \
-        if (status == 0)                                           \
-            *value = (expression);                                 \
-        return status;                                             \
-    }
-
 READING(nvmlDeviceGetPowerUsage, unsigned, state.power_mw)
 READING(nvmlDeviceGetEnforcedPowerLimit, unsigned, state.power_limit_mw)
 READING(nvmlDeviceGetPowerManagementLimit, unsigned, state.power_limit_mw)
@@ -285,15 +272,5 @@ EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, unsigned caus
     return 0;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, unsigned *pending)
-{
-    struct sim_gpu state;
-    int status = gpu_state(device, &state);
-    if (status == 0 && pending == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0 && REMAPS_ROWS(state))
-        return SIM_ERR_NOT_SUPPORTED;
-    if (status == 0)
-        *pending = state.ecc_uncorrected_volatile != 0;
-    return status;
-}
+READING_UNLESS(nvmlDeviceGetRetiredPagesPendingStatus, unsigned, REMAPS_ROWS(state),
+               state.ecc_uncorrected_volatile != 0)

@@ -14,16 +14,8 @@ static nvmlReturn_t set(nvmlDevice_t device, enum sim_type type, unsigned value,
     return status;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned *mode)
-{
-    struct sim_gpu state;
-    int status = gpu_state(device, &state);
-    if (status == 0 && mode == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0)
-        *mode = state.compute_mode;
-    return status;
-}
+READING(nvmlDeviceGetComputeMode, unsigned, state.compute_mode)
+READING(nvmlDeviceGetVirtualizationMode, unsigned, 0)
 
 EXPORT nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, unsigned mode)
 {
@@ -52,16 +44,7 @@ EXPORT nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned mode, nvm
 }
 
 /* NVML has no time slices; nvidia-smi asks the kernel driver. Ours finds these symbols. */
-EXPORT nvmlReturn_t divvySimulatedGetTimeslice(nvmlDevice_t device, unsigned *value)
-{
-    struct sim_gpu state;
-    int status = gpu_state(device, &state);
-    if (status == 0 && value == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0)
-        *value = state.timeslice;
-    return status;
-}
+READING(divvySimulatedGetTimeslice, unsigned, state.timeslice)
 
 EXPORT nvmlReturn_t divvySimulatedSetTimeslice(nvmlDevice_t device, unsigned value)
 {
@@ -72,15 +55,4 @@ EXPORT nvmlReturn_t divvySimulatedSetTimeslice(nvmlDevice_t device, unsigned val
 EXPORT nvmlReturn_t divvySimulatedReset(nvmlDevice_t device)
 {
     return set(device, SIM_RESET, 0, NULL);
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned *mode)
-{
-    struct sim_gpu state;
-    int status = gpu_state(device, &state);
-    if (status == 0 && mode == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0)
-        *mode = 0;
-    return status;
 }

@@ -7,13 +7,17 @@
 #define SWITCH_BUS 0xc0u
 #define SWITCHES 6
 
+static int pair(nvmlDevice_t one, nvmlDevice_t other, struct sim_gpu *a, struct sim_gpu *b)
+{
+    int status = gpu_state(one, a);
+    return status == 0 ? gpu_state(other, b) : status;
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t other,
                                                         unsigned *level)
 {
     struct sim_gpu a, b;
-    int status = gpu_state(one, &a);
-    if (status == 0)
-        status = gpu_state(other, &b);
+    int status = pair(one, other, &a, &b);
     if (status != 0)
         return status;
     if (level == NULL)
@@ -30,9 +34,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDe
 EXPORT nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t one, nvmlDevice_t other, int *same)
 {
     struct sim_gpu a, b;
-    int status = gpu_state(one, &a);
-    if (status == 0)
-        status = gpu_state(other, &b);
+    int status = pair(one, other, &a, &b);
     if (status == 0 && same == NULL)
         return SIM_ERR_INVALID_ARGUMENT;
     if (status == 0)
@@ -52,9 +54,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other,
                                            unsigned *p2p)
 {
     struct sim_gpu a, b;
-    int status = gpu_state(one, &a);
-    if (status == 0)
-        status = gpu_state(other, &b);
+    int status = pair(one, other, &a, &b);
     if (status != 0)
         return status;
     if (p2p == NULL || capability > 4)
@@ -78,16 +78,25 @@ static int link_at(nvmlDevice_t device, unsigned link, struct sim_gpu *state)
     return link < state->link_count ? 0 : SIM_ERR_INVALID_ARGUMENT;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, unsigned *active)
-{
-    struct sim_gpu state;
-    int status = link_at(device, link, &state);
-    if (status == 0 && active == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0)
-        *active = state.link_peer[link] != SIM_LINK_NONE;
-    return status;
-}
+/* A function that stores one value of a link. */
+#define LINK_READING(name, value)                                                  \
+    EXPORT nvmlReturn_t name(nvmlDevice_t device, unsigned link, unsigned *target)  \
+    {                                                                               \
+        struct sim_gpu state;                                                       \
+        int status = link_at(device, link, &state);                                 \
+        if (status == 0 && target == NULL)                                          \
+            return SIM_ERR_INVALID_ARGUMENT;                                        \
+        if (status == 0)                                                            \
+            *target = (value);                                                      \
+        return status;                                                              \
+    }
+
+LINK_READING(nvmlDeviceGetNvLinkState, state.link_peer[link] != SIM_LINK_NONE)
+LINK_READING(nvmlDeviceGetNvLinkVersion, state.architecture >= 10 ? 7 : state.architecture == 9 ? 6 : 5)
+/* 0: GPU, 2: switch, 255: nothing */
+LINK_READING(nvmlDeviceGetNvLinkRemoteDeviceType, state.link_peer[link] == SIM_LINK_SWITCH ? 2
+                                                  : state.link_peer[link] == SIM_LINK_NONE ? 255
+                                                                                           : 0)
 
 /* Every simulated error is one that made a link send again: 0, NVML_NVLINK_ERROR_DL_REPLAY. */
 EXPORT nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigned link,
@@ -99,17 +108,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigne
         return SIM_ERR_INVALID_ARGUMENT;
     if (status == 0)
         *count = link == 0 && counter == 0 ? state.link_errors : 0;
-    return status;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned link, unsigned *version)
-{
-    struct sim_gpu state;
-    int status = link_at(device, link, &state);
-    if (status == 0 && version == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0)
-        *version = state.architecture >= 10 ? 7 : state.architecture == 9 ? 6 : 5;
     return status;
 }
 
@@ -162,20 +160,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, unsign
     return nvmlDeviceGetNvLinkRemotePciInfo_v2(device, link, info);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned link,
-                                                        unsigned *type)
-{
-    struct sim_gpu state;
-    int status = link_at(device, link, &state);
-    if (status == 0 && type == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0) /* 0: GPU, 2: switch, 255: nothing */
-        *type = state.link_peer[link] == SIM_LINK_SWITCH ? 2
-                : state.link_peer[link] == SIM_LINK_NONE ? 255
-                                                         : 0;
-    return status;
-}
-
 #define FABRIC_ARCHITECTURE 9 /* Hopper: from then on the driver knows a GPU's state in the fabric */
 enum { FABRIC_NONE = 0, FABRIC_IN_PROGRESS = 2, FABRIC_COMPLETED = 3 };
 
@@ -222,18 +206,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabr
 
 /* Of platforms where a GPU's memory is itself a NUMA node: GH200, GB200 and GB300, unless the driver
  * is loaded with NVreg_CoherentGPUMemoryMode=driver. */
-EXPORT nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned *node)
-{
-    struct sim_gpu state;
-    int status = gpu_state(device, &state);
-    if (status == 0 && node == NULL)
-        return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0 && state.numa_node == 0)
-        return SIM_ERR_NOT_SUPPORTED;
-    if (status == 0)
-        *node = state.numa_node;
-    return status;
-}
+READING_UNLESS(nvmlDeviceGetNumaNodeId, unsigned, state.numa_node == 0, state.numa_node)
 
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned words,
                                                 unsigned long *nodes, unsigned scope)

@@ -5,17 +5,19 @@
 #include <string.h>
 #include <time.h>
 
-#define FIELD(function, call, form, ...)                                                       \
+/* A function that reads a field with a call that fills what it declares. */
+#define FIELD_OF(function, declaration, call, form, ...)                                       \
     static bool function(unsigned index, nvmlDevice_t gpu, char *text, size_t size)            \
     {                                                                                          \
-        (void)index;                                                                           \
-        unsigned v = 0, w = 0;                                                                 \
-        (void)v, (void)w;                                                                      \
+        declaration;                                                                           \
+        (void)index, (void)gpu;                                                                \
         if ((call) != 0)                                                                       \
             return false;                                                                      \
         snprintf(text, size, form, __VA_ARGS__);                                               \
         return true;                                                                           \
     }
+#define FIELD(function, call, form, ...)                                                       \
+    FIELD_OF(function, unsigned v = 0; unsigned w = 0; (void)v; (void)w, call, form, __VA_ARGS__)
 
 FIELD(field_index, gpu == NULL, "%u", index)
 FIELD(field_minor, lib.nvmlDeviceGetMinorNumber(gpu, &v), "%u", v)
@@ -49,99 +51,29 @@ TEXT_FIELD(field_serial, lib.nvmlDeviceGetSerial(gpu, text, (unsigned)size))
 TEXT_FIELD(field_vbios, lib.nvmlDeviceGetVbiosVersion(gpu, text, (unsigned)size))
 TEXT_FIELD(field_driver, lib.nvmlSystemGetDriverVersion(text, (unsigned)size))
 
-static bool field_count(unsigned index, nvmlDevice_t gpu, char *text, size_t size)
-{
-    unsigned count = 0;
-    (void)index, (void)gpu;
-    bool read = lib.nvmlDeviceGetCount_v2(&count) == 0;
-    snprintf(text, size, "%u", count);
-    return read;
-}
+FIELD(field_count, lib.nvmlDeviceGetCount_v2(&v), "%u", v)
+FIELD_OF(field_bus, nvmlPciInfo_t pci, bus_of(gpu, &pci), "%s", pci.busId)
+FIELD_OF(field_device_id, nvmlPciInfo_t pci, bus_of(gpu, &pci), "0x%08X", pci.pciDeviceId)
+FIELD_OF(field_capability, int major; int minor,
+         lib.nvmlDeviceGetCudaComputeCapability(gpu, &major, &minor), "%d.%d", major, minor)
+FIELD_OF(field_utilisation, nvmlUtilization_t rates, lib.nvmlDeviceGetUtilizationRates(gpu, &rates),
+         "%u", rates.gpu)
+FIELD_OF(field_memory_utilisation, nvmlUtilization_t rates,
+         lib.nvmlDeviceGetUtilizationRates(gpu, &rates), "%u", rates.memory)
 
-static bool field_bus(unsigned index, nvmlDevice_t gpu, char *text, size_t size)
-{
-    nvmlPciInfo_t pci;
-    (void)index;
-    if (bus_of(gpu, &pci) != 0)
-        return false;
-    snprintf(text, size, "%s", pci.busId);
-    return true;
-}
+#define MEMORY_FIELD(function, part)                                                           \
+    FIELD_OF(function, nvmlMemory_v2_t all = {.version = NVML_VERSION(nvmlMemory_v2_t, 2)},    \
+             lib.nvmlDeviceGetMemoryInfo_v2(gpu, &all), "%llu", all.part >> 20)
+MEMORY_FIELD(field_memory_total, total)
+MEMORY_FIELD(field_memory_free, free)
+MEMORY_FIELD(field_memory_used, used)
+MEMORY_FIELD(field_memory_reserved, reserved)
 
-static bool field_device_id(unsigned index, nvmlDevice_t gpu, char *text, size_t size)
-{
-    nvmlPciInfo_t pci;
-    (void)index;
-    if (bus_of(gpu, &pci) != 0)
-        return false;
-    snprintf(text, size, "0x%08X", pci.pciDeviceId);
-    return true;
-}
-
-static bool field_capability(unsigned index, nvmlDevice_t gpu, char *text, size_t size)
-{
-    int major, minor;
-    (void)index;
-    if (lib.nvmlDeviceGetCudaComputeCapability(gpu, &major, &minor) != 0)
-        return false;
-    snprintf(text, size, "%d.%d", major, minor);
-    return true;
-}
-
-static bool memory(nvmlDevice_t gpu, char which, char *text, size_t size)
-{
-    nvmlMemory_v2_t all = {.version = NVML_VERSION(nvmlMemory_v2_t, 2)};
-    if (lib.nvmlDeviceGetMemoryInfo_v2(gpu, &all) != 0)
-        return false;
-    unsigned long long bytes = which == 't'   ? all.total
-                               : which == 'f' ? all.free
-                               : which == 'r' ? all.reserved
-                                              : all.used;
-    snprintf(text, size, "%llu", bytes >> 20);
-    return true;
-}
-
-static bool field_memory_total(unsigned index, nvmlDevice_t gpu, char *text, size_t size)
-{
-    (void)index;
-    return memory(gpu, 't', text, size);
-}
-
-static bool field_memory_free(unsigned index, nvmlDevice_t gpu, char *text, size_t size)
-{
-    (void)index;
-    return memory(gpu, 'f', text, size);
-}
-
-static bool field_memory_used(unsigned index, nvmlDevice_t gpu, char *text, size_t size)
-{
-    (void)index;
-    return memory(gpu, 'u', text, size);
-}
-
-static bool field_memory_reserved(unsigned index, nvmlDevice_t gpu, char *text, size_t size)
-{
-    (void)index;
-    return memory(gpu, 'r', text, size);
-}
-
-static bool field_utilisation(unsigned index, nvmlDevice_t gpu, char *text, size_t size)
-{
-    nvmlUtilization_t rates;
-    (void)index;
-    bool read = lib.nvmlDeviceGetUtilizationRates(gpu, &rates) == 0;
-    snprintf(text, size, "%u", read ? rates.gpu : 0);
-    return read;
-}
-
-static bool field_memory_utilisation(unsigned index, nvmlDevice_t gpu, char *text, size_t size)
-{
-    nvmlUtilization_t rates;
-    (void)index;
-    bool read = lib.nvmlDeviceGetUtilizationRates(gpu, &rates) == 0;
-    snprintf(text, size, "%u", read ? rates.memory : 0);
-    return read;
-}
+#define ECC_FIELD(function, aggregate)                                                         \
+    FIELD_OF(function, unsigned long long count,                                               \
+             lib.nvmlDeviceGetTotalEccErrors(gpu, 1, aggregate, &count), "%llu", count)
+ECC_FIELD(field_ecc_volatile, 0)
+ECC_FIELD(field_ecc_aggregate, 1)
 
 static bool field_compute_mode(unsigned index, nvmlDevice_t gpu, char *text, size_t size)
 {
@@ -152,27 +84,6 @@ static bool field_compute_mode(unsigned index, nvmlDevice_t gpu, char *text, siz
         return false;
     snprintf(text, size, "%s", names[mode]);
     return true;
-}
-
-static bool ecc(nvmlDevice_t gpu, unsigned uncorrected, unsigned aggregate, char *text, size_t size)
-{
-    unsigned long long count;
-    if (lib.nvmlDeviceGetTotalEccErrors(gpu, uncorrected, aggregate, &count) != 0)
-        return false;
-    snprintf(text, size, "%llu", count);
-    return true;
-}
-
-static bool field_ecc_volatile(unsigned index, nvmlDevice_t gpu, char *text, size_t size)
-{
-    (void)index;
-    return ecc(gpu, 1, 0, text, size);
-}
-
-static bool field_ecc_aggregate(unsigned index, nvmlDevice_t gpu, char *text, size_t size)
-{
-    (void)index;
-    return ecc(gpu, 1, 1, text, size);
 }
 
 static bool field_time(unsigned index, nvmlDevice_t gpu, char *text, size_t size)
