@@ -142,7 +142,6 @@ EXPORT CUresult cuArrayCreate_v2(CUarray *made, const struct array_descriptor *s
 EXPORT CUresult cuArrayDestroy(CUarray array)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (!is_known(array) || array->of != NULL)
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     end(array);
@@ -152,7 +151,6 @@ EXPORT CUresult cuArrayDestroy(CUarray array)
 EXPORT CUresult cuArray3DGetDescriptor_v2(struct array3d_descriptor *shape, CUarray array)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (shape == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     if (!is_known(array))
@@ -228,7 +226,6 @@ EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *made, const struct arra
 EXPORT CUresult cuMipmappedArrayGetLevel(CUarray *array, CUmipmappedArray mipmap, unsigned level)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (!mipmap_is_known(mipmap))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     if (array == NULL || level >= mipmap->levels)
@@ -240,7 +237,6 @@ EXPORT CUresult cuMipmappedArrayGetLevel(CUarray *array, CUmipmappedArray mipmap
 EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray mipmap)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (!mipmap_is_known(mipmap))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     end_levels(mipmap);

@@ -102,10 +102,7 @@ CUresult box_run(const struct box_copy *copy)
 
 static CUresult run(const struct box_copy *copy, CUstream handle, bool waits)
 {
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    WITH_STREAM(context, stream, handle);
     struct operation operation;
     operation.kind = OPERATION_COPY;
     operation.copy = *copy;
@@ -118,10 +115,7 @@ EXPORT CUresult cuMemcpy2D_v2(const struct memcpy2d *copy)
     return run(&box, NULL, true);
 }
 
-EXPORT CUresult cuMemcpy2DUnaligned_v2(const struct memcpy2d *copy)
-{
-    return cuMemcpy2D_v2(copy);
-}
+ALSO(cuMemcpy2DUnaligned_v2, cuMemcpy2D_v2, (const struct memcpy2d *copy), (copy))
 
 EXPORT CUresult cuMemcpy2DAsync_v2(const struct memcpy2d *copy, CUstream stream)
 {

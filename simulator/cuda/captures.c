@@ -194,10 +194,7 @@ void capture_leave(CUstream stream)
 
 static CUresult begin(CUstream handle, CUgraph graph, const CUgraphNode *after, size_t count, int mode)
 {
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    WITH_STREAM(context, stream, handle);
     if (mode < MODE_GLOBAL || mode > MODE_RELAXED || (graph != NULL && !graph_has_nodes(graph, after, count)))
         FINISH(CUDA_ERROR_INVALID_VALUE);
     if (stream->is_legacy)
@@ -248,10 +245,7 @@ static bool has_unjoined(const struct capture *capture)
 
 EXPORT CUresult cuStreamEndCapture(CUstream handle, CUgraph *made)
 {
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    WITH_STREAM(context, stream, handle);
     if (made == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     struct capture *capture = stream->capture;
@@ -278,10 +272,7 @@ static int status_of(CUstream stream)
 EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream handle, int *status, uint64_t *id, CUgraph *graph,
                                           const CUgraphNode **after, size_t *count)
 {
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    WITH_STREAM(context, stream, handle);
     if (status == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     if (stream->is_legacy && legacy_is_unusable(context)) /* the capture is not spoilt by this question */
@@ -324,10 +315,7 @@ EXPORT CUresult cuStreamIsCapturing(CUstream stream, int *status)
 EXPORT CUresult cuStreamUpdateCaptureDependencies(CUstream handle, const CUgraphNode *after, size_t count,
                                                   unsigned flags)
 {
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    WITH_STREAM(context, stream, handle);
     if (status_of(stream) != STATUS_ACTIVE)
         FINISH(CUDA_ERROR_ILLEGAL_STATE);
     if (flags > SET_DEPENDENCIES || !graph_has_nodes(stream->capture->graph, after, count))

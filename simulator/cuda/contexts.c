@@ -87,15 +87,13 @@ static CUresult create(CUcontext *made, unsigned flags, CUdevice ordinal)
     FINISH(result);
 }
 
-EXPORT CUresult cuCtxCreate(CUcontext *made, unsigned flags, CUdevice ordinal)
-{
-    return create(made, flags, ordinal);
-}
-
 EXPORT CUresult cuCtxCreate_v2(CUcontext *made, unsigned flags, CUdevice ordinal)
 {
     return create(made, flags, ordinal);
 }
+
+ALSO(cuCtxCreate, cuCtxCreate_v2,
+     (CUcontext *made, unsigned flags, CUdevice ordinal), (made, flags, ordinal))
 
 EXPORT CUresult cuCtxCreate_v3(CUcontext *made, void *affinity, int count, unsigned flags, CUdevice ordinal)
 {
@@ -107,7 +105,7 @@ EXPORT CUresult cuCtxCreate_v4(CUcontext *made, const void *parameters, unsigned
     return parameters != NULL ? CUDA_ERROR_NOT_SUPPORTED : create(made, flags, ordinal);
 }
 
-static CUresult destroy(CUcontext context)
+EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
 {
     driver_lock();
     CUresult result = driver_ready();
@@ -124,15 +122,8 @@ static CUresult destroy(CUcontext context)
     FINISH(result);
 }
 
-EXPORT CUresult cuCtxDestroy(CUcontext context)
-{
-    return destroy(context);
-}
+ALSO(cuCtxDestroy, cuCtxDestroy_v2, (CUcontext context), (context))
 
-EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
-{
-    return destroy(context);
-}
 
 EXPORT CUresult cuCtxGetCurrent(CUcontext *context)
 {
@@ -161,7 +152,7 @@ EXPORT CUresult cuCtxSetCurrent(CUcontext context)
     FINISH(result);
 }
 
-static CUresult push(CUcontext context)
+EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
     driver_lock();
     CUresult result = driver_ready();
@@ -172,7 +163,7 @@ static CUresult push(CUcontext context)
     FINISH(result);
 }
 
-static CUresult pop(CUcontext *context)
+EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *context)
 {
     driver_lock();
     CUresult result = driver_ready();
@@ -186,25 +177,11 @@ static CUresult pop(CUcontext *context)
     FINISH(result);
 }
 
-EXPORT CUresult cuCtxPushCurrent(CUcontext context)
-{
-    return push(context);
-}
+ALSO(cuCtxPushCurrent, cuCtxPushCurrent_v2, (CUcontext context), (context))
 
-EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context)
-{
-    return push(context);
-}
 
-EXPORT CUresult cuCtxPopCurrent(CUcontext *context)
-{
-    return pop(context);
-}
+ALSO(cuCtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext *context), (context))
 
-EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *context)
-{
-    return pop(context);
-}
 
 EXPORT CUresult cuCtxGetDevice(CUdevice *device)
 {
@@ -307,14 +284,12 @@ EXPORT CUresult cuCtxSetLimit(int limit, size_t value)
 EXPORT CUresult cuCtxSetCacheConfig(int config)
 {
     WITH_CONTEXT(context);
-    (void)context;
     FINISH(config < 0 || config > 3 ? CUDA_ERROR_INVALID_VALUE : 0);
 }
 
 EXPORT CUresult cuCtxGetCacheConfig(int *config)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (config == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     *config = 0;
@@ -324,7 +299,6 @@ EXPORT CUresult cuCtxGetCacheConfig(int *config)
 EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (least != NULL)
         *least = 0;
     if (greatest != NULL)

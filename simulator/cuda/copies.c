@@ -11,10 +11,7 @@ static void *at(CUdeviceptr pointer)
 static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, bool to_device, bool from_device,
                      CUstream handle, bool waits)
 {
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    WITH_STREAM(context, stream, handle);
     if (bytes == 0)
         FINISH(0);
     if ((to_device && !memory_holds(to, bytes)) || (from_device && !memory_holds(from, bytes)) ||
@@ -96,10 +93,7 @@ void fill_run(CUdeviceptr to, uint32_t value, unsigned width, size_t elements)
 static CUresult fill_rows(CUdeviceptr to, size_t pitch, uint32_t value, unsigned width, size_t elements, size_t rows,
                           CUstream handle)
 {
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    WITH_STREAM(context, stream, handle);
     if (elements == 0 || rows == 0)
         FINISH(0);
     if (rows > 1 && pitch < elements * width)

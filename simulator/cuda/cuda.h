@@ -23,6 +23,13 @@ _Bool default_stream_is_own(_Bool own); /* streams.c; returns what it was */
         return result;                                       \
     }
 
+/* Another name of a function. */
+#define ALSO(other, name, parameters, arguments)             \
+    EXPORT CUresult other parameters                         \
+    {                                                        \
+        return name arguments;                               \
+    }
+
 typedef int CUresult;
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;

@@ -62,12 +62,15 @@ static CUresult find(CUdevice ordinal, const void *target, struct device **devic
     return result;
 }
 
+#define WITH_DEVICE(device, ordinal, target)               \
+    struct device *device;                                 \
+    CUresult result_ = find(ordinal, target, &device);     \
+    if (result_ != 0)                                      \
+        return result_
+
 EXPORT CUresult cuDeviceGetName(char *name, int length, CUdevice ordinal)
 {
-    struct device *device;
-    CUresult result = find(ordinal, name, &device);
-    if (result != 0)
-        return result;
+    WITH_DEVICE(device, ordinal, name);
     if (length <= 0)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     snprintf(name, (size_t)length, "%s", device->name);
@@ -90,10 +93,7 @@ static void uuid_bytes(const char *text, CUuuid *uuid)
 
 EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice ordinal)
 {
-    struct device *device;
-    CUresult result = find(ordinal, uuid, &device);
-    if (result != 0)
-        return result;
+    WITH_DEVICE(device, ordinal, uuid);
     uuid_bytes(device->gpu.uuid, uuid);
     FINISH(0);
 }
@@ -101,30 +101,21 @@ EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice ordinal)
 /* The second version tells MIG devices apart. */
 EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice ordinal)
 {
-    struct device *device;
-    CUresult result = find(ordinal, uuid, &device);
-    if (result != 0)
-        return result;
+    WITH_DEVICE(device, ordinal, uuid);
     uuid_bytes(device->uuid, uuid);
     FINISH(0);
 }
 
 EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
 {
-    struct device *device;
-    CUresult result = find(ordinal, bytes, &device);
-    if (result != 0)
-        return result;
+    WITH_DEVICE(device, ordinal, bytes);
     *bytes = device->memory_total;
     FINISH(0);
 }
 
 EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice ordinal)
 {
-    struct device *device;
-    CUresult result = find(ordinal, major == NULL ? NULL : minor, &device);
-    if (result != 0)
-        return result;
+    WITH_DEVICE(device, ordinal, major == NULL ? NULL : minor);
     *major = (int)device->gpu.cc_major;
     *minor = (int)device->gpu.cc_minor;
     FINISH(0);
@@ -132,10 +123,7 @@ EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice ordin
 
 EXPORT CUresult cuDeviceGetPCIBusId(char *bus, int length, CUdevice ordinal)
 {
-    struct device *device;
-    CUresult result = find(ordinal, bus, &device);
-    if (result != 0)
-        return result;
+    WITH_DEVICE(device, ordinal, bus);
     if (length < 13)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     snprintf(bus, (size_t)length, "%04x:%02x:%02x.0", device->gpu.pci_domain, device->gpu.pci_bus,
@@ -269,10 +257,7 @@ static int attribute(const struct device *device, int which)
 
 EXPORT CUresult cuDeviceGetAttribute(int *value, int which, CUdevice ordinal)
 {
-    struct device *device;
-    CUresult result = find(ordinal, value, &device);
-    if (result != 0)
-        return result;
+    WITH_DEVICE(device, ordinal, value);
     if (which <= 0 || which > 150)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     *value = attribute(device, which);
@@ -281,14 +266,11 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int which, CUdevice ordinal)
 
 EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice one, CUdevice other)
 {
-    struct device *device;
-    CUresult result = find(one, can, &device);
-    if (result != 0)
-        return result;
-    result = device_at(other) == NULL ? CUDA_ERROR_INVALID_DEVICE : 0;
-    if (result == 0)
-        *can = 0;
-    FINISH(result);
+    WITH_DEVICE(device, one, can);
+    if (device_at(other) == NULL)
+        FINISH(CUDA_ERROR_INVALID_DEVICE);
+    *can = 0;
+    FINISH(0);
 }
 
 EXPORT CUresult cuDeviceGetP2PAttribute(int *value, int which, CUdevice one, CUdevice other)

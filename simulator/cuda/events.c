@@ -147,7 +147,6 @@ static CUresult check(CUevent event)
 EXPORT CUresult cuEventQuery(CUevent event)
 {
     WITH_CONTEXT(context);
-    (void)context;
     CUresult result = check(event);
     FINISH(result != 0 ? result : event->fence == NULL || fence_done(event->fence) ? 0 : CUDA_ERROR_NOT_READY);
 }
@@ -189,7 +188,6 @@ EXPORT CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags
 EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (milliseconds == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     if (!is_known(from) || !is_known(to) || from->fence == NULL || to->fence == NULL ||
@@ -201,25 +199,19 @@ EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to
     FINISH(0);
 }
 
-EXPORT CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent from, CUevent to)
-{
-    return cuEventElapsedTime(milliseconds, from, to);
-}
+ALSO(cuEventElapsedTime_v2, cuEventElapsedTime,
+     (float *milliseconds, CUevent from, CUevent to), (milliseconds, from, to))
 
 EXPORT CUresult cuEventDestroy_v2(CUevent event)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (!is_known(event))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     end(event);
     FINISH(0);
 }
 
-EXPORT CUresult cuEventDestroy(CUevent event)
-{
-    return cuEventDestroy_v2(event);
-}
+ALSO(cuEventDestroy, cuEventDestroy_v2, (CUevent event), (event))
 
 PER_THREAD(cuStreamWaitEvent, _ptsz, (CUstream stream, CUevent event, unsigned flags), (stream, event, flags))
 PER_THREAD(cuEventRecord, _ptsz, (CUevent event, CUstream stream), (event, stream))

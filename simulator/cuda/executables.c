@@ -75,7 +75,6 @@ static bool is_instantiated(CUgraph graph)
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *made, CUgraph graph, unsigned long long flags)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (made == NULL || !graph_is_known(graph) || flags > 15)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     bool has_memory = graph_has_memory(graph);
@@ -175,11 +174,8 @@ EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgrap
     return result != 0 ? result : exchange(executable, origin, &operation);
 }
 
-EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec executable, CUgraphNode origin,
-                                               const struct kernel_parameters *parameters)
-{
-    return cuGraphExecKernelNodeSetParams_v2(executable, origin, parameters);
-}
+ALSO(cuGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams_v2,
+     (CUgraphExec executable, CUgraphNode origin, const struct kernel_parameters *parameters), (executable, origin, parameters))
 
 EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode origin, const struct memcpy3d *copy,
                                                CUcontext context)

@@ -75,7 +75,6 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, int which, int value)
 EXPORT CUresult cuFuncGetName(const char **name, CUfunction function)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (name == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     if (!function_is_known(function))
@@ -87,7 +86,6 @@ EXPORT CUresult cuFuncGetName(const char **name, CUfunction function)
 EXPORT CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size)
 {
     WITH_CONTEXT(context);
-    (void)context;
     size_t bytes;
     if (!function_is_known(function))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
@@ -100,7 +98,6 @@ EXPORT CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *of
 EXPORT CUresult cuFuncSetCacheConfig(CUfunction function, int config)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (!function_is_known(function))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     FINISH(config < 0 || config > 3 ? CUDA_ERROR_INVALID_VALUE : 0);
@@ -109,7 +106,6 @@ EXPORT CUresult cuFuncSetCacheConfig(CUfunction function, int config)
 EXPORT CUresult cuFuncGetModule(CUmodule *module, CUfunction function)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (module == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     if (!function_is_known(function))

@@ -50,7 +50,6 @@ EXPORT CUresult cuIpcGetMemHandle(struct ipc_handle *handle, CUdeviceptr pointer
 {
     WITH_CONTEXT(context);
     struct stat facts;
-    (void)context;
     struct allocation *found = memory_at(pointer);
     if (handle == NULL || found == NULL || found->kind != MEMORY_DEVICE || found->pool != NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
@@ -97,7 +96,6 @@ EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, struct ipc_handle ha
 EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
 {
     WITH_CONTEXT(context);
-    (void)context;
     struct allocation *found = memory_at(pointer);
     if (found == NULL || found->kind != MEMORY_MAPPED || found->file < 0)
         FINISH(CUDA_ERROR_INVALID_VALUE);

@@ -211,7 +211,6 @@ EXPORT CUresult cuLaunchKernelEx(const struct launch_configuration *how, CUfunct
 EXPORT CUresult cuFuncSetBlockShape(CUfunction f, int x, int y, int z)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (!function_is_known(f))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     if (x <= 0 || y <= 0 || z <= 0)
@@ -225,7 +224,6 @@ EXPORT CUresult cuFuncSetBlockShape(CUfunction f, int x, int y, int z)
 EXPORT CUresult cuFuncSetSharedSize(CUfunction f, unsigned bytes)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (!function_is_known(f))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     f->dynamic_shared = bytes;
@@ -235,7 +233,6 @@ EXPORT CUresult cuFuncSetSharedSize(CUfunction f, unsigned bytes)
 EXPORT CUresult cuParamSetSize(CUfunction f, unsigned bytes)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (!function_is_known(f))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     FINISH(bytes > f->facts.parameter_bytes ? CUDA_ERROR_INVALID_VALUE : 0);
@@ -244,7 +241,6 @@ EXPORT CUresult cuParamSetSize(CUfunction f, unsigned bytes)
 EXPORT CUresult cuParamSetv(CUfunction f, int offset, void *value, unsigned bytes)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (!function_is_known(f))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     if (offset < 0 || value == NULL || (size_t)offset + bytes > f->facts.parameter_bytes)

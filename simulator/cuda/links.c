@@ -28,7 +28,6 @@ EXPORT CUresult cuLinkCreate_v2(unsigned count, const int *options, void **value
 {
     WITH_CONTEXT(context);
     struct jit_logs logs;
-    (void)context;
     CUresult result = made == NULL ? CUDA_ERROR_INVALID_VALUE : jit_logs_find(count, options, values, &logs);
     CUlinkState link = result == 0 ? calloc(1, sizeof *link) : NULL;
     if (link == NULL)
@@ -72,7 +71,6 @@ static CUresult append(CUlinkState link, const char *text, size_t length)
 static CUresult add(CUlinkState link, int kind, const char *text, size_t size)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (!is_known(link))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     if (text == NULL || size == 0 || kind < 0 || kind > INPUT_LAST)

@@ -18,7 +18,6 @@ static struct allocation *managed(CUdeviceptr pointer, size_t bytes)
 EXPORT CUresult cuMemAdvise(CUdeviceptr pointer, size_t bytes, int advice, CUdevice ordinal)
 {
     WITH_CONTEXT(context);
-    (void)context;
     struct allocation *found = managed(pointer, bytes);
     if (found == NULL || bytes == 0 || advice < 1 || advice > ADVISE_LAST)
         FINISH(CUDA_ERROR_INVALID_VALUE);
@@ -62,7 +61,6 @@ EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice o
 EXPORT CUresult cuMemRangeGetAttribute(void *value, size_t size, int which, CUdeviceptr pointer, size_t bytes)
 {
     WITH_CONTEXT(context);
-    (void)context;
     const struct allocation *found = managed(pointer, bytes);
     if (value == NULL || found == NULL || bytes == 0 || size != sizeof(int))
         FINISH(CUDA_ERROR_INVALID_VALUE);

@@ -253,7 +253,6 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *unused, size_t *total)
 EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *begin, size_t *size, CUdeviceptr pointer)
 {
     WITH_CONTEXT(context);
-    (void)context;
     const struct allocation *found = memory_at(pointer);
     if (found == NULL)
         FINISH(CUDA_ERROR_NOT_FOUND);
@@ -286,7 +285,6 @@ EXPORT CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
 EXPORT CUresult cuMemFreeHost(void *pointer)
 {
     WITH_CONTEXT(context);
-    (void)context;
     struct allocation *found = memory_at((uint64_t)(uintptr_t)pointer);
     if (found == NULL || found->begin != (uint64_t)(uintptr_t)pointer || found->kind != MEMORY_HOST ||
         found->pool != NULL)
@@ -313,7 +311,6 @@ EXPORT CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags
 EXPORT CUresult cuMemHostUnregister(void *pointer)
 {
     WITH_CONTEXT(context);
-    (void)context;
     struct allocation *found = memory_at((uint64_t)(uintptr_t)pointer);
     if (found == NULL || found->begin != (uint64_t)(uintptr_t)pointer || found->kind != MEMORY_REGISTERED)
         FINISH(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
@@ -324,7 +321,6 @@ EXPORT CUresult cuMemHostUnregister(void *pointer)
 EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *pointer, unsigned flags)
 {
     WITH_CONTEXT(context);
-    (void)context;
     const struct allocation *found = memory_at((uint64_t)(uintptr_t)pointer);
     if (device == NULL || flags != 0 || found == NULL ||
         (found->kind != MEMORY_HOST && found->kind != MEMORY_REGISTERED))

@@ -210,7 +210,6 @@ CUresult file_read(const char *name, char **text)
 EXPORT CUresult cuModuleLoad(CUmodule *made, const char *name)
 {
     WITH_CONTEXT(context);
-    (void)context;
     char *text;
     if (made == NULL || name == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
@@ -224,7 +223,6 @@ EXPORT CUresult cuModuleLoad(CUmodule *made, const char *name)
 EXPORT CUresult cuModuleUnload(CUmodule module)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (!module_is_known(module))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     if (module->library != NULL) /* cuLibraryUnload ends it */
@@ -265,7 +263,6 @@ CUresult module_function(CUmodule module, const char *name, CUfunction *made)
 EXPORT CUresult cuModuleGetFunction(CUfunction *made, CUmodule module, const char *name)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (made == NULL || name == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     FINISH(module_is_known(module) ? module_function(module, name, made) : CUDA_ERROR_INVALID_HANDLE);
@@ -274,7 +271,6 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *made, CUmodule module, const cha
 EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)
 {
     WITH_CONTEXT(context);
-    (void)context;
     uint64_t begin, bytes;
     if (name == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);

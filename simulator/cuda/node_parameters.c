@@ -72,11 +72,8 @@ EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *made, CUgraph graph, const 
     return result != 0 ? result : add(made, graph, after, count, &operation);
 }
 
-EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *made, CUgraph graph, const CUgraphNode *after, size_t count,
-                                     const struct kernel_parameters *parameters)
-{
-    return cuGraphAddKernelNode_v2(made, graph, after, count, parameters);
-}
+ALSO(cuGraphAddKernelNode, cuGraphAddKernelNode_v2,
+     (CUgraphNode *made, CUgraph graph, const CUgraphNode *after, size_t count, const struct kernel_parameters *parameters), (made, graph, after, count, parameters))
 
 CUresult copy_operation(const struct memcpy3d *copy, struct operation *operation)
 {

@@ -102,7 +102,6 @@ static bool value_of(const struct allocation *one, CUdeviceptr pointer, int whic
 EXPORT CUresult cuPointerGetAttribute(void *target, int which, CUdeviceptr pointer)
 {
     WITH_CONTEXT(context);
-    (void)context;
     uint64_t value;
     const struct allocation *found = memory_at(pointer);
     if (target == NULL || found == NULL)
@@ -119,7 +118,6 @@ EXPORT CUresult cuPointerGetAttribute(void *target, int which, CUdeviceptr point
 EXPORT CUresult cuPointerGetAttributes(unsigned count, const int *which, void **targets, CUdeviceptr pointer)
 {
     WITH_CONTEXT(context);
-    (void)context;
     const struct allocation *found = memory_at(pointer);
     if (count == 0 || which == NULL || targets == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
@@ -139,7 +137,6 @@ EXPORT CUresult cuPointerGetAttributes(unsigned count, const int *which, void **
 EXPORT CUresult cuPointerSetAttribute(const void *value, int which, CUdeviceptr pointer)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (value == NULL || memory_at(pointer) == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     FINISH(which == SYNCHRONOUS ? 0 : CUDA_ERROR_NOT_SUPPORTED);

@@ -216,10 +216,7 @@ static bool is_freeable(CUdeviceptr pointer, bool in_capture)
 
 EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle)
 {
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    WITH_STREAM(context, stream, handle);
     if (pointer == 0)
         FINISH(0);
     if (!is_freeable(pointer, stream->capture != NULL))

@@ -42,27 +42,21 @@ static CUresult primary_release(CUdevice ordinal, bool reset)
     FINISH(result == -1 ? 0 : result);
 }
 
-EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
-{
-    return primary_release(ordinal, false);
-}
-
 EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
 {
     return primary_release(ordinal, false);
 }
 
-EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
-{
-    return primary_release(ordinal, true);
-}
+ALSO(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice ordinal), (ordinal))
 
 EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
 {
     return primary_release(ordinal, true);
 }
 
-static CUresult set_flags(CUdevice ordinal, unsigned flags)
+ALSO(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (CUdevice ordinal), (ordinal))
+
+EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags)
 {
     struct device *device;
     driver_lock();
@@ -72,15 +66,9 @@ static CUresult set_flags(CUdevice ordinal, unsigned flags)
     FINISH(result);
 }
 
-EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice ordinal, unsigned flags)
-{
-    return set_flags(ordinal, flags);
-}
+ALSO(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2,
+     (CUdevice ordinal, unsigned flags), (ordinal, flags))
 
-EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags)
-{
-    return set_flags(ordinal, flags);
-}
 
 EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned *flags, int *active)
 {

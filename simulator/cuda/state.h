@@ -197,7 +197,8 @@ unsigned function_default_shared(const struct ptx_kernel_facts *facts);
     if (result_ != 0) {                                  \
         driver_unlock();                                 \
         return result_;                                  \
-    }
+    }                                                    \
+    (void)context
 #define FINISH(result)                                   \
     do {                                                 \
         CUresult end_ = (result);                        \

@@ -119,10 +119,7 @@ EXPORT CUresult cuStreamCreate(CUstream *made, unsigned flags)
 
 EXPORT CUresult cuStreamSynchronize(CUstream handle)
 {
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    WITH_STREAM(context, stream, handle);
     CUresult result = capture_refuses(stream);
     if (result == 0)
         result = stream_wait(stream);
@@ -133,10 +130,7 @@ EXPORT CUresult cuStreamSynchronize(CUstream handle)
 
 EXPORT CUresult cuStreamQuery(CUstream handle)
 {
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    WITH_STREAM(context, stream, handle);
     CUresult result = capture_refuses(stream);
     FINISH(result != 0 ? result : stream_idle(stream) ? 0 : CUDA_ERROR_NOT_READY);
 }
@@ -156,65 +150,26 @@ EXPORT CUresult cuStreamDestroy_v2(CUstream handle)
     FINISH(0);
 }
 
-EXPORT CUresult cuStreamDestroy(CUstream stream)
-{
-    return cuStreamDestroy_v2(stream);
-}
+ALSO(cuStreamDestroy, cuStreamDestroy_v2, (CUstream stream), (stream))
 
-EXPORT CUresult cuStreamGetFlags(CUstream handle, unsigned *flags)
-{
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
-    if (flags == NULL)
-        FINISH(CUDA_ERROR_INVALID_VALUE);
-    *flags = stream->flags;
-    FINISH(0);
-}
+#define STREAM_READING(name, type, value)                \
+    EXPORT CUresult name(CUstream handle, type *target)  \
+    {                                                    \
+        WITH_STREAM(context, stream, handle);            \
+        if (target == NULL)                              \
+            FINISH(CUDA_ERROR_INVALID_VALUE);            \
+        *target = (value);                               \
+        FINISH(0);                                       \
+    }
 
-EXPORT CUresult cuStreamGetPriority(CUstream handle, int *priority)
-{
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
-    if (priority == NULL)
-        FINISH(CUDA_ERROR_INVALID_VALUE);
-    *priority = stream->priority;
-    FINISH(0);
-}
-
-EXPORT CUresult cuStreamGetCtx(CUstream handle, CUcontext *found)
-{
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
-    if (found == NULL)
-        FINISH(CUDA_ERROR_INVALID_VALUE);
-    *found = stream->context;
-    FINISH(0);
-}
-
-EXPORT CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
-{
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
-    if (id == NULL)
-        FINISH(CUDA_ERROR_INVALID_VALUE);
-    *id = (unsigned long long)(uintptr_t)stream;
-    FINISH(0);
-}
+STREAM_READING(cuStreamGetFlags, unsigned, stream->flags)
+STREAM_READING(cuStreamGetPriority, int, stream->priority)
+STREAM_READING(cuStreamGetCtx, CUcontext, stream->context)
+STREAM_READING(cuStreamGetId, unsigned long long, (unsigned long long)(uintptr_t)stream)
 
 static CUresult call(CUstream handle, struct operation *operation)
 {
-    WITH_CONTEXT(context);
-    CUstream stream = stream_of(context, handle);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    WITH_STREAM(context, stream, handle);
     operation->kind = OPERATION_CALL;
     if (operation->call.function == NULL && operation->call.callback == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);

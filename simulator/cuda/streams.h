@@ -53,6 +53,11 @@ struct cuda_event {
 /* streams.c */
 CUstream stream_after(CUstream stream); /* the next of all; NULL: the first */
 CUstream stream_of(CUcontext context, CUstream handle); /* NULL: there is none */
+#define WITH_STREAM(context, stream, handle)             \
+    WITH_CONTEXT(context);                               \
+    CUstream stream = stream_of(context, handle);        \
+    if (stream == NULL)                                  \
+        FINISH(CUDA_ERROR_INVALID_HANDLE)
 bool stream_is_blocking(CUstream stream);
 uint64_t stream_work(CUstream stream); /* the GPU time that is before its next operation */
 void stream_free(CUstream stream);

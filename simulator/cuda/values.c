@@ -58,10 +58,8 @@ EXPORT CUresult cuStreamBatchMemOp_v2(CUstream handle, unsigned count, struct va
     FINISH(result);
 }
 
-EXPORT CUresult cuStreamBatchMemOp(CUstream stream, unsigned count, struct value_parameters *wanted, unsigned flags)
-{
-    return cuStreamBatchMemOp_v2(stream, count, wanted, flags);
-}
+ALSO(cuStreamBatchMemOp, cuStreamBatchMemOp_v2,
+     (CUstream stream, unsigned count, struct value_parameters *wanted, unsigned flags), (stream, count, wanted, flags))
 
 static CUresult one(CUstream stream, int kind, CUdeviceptr at, uint64_t value, unsigned flags)
 {
