@@ -241,11 +241,8 @@ EXPORT nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t instance
     return status;
 }
 
-EXPORT nvmlReturn_t nvmlComputeInstanceGetInfo(nvmlComputeInstance_t instance,
-                                               nvmlComputeInstanceInfo_t *info)
-{
-    return nvmlComputeInstanceGetInfo_v2(instance, info);
-}
+ALSO(nvmlComputeInstanceGetInfo, nvmlComputeInstanceGetInfo_v2,
+     (nvmlComputeInstance_t instance, nvmlComputeInstanceInfo_t *info), (instance, info))
 
 EXPORT nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t instance)
 {

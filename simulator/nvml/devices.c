@@ -61,10 +61,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count)
     return 0;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned *count)
-{
-    return nvmlDeviceGetCount_v2(count);
-}
+ALSO(nvmlDeviceGetCount, nvmlDeviceGetCount_v2, (unsigned *count), (count))
 
 /* Asking for a handle opens the GPU. */
 static int opened(struct sim_gpu *state, nvmlDevice_t *device)
@@ -88,10 +85,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *
     return opened(&state, device);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *device)
-{
-    return nvmlDeviceGetHandleByIndex_v2(index, device);
-}
+ALSO(nvmlDeviceGetHandleByIndex, nvmlDeviceGetHandleByIndex_v2,
+     (unsigned index, nvmlDevice_t *device), (index, device))
 
 static int mig_by_uuid(const struct sim_gpu *state, const char *uuid, nvmlDevice_t *device)
 {
@@ -151,10 +146,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDev
     return status == SIM_ERR_INVALID_ARGUMENT ? SIM_ERR_NOT_FOUND : status;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *bus_id, nvmlDevice_t *device)
-{
-    return nvmlDeviceGetHandleByPciBusId_v2(bus_id, device);
-}
+ALSO(nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2,
+     (const char *bus_id, nvmlDevice_t *device), (bus_id, device))
 
 EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index)
 {

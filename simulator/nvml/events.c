@@ -143,7 +143,5 @@ EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *dat
     return 0;
 }
 
-EXPORT nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms)
-{
-    return nvmlEventSetWait_v2(set, data, timeout_ms);
-}
+ALSO(nvmlEventSetWait, nvmlEventSetWait_v2,
+     (nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms), (set, data, timeout_ms))

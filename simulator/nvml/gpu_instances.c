@@ -85,11 +85,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t d
     return 0;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements(nvmlDevice_t device, unsigned id,
-    nvmlGpuInstancePlacement_t *placements, unsigned *count)
-{
-    return nvmlDeviceGetGpuInstancePossiblePlacements_v2(device, id, placements, count);
-}
+ALSO(nvmlDeviceGetGpuInstancePossiblePlacements, nvmlDeviceGetGpuInstancePossiblePlacements_v2,
+     (nvmlDevice_t device, unsigned id, nvmlGpuInstancePlacement_t *placements, unsigned *count), (device, id, placements, count))
 
 EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsigned id,
                                                               unsigned *count)

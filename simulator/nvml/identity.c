@@ -127,10 +127,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_v2_
     return 0;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_v2_t *info)
-{
-    return nvmlDeviceGetPciInfo_v2(device, info);
-}
+ALSO(nvmlDeviceGetPciInfo, nvmlDeviceGetPciInfo_v2,
+     (nvmlDevice_t device, nvmlPciInfo_v2_t *info), (device, info))
 
 EXPORT nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_v1_t *info)
 {

@@ -118,7 +118,5 @@ EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t mig, nvmlDeviceAttri
     return 0;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t mig, nvmlDeviceAttributes_t *attributes)
-{
-    return nvmlDeviceGetAttributes_v2(mig, attributes);
-}
+ALSO(nvmlDeviceGetAttributes, nvmlDeviceGetAttributes_v2,
+     (nvmlDevice_t mig, nvmlDeviceAttributes_t *attributes), (mig, attributes))

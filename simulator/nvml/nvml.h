@@ -12,6 +12,13 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* Another name of a function. */
+#define ALSO(other, name, parameters, arguments)             \
+    EXPORT nvmlReturn_t other parameters                     \
+    {                                                        \
+        return name arguments;                               \
+    }
+
 typedef int nvmlReturn_t;
 typedef struct nvml_device *nvmlDevice_t;
 typedef struct nvml_instance *nvmlGpuInstance_t;

@@ -80,7 +80,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvm
     return 0;
 }
 
-static nvmlReturn_t idle_engine(nvmlDevice_t device, unsigned *utilisation, unsigned *period)
+EXPORT nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned *utilisation,
+                                                    unsigned *period)
 {
     struct sim_gpu state;
     int status = gpu_state(device, &state);
@@ -95,15 +96,8 @@ static nvmlReturn_t idle_engine(nvmlDevice_t device, unsigned *utilisation, unsi
     return 0;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned *rate, unsigned *period)
-{
-    return idle_engine(device, rate, period);
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned *rate, unsigned *period)
-{
-    return idle_engine(device, rate, period);
-}
+ALSO(nvmlDeviceGetDecoderUtilization, nvmlDeviceGetEncoderUtilization,
+     (nvmlDevice_t device, unsigned *rate, unsigned *period), (device, rate, period))
 
 EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned *value)
 {
@@ -176,10 +170,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned kind
     return clock_of(device, kind, value, 1);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t device, unsigned kind, unsigned *value)
-{
-    return clock_of(device, kind, value, 1);
-}
+ALSO(nvmlDeviceGetApplicationsClock, nvmlDeviceGetMaxClockInfo,
+     (nvmlDevice_t device, unsigned kind, unsigned *value), (device, kind, value))
 
 EXPORT nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, unsigned kind, unsigned id, unsigned *value)
 {

@@ -33,10 +33,7 @@ EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
     return 0;
 }
 
-EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
-{
-    return nvmlSystemGetCudaDriverVersion(version);
-}
+ALSO(nvmlSystemGetCudaDriverVersion_v2, nvmlSystemGetCudaDriverVersion, (int *version), (version))
 
 /* As the caller's own view of the processes has it. */
 EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length)

@@ -154,11 +154,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, uns
     return 0;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, unsigned link,
-                                                     nvmlPciInfo_t *info)
-{
-    return nvmlDeviceGetNvLinkRemotePciInfo_v2(device, link, info);
-}
+ALSO(nvmlDeviceGetNvLinkRemotePciInfo, nvmlDeviceGetNvLinkRemotePciInfo_v2,
+     (nvmlDevice_t device, unsigned link, nvmlPciInfo_t *info), (device, link, info))
 
 #define FABRIC_ARCHITECTURE 9 /* Hopper: from then on the driver knows a GPU's state in the fabric */
 enum { FABRIC_NONE = 0, FABRIC_IN_PROGRESS = 2, FABRIC_COMPLETED = 3 };
