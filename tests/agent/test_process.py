@@ -10,6 +10,7 @@ import pytest
 
 from tests.fakes.agent import agent_node, configuration
 from tests.fakes.device_manager import AdmissionFailed
+from tests.fakes.scene import until
 from tests.fakes.simulator import needs_simulator
 
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
@@ -17,13 +18,6 @@ pytestmark = [
     pytest.mark.agent_process,
     needs_simulator,
 ]
-
-
-async def until(met: object, seconds: float = 15) -> None:
-    assert callable(met)
-    async with asyncio.timeout(seconds):
-        while not met():
-            await asyncio.sleep(0.05)
 
 
 async def test_serves_its_last_state_after_a_crash_while_the_api_is_away() -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,6 +19,7 @@ from divvy.kube.backoff import Backoff
 from divvy.kube.errors import ApiError, KubeError, Unreachable
 from tests.fakes.api import FakeApi
 from tests.fakes.prepared_answers import Server, answer, serving
+from tests.fakes.scene import running
 
 BUSY = ApiError(429, "too many requests")
 TOO_MANY = answer({"message": "too many requests"}, "429 Too Many Requests")
@@ -40,17 +39,6 @@ def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Link:
         return ApiServer("n", "divvy-system", "divvy")
 
     return linked
-
-
-@asynccontextmanager
-async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from divvy.agent.gpu.status import NodeStatus
 from divvy.kube import backoff
 from divvy.model.contract import STATUS_ANNOTATION
 from tests.fakes.api import FakeApi, fake_api
+from tests.fakes.scene import until
 
 STATUS = NodeStatus("1", "pool", "whole", "pool", "", "550", simulated=True, gpus=(), resources={})
 DEGRADED = replace(STATUS, problem="a GPU does not answer")
@@ -57,11 +58,6 @@ class Writing:
         text = self.api.node["metadata"]["annotations"].get(STATUS_ANNOTATION, "")
         return "degraded" if DEGRADED.problem in text else "well" if text else ""
 
-    async def until(self, met: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
-            while not met():
-                await asyncio.sleep(0.01)
-
 
 @asynccontextmanager
 async def writing(folder: Path) -> AsyncIterator[Writing]:
@@ -87,7 +83,7 @@ async def test_writes_a_status_once_while_the_watch_lags(tmp_path: Path) -> None
             # As reconciliation does each second; the watch tells nothing at all.
             work.update(DEGRADED if number < 25 else STATUS)
             await asyncio.sleep(0.01)
-        await work.until(lambda: work.reason == "well")
+        await until(lambda: work.reason == "well")
         assert len(work.api.patches) == 2
 
 
@@ -101,19 +97,19 @@ async def test_skips_a_status_superseded_while_refused(tmp_path: Path) -> None:
         for _ in range(20):
             work.update(STATUS)
             await asyncio.sleep(0.02)
-        await work.until(lambda: work.reason == "well")
+        await until(lambda: work.reason == "well")
         assert len(work.api.patches) == 1
 
 
 async def test_restores_a_status_that_others_remove(tmp_path: Path) -> None:
     async with writing(tmp_path) as work:
         work.update(STATUS)
-        await work.until(lambda: work.reason == "well")
+        await until(lambda: work.reason == "well")
         work.api.node["metadata"]["annotations"].clear()
         work.api.label(another="label")
         work.watched = work.node()
         work.update(STATUS)
-        await work.until(lambda: work.reason == "well")
+        await until(lambda: work.reason == "well")
         assert len(work.api.patches) == 2
 
 
@@ -125,7 +121,7 @@ async def test_rewrites_the_status_after_a_cluster_restore_from_backup(
     async with writing(tmp_path) as work:
         work.api.version = 5000
         work.update(STATUS)
-        await work.until(lambda: work.reason == "well")
+        await until(lambda: work.reason == "well")
         work.api.node["metadata"]["annotations"].clear()
         work.api.version = 100
         for _ in range(100):
@@ -154,7 +150,7 @@ async def test_retries_a_refused_event_without_delaying_the_status(tmp_path: Pat
         assert work.reason == "degraded"
         assert not work.api.events
         work.api.refused = set()
-        await work.until(lambda: bool(work.api.events))
+        await until(lambda: bool(work.api.events))
         assert DEGRADED.problem in work.api.events[0]["message"]
         work.update(DEGRADED)
         await asyncio.sleep(0.3)
@@ -176,7 +172,7 @@ async def test_logs_a_lasting_refusal_once(
 async def test_writes_the_time_of_a_status_but_no_status_for_the_time_alone(tmp_path: Path) -> None:
     async with writing(tmp_path) as work:
         work.update(STATUS)
-        await work.until(lambda: work.reason == "well")
+        await until(lambda: work.reason == "well")
         text = work.api.node["metadata"]["annotations"][STATUS_ANNOTATION]
         assert json.loads(text)["time"].endswith("Z")
         work.watched = work.node()
@@ -188,10 +184,10 @@ async def test_writes_the_time_of_a_status_but_no_status_for_the_time_alone(tmp_
 async def test_repeats_in_the_status_what_verify_asks(tmp_path: Path) -> None:
     async with writing(tmp_path) as work:
         work.update(STATUS)
-        await work.until(lambda: work.reason == "well")
+        await until(lambda: work.reason == "well")
         work.watched = work.node()
         work.update(replace(STATUS, echo="asked" * 20))
-        await work.until(lambda: len(work.api.patches) == 2)
+        await until(lambda: len(work.api.patches) == 2)
         text = work.api.node["metadata"]["annotations"][STATUS_ANNOTATION]
         assert json.loads(text)["echo"] == ("asked" * 20)[:64]
 
@@ -200,13 +196,13 @@ async def test_reports_what_the_api_server_refuses_for_long(tmp_path: Path) -> N
     async with writing(tmp_path) as work:
         work.api.forbidden = {("PATCH", NODE)}
         work.update(STATUS)
-        await work.until(lambda: bool(work.link.refused(0.0)))
+        await until(lambda: bool(work.link.refused(0.0)))
         assert "write to its node" in work.link.refused(0.0)
         assert work.link.refused(60.0) == ""
         work.api.forbidden = set()
-        await work.until(lambda: work.reason == "well")
+        await until(lambda: work.reason == "well")
         # The server has it before the client has the answer.
-        await work.until(lambda: work.link.refused(0.0) == "")
+        await until(lambda: work.link.refused(0.0) == "")
 
 
 def test_strips_the_time_from_a_status() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +16,7 @@ from divvy.agent.claims.retirement import Retirement
 from divvy.kube.errors import ApiError
 from divvy.model.contract import CLAIMS_DRIVER
 from tests.agent.claim_values import BY_SIZE, offered_gpu
+from tests.fakes.scene import running, until
 
 GPUS = [offered_gpu(index, BY_SIZE) for index in range(2)]
 FIRST, SECOND = (gpu.uuid for gpu in GPUS)
@@ -55,18 +56,8 @@ async def retiring(
     publisher: Any = SimpleNamespace(current=not forbidden, forbidden=forbidden)
     api: Any = lists
     followed = Retirement(api, publisher, "pool", lambda: record, lambda: True, lambda: None)
-    task = asyncio.create_task(followed.run())
-    try:
+    async with running(followed.run()):
         yield followed, lists
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not met():
-            await asyncio.sleep(LOOK / 4)
 
 
 async def test_frees_a_retiring_gpu_without_allocations(monkeypatch: pytest.MonkeyPatch) -> None:

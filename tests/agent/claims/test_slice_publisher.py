@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from divvy.kube.errors import Unreachable
 from divvy.model.slice_specs import slice_specs
 from tests.agent.claim_values import ON_DEMAND, offered_gpu
 from tests.fakes.api import FakeApi, fake_api
+from tests.fakes.scene import running, until
 
 GPUS = [offered_gpu(index, ON_DEMAND) for index in range(3)]
 
@@ -45,12 +46,6 @@ async def publishing(
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             await claims.close()
-
-
-async def until(met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not met():
-            await asyncio.sleep(0.01)
 
 
 def published(api: FakeApi) -> list[tuple[int, Any]]:
@@ -141,10 +136,8 @@ async def test_goes_on_when_it_is_started_again_after_an_unforeseen_error(
         publisher.publish(specs(), "uid")
         with pytest.raises(ZeroDivisionError):
             await publisher.run()
-        running = asyncio.create_task(publisher.run())
-        await until(lambda: publisher.current)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        async with running(publisher.run()):
+            await until(lambda: publisher.current)
         await claims.close()
 
 
@@ -162,11 +155,9 @@ async def test_starts_with_the_api_away_and_earlier_slices_present(
         writes = len(api.resources.writes)
         claims = ClaimsApi("node")
         another = SlicePublisher(claims, "node", lambda: None)
-        running = asyncio.create_task(another.run())
-        another.publish(specs(GPU_0=1), "uid")
-        await until(lambda: another.current)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        async with running(another.run()):
+            another.publish(specs(GPU_0=1), "uid")
+            await until(lambda: another.current)
         await claims.close()
         assert len(api.resources.writes) == writes
 

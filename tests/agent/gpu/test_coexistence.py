@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 import time
@@ -23,6 +22,7 @@ from divvy.agent.plugin.registration import DevicePlugins
 from tests.agent.devices import whole
 from tests.agent.plugin.test_device_plugins import Allocator
 from tests.fakes.kubelet import fake_kubelet
+from tests.fakes.scene import running
 
 GPU = "nvidia.com/gpu"
 
@@ -91,20 +91,17 @@ async def test_yields_gpus_to_another_plugin_and_takes_them_back(sockets: Path) 
         seen = asyncio.Event()
         plugin = DevicePlugins(kubelet.plugins, Allocator(), seen.set)
         await plugin.advertise((whole(2),))
-        watch = asyncio.create_task(plugin.watch())
-        await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
-        path = kubelet.plugins / "nvidia-gpu.sock"
-        with listen(path):
-            await kubelet.until(lambda: kubelet.allocatable(GPU) == 0)
-            before = len(kubelet.registrations)
-            await asyncio.wait_for(seen.wait(), 1)
-            await asyncio.sleep(0.6)
-            assert (len(kubelet.registrations), plugin.registered) == (before, False)
-        path.unlink()
-        await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
-        watch.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watch
+        async with running(plugin.watch()):
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            path = kubelet.plugins / "nvidia-gpu.sock"
+            with listen(path):
+                await kubelet.until(lambda: kubelet.allocatable(GPU) == 0)
+                before = len(kubelet.registrations)
+                await asyncio.wait_for(seen.wait(), 1)
+                await asyncio.sleep(0.6)
+                assert (len(kubelet.registrations), plugin.registered) == (before, False)
+            path.unlink()
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
         await plugin.stop()
 
 
@@ -121,23 +118,20 @@ async def test_lists_an_unchanged_folder_only_once(
     async with fake_kubelet(sockets) as kubelet:
         plugin = DevicePlugins(kubelet.plugins, Allocator(), lambda: None)
         await plugin.advertise((whole(2),))
-        watch = asyncio.create_task(plugin.watch())
-        await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
-        await asyncio.sleep(2.5)
-        looks.clear()
-        await asyncio.sleep(2)
-        assert looks == []
-        # Made before, and listened on when its folder has long been quiet again.
-        other = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        other.bind(str(kubelet.plugins / "nvidia-gpu.sock"))
-        with other:
+        async with running(plugin.watch()):
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
             await asyncio.sleep(2.5)
-            assert kubelet.allocatable(GPU) == 2
-            other.listen()
-            await kubelet.until(lambda: kubelet.allocatable(GPU) == 0)
-        watch.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watch
+            looks.clear()
+            await asyncio.sleep(2)
+            assert looks == []
+            # Made before, and listened on when its folder has long been quiet again.
+            other = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            other.bind(str(kubelet.plugins / "nvidia-gpu.sock"))
+            with other:
+                await asyncio.sleep(2.5)
+                assert kubelet.allocatable(GPU) == 2
+                other.listen()
+                await kubelet.until(lambda: kubelet.allocatable(GPU) == 0)
         await plugin.stop()
 
 

@@ -6,7 +6,7 @@ import asyncio
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +25,7 @@ from divvy.agent.memory.unaccounted_memory import InNamespace
 from divvy.agent.plugin.device_holders import HoldersUnknown
 from tests.agent.devices import device_share, gpu, snapshot
 from tests.agent.inject.test_account import lock
+from tests.fakes.scene import until
 
 _NAMED = """
 import sys, time
@@ -156,13 +157,6 @@ async def test_reports_an_account_of_another_format_once_until_it_is_sound(
     loop.cancel()
     (line,) = caplog.messages
     assert f"{folder / 'account'}: an account in a different format" in line
-
-
-async def until(met: Callable[[], bool]) -> None:
-    """Wait for something."""
-    async with asyncio.timeout(30):
-        while not met():
-            await asyncio.sleep(0.01)
 
 
 def test_keeps_the_files_of_a_claims_share_while_it_is_held(

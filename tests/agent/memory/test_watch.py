@@ -18,6 +18,7 @@ from divvy.agent.memory.watch import MemoryWatch
 from divvy.kube import backoff
 from divvy.kube.errors import ApiError
 from divvy.model.sharing import Sharing
+from tests.fakes.scene import running, until
 
 PROCESSES = [Process(number, 1) for number in (11, 12, 13)]
 
@@ -96,16 +97,14 @@ async def test_terminates_without_waiting_for_a_silent_api_server(
     sent: list[tuple[Process, Signals]],
 ) -> None:
     api = SilentApi()
-    running = asyncio.create_task(looking(api, lambda: ALL).run())
-    async with asyncio.timeout(5):
-        while len(sent) < 6:
-            await asyncio.sleep(0.01)
-    # A busy machine lets the watch look once more before this is read.
-    assert sent[:6] == [(process, number) for number in (SIGTERM, SIGKILL) for process in PROCESSES]
-    # Each is reported once, and with the watch its reports end.
-    assert api.waiting == 3
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with running(looking(api, lambda: ALL).run()):
+        await until(lambda: len(sent) >= 6, 5)
+        # A busy machine lets the watch look once more before this is read.
+        assert sent[:6] == [
+            (process, number) for number in (SIGTERM, SIGKILL) for process in PROCESSES
+        ]
+        # Each is reported once, and with the watch its reports end.
+        assert api.waiting == 3
     await asyncio.sleep(0)
     assert api.waiting == 0
 
@@ -117,23 +116,17 @@ async def test_retries_a_refused_event_after_the_container_ended(
     monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.02)
     looks = itertools.chain([ALL[:1]], itertools.repeat(()))
     api = SilentApi(refusals=5)
-    running = asyncio.create_task(looking(api, lambda: next(looks)).run())
-    async with asyncio.timeout(5):
-        while not api.recorded:
-            await asyncio.sleep(0.01)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with running(looking(api, lambda: next(looks)).run()):
+        await until(lambda: api.recorded, 5)
 
 
 @pytest.mark.usefixtures("sent")
 async def test_limits_pending_events_per_container() -> None:
     looks = itertools.cycle([ALL, ()])
     api = SilentApi()
-    running = asyncio.create_task(looking(api, lambda: next(looks)).run())
-    await asyncio.sleep(0.5)
-    assert api.waiting == 3
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with running(looking(api, lambda: next(looks)).run()):
+        await asyncio.sleep(0.5)
+        assert api.waiting == 3
 
 
 async def test_terminates_a_client_of_mps_before_its_process(
@@ -145,11 +138,7 @@ async def test_terminates_a_client_of_mps_before_its_process(
         await asyncio.sleep(0.05)
         terminated.append((uuid, pid, len(sent)))
 
-    running = asyncio.create_task(looking(SilentApi(), lambda: ALL[:1], terminate).run())
-    async with asyncio.timeout(5):
-        while len(sent) < 2:
-            await asyncio.sleep(0.01)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with running(looking(SilentApi(), lambda: ALL[:1], terminate).run()):
+        await until(lambda: len(sent) >= 2, 5)
     # How many signals were sent before: none, then SIGTERM.
     assert terminated[:2] == [("GPU-0", 11, 0), ("GPU-0", 11, 1)]

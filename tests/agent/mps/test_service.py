@@ -19,6 +19,7 @@ from divvy.agent.mps.service import Mps
 from divvy.agent.mps.supervision import Ceiling, Share
 from tests.agent.devices import gpu, snapshot
 from tests.agent.mps.version_3_daemon import Daemon
+from tests.fakes.scene import running, until
 
 GPU = "GPU-0"
 DEFAULT_MODE = 0
@@ -44,16 +45,9 @@ async def agent(folder: Path, ceiling: Ceiling) -> AsyncIterator[Mps]:
     driver = cast("Any", SimpleNamespace(snapshot=None, problem="it is not asked"))
     mps = Mps(folder, folder / "state", folder / "memory", driver, lambda: None)
     mps.want({GPU: ceiling})
-    work = asyncio.create_task(mps.run())
-    try:
-        async with asyncio.timeout(10):
-            while mps.problem(GPU):
-                await asyncio.sleep(0.01)
+    async with running(mps.run()):
+        await until(lambda: not mps.problem(GPU), 10)
         yield mps
-    finally:
-        work.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
 
 
 async def test_keeps_limits_when_agent_and_daemon_end_and_the_profile_goes(
@@ -87,9 +81,7 @@ async def test_limits_other_containers_again_if_a_start_fails_after_their_server
         with pytest.raises(NoAnswer):
             await mps.prepare(GPU, Share("share_1", 10240, 25), alone=False)
         assert mps.problem(GPU)
-        async with asyncio.timeout(10):
-            while mps.problem(GPU):
-                await asyncio.sleep(0.01)
+        await until(lambda: not mps.problem(GPU), 10)
         assert daemon.namespaces[QUARTER.name] == ["10240M", "25.00"]
         assert daemon.clients == {}
 
@@ -110,17 +102,12 @@ async def test_keeps_folders_while_a_new_agent_does_not_know_who_has_them(tmp_pa
     driver = SimpleNamespace(snapshot=seen, problem="", compute_mode=compute_mode)
     mps = Mps(tmp_path, state, tmp_path / "memory", cast("Any", driver), lambda: None)
     mps.consider({}, seen, None)
-    work = asyncio.create_task(mps.run())
-    async with asyncio.timeout(10):
-        await is_read.wait()
-    await asyncio.sleep(0.2)
-    assert pipes.is_dir()
-    assert GPU in MpsRecord(state).gpus
-    mps.consider({}, seen, {})
-    async with asyncio.timeout(10):
-        while mps.gpus:
-            await asyncio.sleep(0.01)
-    assert not pipes.exists()
-    work.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await work
+    async with running(mps.run()):
+        async with asyncio.timeout(10):
+            await is_read.wait()
+        await asyncio.sleep(0.2)
+        assert pipes.is_dir()
+        assert GPU in MpsRecord(state).gpus
+        mps.consider({}, seen, {})
+        await until(lambda: not mps.gpus, 10)
+        assert not pipes.exists()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.nvml.driver import Driver, loaded_module
 from divvy.agent.nvml.process import DriverProblem, GpuHangs, Xid
 from tests.fakes.agent import simulate, simulated_driver
+from tests.fakes.scene import running, until
 from tests.fakes.simulator import needs_simulator
 
 
@@ -34,11 +34,6 @@ class Watched:
         assert self.driver.snapshot is not None
         return self.driver.snapshot
 
-    async def until(self, met: Callable[[], bool], seconds: float = 60) -> None:
-        async with asyncio.timeout(seconds):
-            while not met():
-                await asyncio.sleep(0.05)
-
 
 @asynccontextmanager
 async def watched(gpus: int) -> AsyncIterator[Watched]:
@@ -47,14 +42,11 @@ async def watched(gpus: int) -> AsyncIterator[Watched]:
         driver = Driver(folder / "driver", (), lambda: None, on_xid=xids.append)
         driver.scan_seconds = 1.0
         scene = Watched(folder / "driver", driver, xids)
-        work = asyncio.create_task(driver.run())
         try:
-            await scene.until(lambda: driver.snapshot is not None)
-            yield scene
+            async with running(driver.run()):
+                await until(lambda: driver.snapshot is not None)
+                yield scene
         finally:
-            work.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await work
             await driver.stop()
 
 
@@ -63,11 +55,11 @@ async def watched(gpus: int) -> AsyncIterator[Watched]:
 async def test_isolates_any_error_code_to_its_gpu(code: int) -> None:
     async with watched(4) as at:
         simulate(at.root, "fault", "code", "1", str(code))
-        await at.until(lambda: bool(at.snapshot.gpus[1].fault))
+        await until(lambda: bool(at.snapshot.gpus[1].fault))
         assert [gpu.fault == "" for gpu in at.snapshot.gpus] == [True, False, True, True]
         assert at.driver.problem == ""
         simulate(at.root, "fault", "clear", "1")
-        await at.until(lambda: at.snapshot.gpus[1].fault == "")
+        await until(lambda: at.snapshot.gpus[1].fault == "")
 
 
 @needs_simulator
@@ -105,15 +97,11 @@ async def test_reports_a_gpu_that_fails_from_the_start_beside_the_others() -> No
         root = folder / "driver"
         simulate(root, "fault", "code", "1", "16")
         driver = Driver(root, (), lambda: None)
-        work = asyncio.create_task(driver.run())
-        async with asyncio.timeout(15):
-            while driver.snapshot is None:
-                await asyncio.sleep(0.05)
-        assert [gpu.index for gpu in driver.snapshot.gpus] == [0, 2]
-        assert driver.snapshot.unreadable == ("GPU 1: GPU requires restart",)
-        work.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
+        async with running(driver.run()):
+            await until(lambda: driver.snapshot is not None, 15)
+            assert driver.snapshot is not None
+            assert [gpu.index for gpu in driver.snapshot.gpus] == [0, 2]
+            assert driver.snapshot.unreadable == ("GPU 1: GPU requires restart",)
         await driver.stop()
 
 
@@ -121,7 +109,7 @@ async def test_reports_a_gpu_that_fails_from_the_start_beside_the_others() -> No
 async def test_isolates_a_hanging_gpu() -> None:
     async with watched(4) as at:
         simulate(at.root, "fault", "slow", "0", "20000")
-        await at.until(lambda: "does not answer" in at.snapshot.gpus[0].fault)
+        await until(lambda: "does not answer" in at.snapshot.gpus[0].fault)
         assert [gpu.present for gpu in at.snapshot.gpus] == [False, True, True, True]
         # The others answer at once, and their XIDs arrive.
         began = time.monotonic()
@@ -130,9 +118,9 @@ async def test_isolates_a_hanging_gpu() -> None:
         with pytest.raises(GpuHangs):
             await at.driver.processes(at.snapshot.gpus[0])
         simulate(at.root, "fault", "xid", "2", "48")
-        await at.until(lambda: [xid.number for xid in at.xids] == [48])
+        await until(lambda: [xid.number for xid in at.xids] == [48])
         simulate(at.root, "fault", "clear", "0")
-        await at.until(lambda: at.snapshot.gpus[0].present)
+        await until(lambda: at.snapshot.gpus[0].present)
 
 
 @needs_simulator
@@ -197,7 +185,7 @@ async def test_resets_a_closed_gpu_slowly_without_blocking_others() -> None:
         assert not reset.done()
         # Meanwhile the other GPU is looked after: its XIDs arrive, its changes are made.
         simulate(at.root, "fault", "xid", "1", "48")
-        await at.until(lambda: [xid.number for xid in at.xids] == [48], 1.5)
+        await until(lambda: [xid.number for xid in at.xids] == [48], 1.5)
         await at.driver.change("set_mig_mode", at.snapshot.gpus[1], enabled=True)
         await reset
         answer = await at.driver.change("set_mig_mode", gpu, enabled=True)

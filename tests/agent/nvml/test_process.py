@@ -12,6 +12,7 @@ import pytest
 
 from divvy.agent.nvml.process import DriverAway, GpuHangs, NvmlProcess
 from tests.fakes.agent import simulate, simulated_driver
+from tests.fakes.scene import until
 from tests.fakes.simulator import needs_simulator
 
 LANE = "a GPU"
@@ -63,9 +64,7 @@ async def test_reports_a_hanging_gpu_from_its_deadline_until_its_answer() -> Non
                 await process.call("describe", LANE, 0.1, index=0)
             assert process.hanging_since() is not None
             simulate(folder / "driver", "fault", "clear", "0")
-            async with asyncio.timeout(60):
-                while process.hanging_since() is not None:
-                    await asyncio.sleep(0.05)
+            await until(lambda: process.hanging_since() is None, 60)
         finally:
             await process.stop()
 

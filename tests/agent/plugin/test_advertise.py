@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from divvy.agent.settings import settings_from
 from divvy.model import DesiredGpu, Offer
 from divvy.model.sharing import Sharing
 from tests.agent.devices import gpu, snapshot
+from tests.fakes.scene import running
 
 
 async def test_wakes_the_agent_only_for_a_new_installation_outcome(
@@ -50,14 +50,11 @@ async def test_wakes_the_agent_only_for_a_new_installation_outcome(
 
     loop = asyncio.get_running_loop()
     advertiser.injection = cast("Any", SimpleNamespace(installed=False, install=install))
-    work = asyncio.create_task(advertiser.keep_installed())
-    async with asyncio.timeout(10):
-        await enough.wait()
-        while len(woken) < 2:
-            await asyncio.sleep(0.001)
-    work.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await work
+    async with running(advertiser.keep_installed()):
+        async with asyncio.timeout(10):
+            await enough.wait()
+            while len(woken) < 2:
+                await asyncio.sleep(0.001)
     assert woken == [3, 0]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -21,6 +20,7 @@ from divvy.agent.plugin.registration import DevicePlugins
 from tests.agent.devices import limited, replicas, whole
 from tests.fakes.device_manager import AdmissionFailed
 from tests.fakes.kubelet import FakeKubelet, fake_kubelet
+from tests.fakes.scene import running
 
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 EDITS = ContainerEdits(
@@ -60,13 +60,10 @@ async def serving(
     async with fake_kubelet(folder) as kubelet:
         plugin = DevicePlugins(kubelet.plugins, Allocator(), lambda: None)
         await plugin.advertise(resources)
-        watch = asyncio.create_task(plugin.watch())
         try:
-            yield kubelet, plugin
+            async with running(plugin.watch()):
+                yield kubelet, plugin
         finally:
-            watch.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watch
             await plugin.stop()
 
 
@@ -257,16 +254,13 @@ async def test_registers_options_that_change_while_the_kubelet_answers(sockets: 
     await kubelet.start()
     plugin = DevicePlugins(kubelet.plugins, Allocator(), lambda: None)
     await plugin.advertise([plain])
-    watch = asyncio.create_task(plugin.watch())
     try:
-        await answered.wait()
-        await plugin.advertise([with_limiter])
-        goes_on.set()
-        await kubelet.until(lambda: kubelet.endpoints[plain.name].pre_start, 5)
+        async with running(plugin.watch()):
+            await answered.wait()
+            await plugin.advertise([with_limiter])
+            goes_on.set()
+            await kubelet.until(lambda: kubelet.endpoints[plain.name].pre_start, 5)
     finally:
-        watch.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watch
         await plugin.stop()
         await kubelet.stop()
 
@@ -282,12 +276,9 @@ async def test_reports_a_missing_plugin_folder_until_it_is_there(sockets: Path) 
     assert f"{GPU} cannot be served: {sockets}" in plugin.problem
     assert not plugin.registered
     assert changes == [plugin.problem]
-    async with fake_kubelet(sockets) as kubelet:
-        watch = asyncio.create_task(plugin.watch())
+    async with fake_kubelet(sockets) as kubelet, running(plugin.watch()):
         await kubelet.until(lambda: kubelet.allocatable(GPU) == 2 and plugin.current)
         assert (changes[-1], plugin.problem) == ("", "")
-        watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
     await plugin.stop()
 
 
