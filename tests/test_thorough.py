@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import ast
-
 import pytest
 
-from divvy.lab.paths import REPOSITORY
+from tests.functions_of_file import functions_of
 from tests.thoroughness import is_left_out, reasons
 
 
 @pytest.mark.parametrize("entry", reasons())
 def test_names_a_test_that_exists(entry: str) -> None:
     file, _, name = entry.partition("::")
-    tree = ast.parse((REPOSITORY / "tests" / file).read_text())
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    functions = functions_of(file)
+    assert functions
     assert not name or name.partition("[")[0] in functions
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import yaml
 
 from divvy.lab.paths import REPOSITORY
 from tests.docs.page_commands import ELSEWHERE, PAGES, Shell, lane, page_commands, page_files
+from tests.functions_of_file import functions_of
 from tests.plugin_stack import without_claims
 
 # What the files hold that pages only name.
@@ -94,10 +94,7 @@ def test_lists_only_commands_of_a_page_as_run_elsewhere() -> None:
 @pytest.mark.parametrize("test", sorted(set(ELSEWHERE.values())))
 def test_has_a_test_for_what_runs_elsewhere(test: str) -> None:
     file, _, name = test.partition("::")
-    tree = ast.parse((REPOSITORY / "tests" / file).read_text())
-    functions = {
-        statement.name for statement in tree.body if isinstance(statement, ast.FunctionDef)
-    }
+    functions = functions_of(file)
     assert functions
     assert not name or name in functions
 

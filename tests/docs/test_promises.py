@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +9,10 @@ import pytest
 import yaml
 
 from tests.docs.blocks import blocks
+from tests.functions_of_file import functions_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("promises.yaml").read_text())
-
-
-@cache
-def functions(file: str) -> frozenset[str]:
-    tree = ast.parse((ROOT / "tests" / file).read_text())
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef
-    return frozenset(statement.name for statement in tree.body if isinstance(statement, kinds))
 
 
 def listed(page: str) -> list[str]:
@@ -36,7 +28,7 @@ def test_names_only_existing_tests(page: str) -> None:
     missing = []
     for test in listed(page):
         file, _, name = test.partition("::")
-        if not (ROOT / "tests" / file).exists() or name not in functions(file):
+        if not (ROOT / "tests" / file).exists() or name not in functions_of(file):
             missing.append(test)
     assert not missing
 

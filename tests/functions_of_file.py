@@ -1,0 +1,16 @@
+"""The functions that a file of tests has, by which lists and pages name them."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+
+from divvy.lab.paths import REPOSITORY
+
+
+@cache
+def functions_of(file: str) -> frozenset[str]:
+    """Return the names of a file's functions; its path is relative to ``tests/``."""
+    tree = ast.parse((REPOSITORY / "tests" / file).read_text())
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return frozenset(statement.name for statement in tree.body if isinstance(statement, kinds))
