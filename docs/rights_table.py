@@ -61,6 +61,9 @@ _WHY: Mapping[tuple[str, str], str] = {
     ("divvy-preemption", "nodes"): "finds the nodes that a pod may go to, and what is free there",
     ("divvy-preemption", "resourceclaims"): "sees what pods hold and ask for",
     ("divvy-preemption", "resourceslices"): "sees which devices exist",
+    ("divvy-preemption", "devicetaintrules"): (
+        "evicts no pod for a device that an administrator has tainted"
+    ),
     ("divvy-preemption", "poddisruptionbudgets"): "leaves alone what a budget protects",
     ("divvy-preemption", "resourcequotas"): ("evicts no pod for a claim that a quota would refuse"),
     ("divvy-preemption", "pods/eviction"): (

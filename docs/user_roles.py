@@ -22,7 +22,12 @@ _LOOKS: Mapping[str, tuple[str, ...]] = {
     "": ("namespaces", "nodes", "pods", "events", "resourcequotas"),
     "apps": ("daemonsets", "deployments"),
     "apiextensions.k8s.io": ("customresourcedefinitions",),
-    _RESOURCES: ("resourceclaims", "resourceclaimtemplates", "resourceslices"),
+    _RESOURCES: (
+        "devicetaintrules",
+        "resourceclaims",
+        "resourceclaimtemplates",
+        "resourceslices",
+    ),
     "scheduling.k8s.io": ("priorityclasses",),
 }
 # What `up` reads to say why pods do not become ready.

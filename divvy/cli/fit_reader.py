@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from divvy.cli.cluster_reader import ClusterReader
+import typer
+
+from divvy.cli.cluster_reader import ClusterReader, NotAllowed
 from divvy.cli.live import live_node_of, with_claims
 from divvy.model import Cluster
 from divvy.plan import compare_live
@@ -81,7 +83,7 @@ class FitReader:
     def nodes(self, name: str, without: Sequence[Mapping[str, Any]] = ()) -> tuple[FitNode, ...]:
         """Return the nodes with what is held of them, but by the claims ``without``."""
         claims = [claim for claim in self._claims if claim not in without]
-        gpus = claimed_gpus(self._slices, claims)
+        gpus = claimed_gpus(self._slices, claims, self._taint_rules)
         return nodes_of_cluster(
             self.cluster, predict(self.cluster, name), self._nodes, self._pods, gpus
         )
@@ -122,6 +124,16 @@ class FitReader:
     @cached_property
     def _slices(self) -> list[dict[str, Any]]:
         return list(self._reader.paged(f"{_RESOURCES}/resourceslices"))
+
+    @cached_property
+    def _taint_rules(self) -> list[dict[str, Any]]:
+        if not self._slices:
+            return []
+        try:
+            return list(self._reader.paged(f"{_RESOURCES}/devicetaintrules"))
+        except NotAllowed as refusal:
+            typer.echo(f"DeviceTaintRules are left out: {refusal}", err=True)
+            return []
 
 
 def _key(obj: Mapping[str, Any]) -> tuple[str, str]:

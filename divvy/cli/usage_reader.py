@@ -83,7 +83,14 @@ class UsageReader:
         named = {
             (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims
         }
-        return named, claimed_gpus(slices, claims)
+        return named, claimed_gpus(slices, claims, self._taint_rules(notes) if slices else ())
+
+    def _taint_rules(self, notes: list[str]) -> list[dict[str, Any]]:
+        try:
+            return list(self.reader.paged(f"{_RESOURCES}/devicetaintrules"))
+        except NotAllowed as refused:
+            notes.append(f"what DeviceTaintRules keep from pods is not shown: {refused.reason}")
+            return []
 
     def _raw_pods(self, notes: list[str]) -> tuple[Iterable[Mapping[str, Any]], bool]:
         """Return the pods that have not ended, and whether these are those of all namespaces."""

@@ -117,12 +117,15 @@ class ClaimedGpu:
 
 
 def claimed_gpus(
-    slices: Iterable[Mapping[str, Any]], claims: Iterable[Mapping[str, Any]]
+    slices: Iterable[Mapping[str, Any]],
+    claims: Iterable[Mapping[str, Any]],
+    taint_rules: Iterable[Mapping[str, Any]] = (),
 ) -> tuple[ClaimedGpu, ...]:
     """Read the GPUs of Divvy's slices (newest generation of each pool), by node and index.
 
-    Raises UnreadableClaims.
+    ``taint_rules`` are the cluster's DeviceTaintRules. Raises UnreadableClaims.
     """
+    rules = [rule["spec"] for rule in taint_rules]
     held = holders_by_device(claims)
     devices: dict[tuple[str, str], list[tuple[Mapping[str, Any], LiveDevice]]] = {}
     counters: dict[tuple[str, str], dict[str, int]] = {}
@@ -137,7 +140,8 @@ def claimed_gpus(
         for raw in resource_slice.get("devices", ()):
             with _reading(f"device {raw['name']} of pool {pool}"):
                 attributes = {key: _value(value) for key, value in raw["attributes"].items()}
-                device = _device(raw, attributes, held.get((pool, raw["name"]), ()))
+                taints = (*(raw.get("taints") or ()), *_taints_of_rules(rules, pool, raw["name"]))
+                device = _device(raw, attributes, taints, held.get((pool, raw["name"]), ()))
                 key = (node, str(attributes[UUID]))
             devices.setdefault(key, []).append((attributes, device))
     gpus = [_gpu(node, uuid, listed, counters) for (node, uuid), listed in devices.items()]
@@ -244,8 +248,24 @@ def holders_by_device(
     return held
 
 
+def _taints_of_rules(
+    rules: Iterable[Mapping[str, Any]], pool: str, device: str
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the taints that rules give a device of Divvy's; a rule without a selector has none."""
+    place = {"driver": CLAIMS_DRIVER, "pool": pool, "device": device}
+    for rule in rules:
+        selector = rule.get("deviceSelector")
+        if selector is not None and all(
+            selector.get(name, value) == value for name, value in place.items()
+        ):
+            yield rule["taint"]
+
+
 def _device(
-    raw: Mapping[str, Any], attributes: Mapping[str, Any], holders: tuple[Holder, ...]
+    raw: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+    taints: Iterable[Mapping[str, Any]],
+    holders: tuple[Holder, ...],
 ) -> LiveDevice:
     capacity = {name: value["value"] for name, value in (raw.get("capacity") or {}).items()}
     consumes = {
@@ -266,7 +286,8 @@ def _device(
         consumes=consumes,
         taints=tuple(
             f"{taint['key']}={taint['value']}" if taint.get("value") else taint["key"]
-            for taint in raw.get("taints") or ()
+            for taint in taints
+            if taint["effect"] != "None"
         ),
         holders=holders,
         **_policies(raw),

@@ -51,6 +51,7 @@ class Observed:
     slices: Sequence[Mapping[str, Any]]
     budgets: Sequence[Mapping[str, Any]] = ()
     quotas: Sequence[Mapping[str, Any]] = ()
+    taint_rules: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, order=True)
@@ -168,7 +169,7 @@ class _Search:
             covered = repr((repulsion.selector, repulsion.namespaces))
             _, places = self._repulsions.setdefault(covered, (repulsion, set()))
             places.add((repulsion.key, repulsion.value))
-        gpus = claimed_gpus(observed.slices, observed.claims)
+        gpus = claimed_gpus(observed.slices, observed.claims, observed.taint_rules)
         fits = nodes_of_cluster(cluster, plan(cluster, ""), observed.nodes, observed.pods, gpus)
         self._nodes = [self._node(fit, on_node.get(str(fit.labels.name), ())) for fit in fits]
         by_name = {str(node.fit.labels.name): node for node in self._nodes}

@@ -9,6 +9,7 @@ from typing import Any
 
 from divvy.kube.access import access_from
 from divvy.kube.async_client import AsyncClient
+from divvy.kube.errors import NOT_FOUND, ApiError
 from divvy.model import Cluster, parse_canonical
 from divvy.model.contract import CLAIMS_DRIVER, CONFIG_KEY, CONFIG_MAP, PREEMPTION
 from divvy.plan.preemption import MIRROR, Observed, PodName
@@ -41,7 +42,17 @@ class Api:
             ),
             budgets=await self._listed("/apis/policy/v1/poddisruptionbudgets"),
             quotas=await self._listed("/api/v1/resourcequotas"),
+            taint_rules=await self._taint_rules(),
         )
+
+    async def _taint_rules(self) -> list[dict[str, Any]]:
+        """Return the DeviceTaintRules, which Kubernetes has since 1.37."""
+        try:
+            return await self._listed(f"{_RESOURCES}/devicetaintrules")
+        except ApiError as error:
+            if error.code != NOT_FOUND:
+                raise
+        return []
 
     async def cluster(self) -> Cluster:
         """Return the cluster that the agents' configuration describes."""

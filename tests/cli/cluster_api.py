@@ -42,6 +42,7 @@ class ClusterApi:
     def __init__(self) -> None:
         allocatable = {GPU: "4", "cpu": "8", "memory": "32Gi", "pods": "20"}
         meta = {"name": "n1", "labels": {"pool": "training"}}
+        self.forbidden: set[str] = set()
         self.lists: dict[str, list[Any]] = {
             "/api/v1/nodes": [
                 {"metadata": meta, "spec": {}, "status": {"allocatable": allocatable}}
@@ -61,6 +62,8 @@ class ClusterApi:
         self.lists["/api/v1/pods"].append({"metadata": meta, "spec": spec, "status": {}})
 
     def answer(self, request: httpx2.Request) -> httpx2.Response:
+        if request.url.path in self.forbidden:
+            return httpx2.Response(403, json={"message": "forbidden"})
         items = self.lists.get(request.url.path)
         if items is None:
             return httpx2.Response(404, json={"message": "not found"})

@@ -81,6 +81,27 @@ def test_omits_what_the_pod_already_holds(api: PodsApi) -> None:
     assert "team/train: fits" in why("train")
 
 
+def test_names_the_taints_of_devices(api: PodsApi) -> None:
+    """An administrator's too, which stand in no slice."""
+    stack = STACK.replace("{whole: {},", "{whole: {claims: {}},")
+    Path("Pulumi.prod.yaml").write_text(stack)
+    api.lists["/api/v1/nodes"][0]["status"]["allocatable"].pop(GPU)
+    api.lists[f"{_CLAIMS}/resourceslices"] = [
+        {"metadata": {"name": "s"}, **resource_slice} for resource_slice in slices("n1", {}, gpus=1)
+    ]
+    api.waiting("train", 1)
+    assert "team/train: fits" in why("train")
+    taint = {"key": "example.com/repair", "value": "fan", "effect": "NoExecute"}
+    rule = {"deviceSelector": {"pool": "n1/divvy"}, "taint": taint}
+    path = f"{_CLAIMS}/devicetaintrules"
+    api.lists[path] = [{"metadata": {"name": "r"}, "spec": rule}]
+    words = "offers no whole GPU to claims: its devices have taints (example.com/repair=fan)"
+    assert words in why("train")
+    # Who may not read them is told so.
+    api.forbidden.add(path)
+    assert "DeviceTaintRules are left out: this user may not read" in why("train")
+
+
 def test_reports_on_which_node_a_pod_waits(api: PodsApi) -> None:
     pod = api.waiting("train", 1)
     pod["spec"]["nodeName"] = "n1"

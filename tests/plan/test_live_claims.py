@@ -1,6 +1,7 @@
 """What is read of slices and claims: devices, who holds them, what is free."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,40 @@ def test_ignores_a_slice_that_another_node_publishes_in_the_pool() -> None:
     foreign = slices("n", {"shares": {}}, gpus=1, generation=10**6)
     foreign = [{"spec": {**foreign[0]["spec"], "nodeName": "m"}}]
     assert [gpu.name for gpu in claimed_gpus([*foreign, *own], ())] == ["n GPU 0", "n GPU 1"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "tainted"),
+    [
+        ({}, ["gpu-n-0-share", "gpu-n-1-share"]),
+        ({"driver": "divvy.gpu", "pool": "n/divvy"}, ["gpu-n-0-share", "gpu-n-1-share"]),
+        ({"device": "gpu-n-1-share"}, ["gpu-n-1-share"]),
+        ({"pool": "m/divvy"}, []),
+        ({"driver": "gpu.example.com", "device": "gpu-n-1-share"}, []),
+        (None, []),
+    ],
+)
+def test_taints_the_devices_that_a_rule_of_the_cluster_selects(
+    selector: dict[str, str] | None, tainted: list[str]
+) -> None:
+    """As the scheduler does, with the taints that the slice itself has."""
+
+    def rule(effect: str) -> dict[str, Any]:
+        taint = {"key": "example.com/repair", "value": "fan", "effect": effect}
+        return {
+            "spec": {"taint": taint, **({} if selector is None else {"deviceSelector": selector})}
+        }
+
+    for effect in ("NoSchedule", "NoExecute"):
+        gpus = claimed_gpus(slices("n", {"shares": {}}), (), [rule(effect)])
+        devices = [device for gpu in gpus for device in gpu.devices]
+        assert [device.name for device in devices if device.taints] == tainted
+        assert {taint for device in devices for taint in device.taints} <= {
+            "example.com/repair=fan"
+        }
+    # This one only informs.
+    gpus = claimed_gpus(slices("n", {"shares": {}}), (), [rule("None")])
+    assert not any(device.taints for gpu in gpus for device in gpu.devices)
 
 
 @pytest.mark.parametrize(

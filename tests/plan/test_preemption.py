@@ -54,6 +54,7 @@ class State:
         self.claims: list[dict[str, Any]] = []
         self.budgets: list[dict[str, Any]] = []
         self.quotas: list[dict[str, Any]] = []
+        self.taint_rules: list[dict[str, Any]] = []
 
     def run(self, name: str, request: Request, priority: int = 0, **more: Any) -> bool:
         """Run a pod with a claim on the first node with room; return whether there is any."""
@@ -84,7 +85,10 @@ class State:
         return next(pod for pod in self.pods if pod["metadata"]["name"] == name)
 
     def observed(self) -> Observed:
-        return Observed(self.nodes, self.pods, self.claims, self.slices, self.budgets, self.quotas)
+        return Observed(
+            *(self.nodes, self.pods, self.claims, self.slices),
+            *(self.budgets, self.quotas, self.taint_rules),
+        )
 
     def decision(self) -> Decision:
         listed = self.observed()
@@ -293,6 +297,17 @@ def test_spares_a_pod_of_the_same_priority() -> None:
     state.run("held", WHOLE, 100)
     state.wait(WHOLE, 100)
     assert state.decision().reason.startswith("no node takes it")
+
+
+def test_preempts_no_pod_for_a_device_that_an_administrator_has_tainted() -> None:
+    """Kubernetes 1.37 serves DeviceTaintRules: the pod would wait on."""
+    state = State()
+    state.run("low", WHOLE)
+    state.wait(WHOLE)
+    assert [victim.name for victim in state.decision().victims] == ["low"]
+    taint = {"key": "example.com/repair", "effect": "NoSchedule"}
+    state.taint_rules = [{"spec": {"deviceSelector": {"driver": CLAIMS_DRIVER}, "taint": taint}}]
+    assert state.decision().victims == ()
 
 
 def test_preempts_no_pod_while_terminating_pods_free_enough() -> None:

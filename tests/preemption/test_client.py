@@ -10,7 +10,7 @@ import pytest
 
 from divvy.kube.access import Access
 from divvy.kube.async_client import AsyncClient
-from divvy.kube.errors import Unreachable
+from divvy.kube.errors import NOT_FOUND, ApiError, Unreachable
 from divvy.preemption.client import Api
 
 MAX_PAGE = 1 << 24
@@ -54,6 +54,21 @@ def test_reads_pods_as_large_as_the_api_accepts(monkeypatch: pytest.MonkeyPatch)
     listed = asyncio.run(api(monkeypatch, *pods).waiting())
     names = [entry["metadata"]["name"] for entry in listed]
     assert names == [f"pod-{number}" for number in range(300)]
+
+
+def test_observes_a_cluster_without_rules_of_taints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes has them since 1.37."""
+    rule = {"metadata": {"name": "rule"}, "spec": {}}
+    assert asyncio.run(api(monkeypatch, rule).observed()).taint_rules == [rule]
+    request = Server.request
+
+    async def refuse(server: Server, method: str, path: str, *more: Any, **options: Any) -> Any:
+        if path.endswith("/devicetaintrules"):
+            raise ApiError(NOT_FOUND, "the server could not find the requested resource")
+        return await request(server, method, path, *more, **options)
+
+    monkeypatch.setattr(Server, "request", refuse)
+    assert asyncio.run(api(monkeypatch, rule).observed()).taint_rules == []
 
 
 def test_keeps_only_what_decides_of_a_running_pod(monkeypatch: pytest.MonkeyPatch) -> None:

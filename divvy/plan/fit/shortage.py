@@ -63,9 +63,8 @@ def claim_shortage(
             if is_kind(request, device) and is_wanted_type(request, gpu) and not device.taints
         ]
         if not devices_of_it:
-            return Shortage(
-                Lack.NOT_OFFERED, f"offers no {_kind(request)}", Fraction(request.count)
-            )
+            lacks = f"offers no {_kind(request)}{_taints(request, devices)}"
+            return Shortage(Lack.NOT_OFFERED, lacks, Fraction(request.count))
         never = _never(request, devices_of_it)
         if never:
             return Shortage(Lack.TOO_MUCH, never)
@@ -76,6 +75,18 @@ def claim_shortage(
         )
     held = f"; held by {names(holders)}" if holders else ""
     return Shortage(Lack.NOT_FREE, f"has no room left for {requests_text}{held}")
+
+
+def _taints(request: Request, devices: NodeDevices) -> str:
+    """Say which taints the devices have that a request could get without them, "" if none."""
+    taints = {
+        taint
+        for gpu in devices.gpus
+        for device in gpu.devices
+        if is_kind(request, device) and is_wanted_type(request, gpu)
+        for taint in device.taints
+    }
+    return f": its devices have taints ({names(sorted(taints))})" if taints else ""
 
 
 def _never(request: Request, devices: Sequence[LiveDevice]) -> str:

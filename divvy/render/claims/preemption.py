@@ -16,7 +16,7 @@ _CONTROLLER = Controller(
         {"apiGroups": [""], "resources": ["nodes", "pods", "resourcequotas"], "verbs": ["list"]},
         {
             "apiGroups": ["resource.k8s.io"],
-            "resources": ["resourceclaims", "resourceslices"],
+            "resources": ["devicetaintrules", "resourceclaims", "resourceslices"],
             "verbs": ["list"],
         },
         {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["list"]},
