@@ -40,8 +40,8 @@ class Unallocated:
     async def claims(self) -> AsyncIterator[dict[str, Any]]:
         if self.refuses:
             raise ApiError(FORBIDDEN, "RBAC: clusterrole not found")
-        for nothing in ():
-            yield nothing
+        for listed in list[dict[str, Any]]():
+            yield listed
 
     async def slices(self) -> None:
         raise ApiError(FORBIDDEN, "RBAC: clusterrole not found")
