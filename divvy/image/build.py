@@ -37,6 +37,7 @@ _MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.oci.image.index.v1+json",
 )
+_OF_A_REGISTRY = "Docker-Distribution-Api-Version"
 # What buildah and skopeo say of a registry that needs leave to be insecure.
 _UNVERIFIED = (
     "HTTP response to HTTPS client",
@@ -252,14 +253,15 @@ def inspect(reference: str, *options: str) -> str:
 def _manifest_status(registry: str, reference: str) -> int | None:
     """Ask a registry without TLS or log-in directly: ten times as fast as skopeo.
 
-    Return the HTTP status, None if no HTTP was spoken.
+    Return the HTTP status, None if no registry has answered.
     """
     name, digest = reference.removeprefix(f"{registry}/").split("@")
     connection = http.client.HTTPConnection(registry, timeout=5)
     accepted = ", ".join(_MANIFESTS)
     try:
         connection.request("HEAD", f"/v2/{name}/manifests/{digest}", headers={"Accept": accepted})
-        return connection.getresponse().status
+        answer = connection.getresponse()
+        return answer.status if answer.getheader(_OF_A_REGISTRY) else None
     except (OSError, http.client.HTTPException):
         return None
     finally:

@@ -34,6 +34,7 @@ class Registry(HTTPServer):
 
     head = get = 200
     accepted = ""
+    server = "registry"
 
     def reference(self) -> str:
         return f"127.0.0.1:{self.server_port}/divvy/agent@{DIGEST}"
@@ -44,6 +45,8 @@ class Handler(BaseHTTPRequestHandler):
         assert isinstance(self.server, Registry)
         self.server.accepted = self.headers["Accept"]
         self.send_response(self.server.head)
+        if self.server.server == "registry":
+            self.send_header("Docker-Distribution-Api-Version", "registry/2.0")
         self.end_headers()
 
     def do_GET(self) -> None:
@@ -75,6 +78,18 @@ def test_asks_a_registry_whether_an_image_exists(
 ) -> None:
     registry.head = status
     assert exists(registry.reference(), insecure=True) is there
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_takes_no_word_of_a_server_that_is_no_registry(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    # Beside a registry with a certificate of its own, another program answers at port 80.
+    registry.server, registry.head = "nginx", status
+    answers: list[str] = []
+    monkeypatch.setattr(build, "inspect", lambda reference, *_: answers.append(reference))
+    assert exists(registry.reference(), insecure=True)
+    assert answers == [registry.reference()]
 
 
 def test_asks_a_registry_with_a_login_by_skopeo(registry: Registry) -> None:
