@@ -140,7 +140,9 @@ def build_and_push(
             raise BuildFailed(
                 "a source of the agent's image changed during the build: run it again"
             )
-        return push_contexts(contexts, registry, IMAGE_NAME, base, insecure=insecure)
+        # Clusters of one registry run different versions, and it may remove what has no tag.
+        tag = "-".join((sources[:12], *(platform.architecture for platform in wanted)))
+        return push_contexts(contexts, registry, IMAGE_NAME, base, tag, insecure=insecure)
 
 
 def build_layout(
@@ -174,6 +176,7 @@ def push_contexts(
     registry: str,
     name: str,
     base: str,
+    tag: str = "latest",
     *,
     insecure: bool = False,
 ) -> str:
@@ -184,7 +187,7 @@ def push_contexts(
     pull = _tls_verify(insecure and _host(base) == _host(registry))
     with tempfile.NamedTemporaryFile("r", prefix="divvy-digest-") as digest:
         push = (_tls_verify(insecure), "--digestfile", digest.name)
-        _build_to(f"docker://{registry}/{name}:latest", contexts, base, pull, *push)
+        _build_to(f"docker://{registry}/{name}:{tag}", contexts, base, pull, *push)
         return f"{registry}/{name}@{digest.read().strip()}"
 
 

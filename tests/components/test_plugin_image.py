@@ -222,6 +222,30 @@ def test_pushes_its_own_image_beside_another_build(monkeypatch: pytest.MonkeyPat
     assert storage.images == {}
 
 
+def test_gives_each_image_of_the_agent_a_tag_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A registry may remove what has no tag, and clusters of one registry run different versions.
+    pushed: list[str] = []
+
+    def run(*command: str) -> str:
+        if "push" in command:
+            pushed.append(command[-1])
+        return ""
+
+    monkeypatch.setattr(build, "_run", run)
+    monkeypatch.setattr(build, "require_tools", lambda *_: None)
+    monkeypatch.setattr(build, "_lay_out", lambda *_: None)
+    for base, platforms in (
+        ("a", ("linux/amd64",)),
+        ("a", ("linux/amd64", "linux/arm64")),
+        ("b", ("linux/amd64",)),
+        ("a", ("linux/amd64",)),
+    ):
+        build.build_and_push("r:5000", base, platforms=platforms)
+    a, b = build.input_digest("a")[:12], build.input_digest("b")[:12]
+    tags = [f"{a}-amd64", f"{a}-amd64-arm64", f"{b}-amd64", f"{a}-amd64"]
+    assert pushed == [f"docker://r:5000/divvy/agent:{tag}" for tag in tags]
+
+
 def test_packs_its_own_image_beside_another_build(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
