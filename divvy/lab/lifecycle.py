@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 from divvy.lab import cgroups, control_plane, network, processes, registry
 from divvy.lab.addresses import Addresses
@@ -96,12 +97,13 @@ def upgrade(lab: Lab, tell: Tell, drain: bool, patience: float = 90.0) -> None:
         control_plane.upgrade(lab, api)
         tell(f"control plane is {KUBERNETES_VERSIONS[lab.kubernetes]}")
         for machine in (Machine(lab, node) for node in lab.nodes):
-            if not machine.outdated():
-                continue
-            with _drained(machine) if drain else contextlib.nullcontext():
-                machine.upgrade()
-                since = {machine.node.name: _now()}
-                _wait_nodes(api, since, tell, patience)
+            if machine.outdated():
+                with _drained(machine) if drain else contextlib.nullcontext():
+                    machine.upgrade()
+                    since = {machine.node.name: _now()}
+                    _wait_nodes(api, since, tell, patience)
+            # Also of an upgrade that was killed when it had replaced everything.
+            _end_drain(machine)
 
 
 def down() -> int:
@@ -289,14 +291,25 @@ def _drained(machine: Machine) -> Iterator[None]:
     """Move a node's pods elsewhere as kubectl drain does, and let pods in again afterwards."""
     name = machine.node.name
     kubectl = partial(_kubectl, machine.lab)
-    was_cordoned = kubectl("get", "node", name, "--output=jsonpath={.spec.unschedulable}")
+    if not kubectl("get", "node", name, "--output=jsonpath={.spec.unschedulable}"):
+        # The cordon that follows is no administrator's, whatever becomes of this process.
+        _own_cordon(machine).touch()
     try:
         kubectl("drain", name, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=5m")
         yield
     finally:
-        # Also if the drain failed: the next upgrade would take the cordon for an administrator's.
-        if not was_cordoned:
-            kubectl("uncordon", name)
+        _end_drain(machine)
+
+
+def _end_drain(machine: Machine) -> None:
+    """Let pods in again on a node that an upgrade has cordoned."""
+    if _own_cordon(machine).exists():
+        _kubectl(machine.lab, "uncordon", machine.node.name)
+        _own_cordon(machine).unlink()
+
+
+def _own_cordon(machine: Machine) -> Path:
+    return machine.directory / "cordoned-for-an-upgrade"
 
 
 def _kubectl(lab: Lab, *arguments: str) -> str:

@@ -2,29 +2,70 @@
 
 from __future__ import annotations
 
-from unittest.mock import Mock
+from pathlib import Path
 
 import pytest
 
 from divvy.lab import lifecycle
+from divvy.lab.machine import Machine
+from divvy.lab.section import parse_lab
 
 pytestmark = pytest.mark.pure
 
 
-def test_leaves_no_cordon_behind_when_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+class Cluster:
+    """A node as kubectl sees it."""
+
     cordoned = False
 
-    def kubectl(*arguments: str) -> str:
-        nonlocal cordoned
+    def kubectl(self, _lab: object, *arguments: str) -> str:
         if arguments[0] in ("drain", "uncordon"):
-            cordoned = arguments[0] == "drain"
-        return "true" if cordoned and arguments[0] == "get" else ""
+            self.cordoned = arguments[0] == "drain"
+        return "true" if self.cordoned and arguments[0] == "get" else ""
 
-    monkeypatch.setattr(lifecycle, "_kubectl", kubectl)
-    machine = Mock()
-    machine.node.name = "gpu-1"
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster = Cluster()
+    monkeypatch.setattr(lifecycle, "_kubectl", cluster.kubectl)
+    return cluster
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    lab = parse_lab({"nodes": [{"name": "gpu-1"}]})
+    machine = Machine(lab, lab.nodes[0])
+    machine.directory = tmp_path
+    return machine
+
+
+def test_leaves_no_cordon_behind_when_interrupted(cluster: Cluster, machine: Machine) -> None:
     with pytest.raises(KeyboardInterrupt), lifecycle._drained(machine):
+        assert cluster.cordoned
         raise KeyboardInterrupt
+    assert not cluster.cordoned
+    assert list(machine.directory.iterdir()) == []
+
+
+@pytest.mark.parametrize("outdated", [True, False])
+def test_takes_its_own_cordon_away_after_a_kill(
+    outdated: bool, cluster: Cluster, machine: Machine
+) -> None:
+    killed = lifecycle._drained(machine)
+    killed.__enter__()
+    assert cluster.cordoned
+    # The next upgrade finds the node before or after the exchange of its programs.
+    if outdated:
+        with lifecycle._drained(machine):
+            pass
+    else:
+        lifecycle._end_drain(machine)
+    assert not cluster.cordoned
+    assert list(machine.directory.iterdir()) == []
+
+
+def test_leaves_an_administrators_cordon(cluster: Cluster, machine: Machine) -> None:
+    cluster.cordoned = True
     with lifecycle._drained(machine):
         pass
-    assert not cordoned
+    assert cluster.cordoned
