@@ -4,7 +4,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from divvy.lab.description import (
     Release,
 )
 from divvy.lab.paths import REPOSITORY, cache
+from divvy.lab.turns import put_whole, scratch_folder
 
 # By divvy:lab.kubernetes, in the order in which a cluster is upgraded.
 KUBERNETES_VERSIONS: dict[Release, str] = {"1.36": "v1.36.3", "1.37": "v1.37.2"}
@@ -77,19 +77,11 @@ class Tool:
             return False
         if shutil.which("go") is None:
             raise ToolBuildFailed(f"{self.name}: Go is not installed")
-        self.bin.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{self.name}-", dir=self.bin.parent))
-        try:
+        with scratch_folder(self.bin.parent, f".unfinished-{self.name}-") as scratch:
+            unfinished = scratch / "bin"
+            unfinished.mkdir()
             self._compile(unfinished)
-            unfinished.chmod(0o755)
-            # Renamed as a whole: another build of the same inputs may have won meanwhile.
-            try:
-                unfinished.rename(self.bin)
-            except OSError:
-                if not self.bin.is_dir():
-                    raise
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+            put_whole(unfinished, self.bin)
         return True
 
     def _compile(self, target: Path) -> None:

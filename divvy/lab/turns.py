@@ -1,14 +1,58 @@
-"""One process at a time where two would spoil each other's work in a checkout."""
+"""One process at a time where two would spoil each other's work, and folders that go with one."""
 
 import contextlib
 import fcntl
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 
 @contextlib.contextmanager
-def turn_at(file: Path) -> Iterator[None]:
-    """Wait until no other process has its turn at an existing file, and take it."""
-    with file.open() as opened:
-        fcntl.flock(opened, fcntl.LOCK_EX)
+def turn_at(path: Path) -> Iterator[None]:
+    """Wait until no other process has its turn at an existing file or folder, and take it."""
+    with _locked(path, fcntl.LOCK_EX):
         yield
+
+
+@contextlib.contextmanager
+def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """Give a new folder in ``parent``, and remove those that killed processes have left there.
+
+    Its lock ends with its process. ``parent`` is made where it is missing.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        with turn_at(parent):
+            _remove_abandoned(parent, prefix)
+            folder = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, dir=parent))
+            )
+            stack.enter_context(_locked(folder, fcntl.LOCK_EX))
+        yield folder
+
+
+def put_whole(folder: Path, place: Path) -> None:
+    """Rename a finished folder, unless another process was faster: what it made may be in use."""
+    try:
+        folder.rename(place)
+    except OSError:
+        if not place.is_dir():
+            raise
+
+
+def _remove_abandoned(parent: Path, prefix: str) -> None:
+    for folder in parent.glob(f"{prefix}*"):
+        with contextlib.suppress(BlockingIOError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(path: Path, operation: int) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, operation)
+        yield
+    finally:
+        os.close(descriptor)

@@ -41,7 +41,6 @@ def machine(tmp_path: Path) -> Machine:
 
 def test_leaves_no_cordon_behind_when_interrupted(cluster: Cluster, machine: Machine) -> None:
     with pytest.raises(KeyboardInterrupt), lifecycle._drained(machine):
-        assert cluster.cordoned
         raise KeyboardInterrupt
     assert not cluster.cordoned
     assert list(machine.directory.iterdir()) == []

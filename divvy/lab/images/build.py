@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from divvy.lab.turns import put_whole, scratch_folder
 
 
 class ImageBuildFailed(Exception):
@@ -28,9 +29,7 @@ def build_layout(
     layout: Path, fill: Callable[[Path], None], command: Sequence[str], platform: str = ""
 ) -> None:
     """Build an image and put it at layout as a whole; ``platform`` is empty for this machine's."""
-    layout.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=layout.parent) as temporary:
-        work = Path(temporary)
+    with scratch_folder(layout.parent, ".unfinished-") as work:
         root = work / "rootfs"
         root.mkdir()
         fill(root)
@@ -42,12 +41,7 @@ def build_layout(
         options += [f"--platform={platform}"] if platform else []
         run(["buildah", *storage, "bud", *options, str(work)])
         run(["buildah", *storage, "push", "--quiet", "built", f"oci:{work / 'layout'}"])
-        # Another set-up may have been faster, and a lab may use its image already.
-        try:
-            (work / "layout").rename(layout)
-        except OSError:
-            if not layout.is_dir():
-                raise
+        put_whole(work / "layout", layout)
 
 
 def run(command: Sequence[str], environment: dict[str, str] | None = None) -> str:

@@ -4,13 +4,12 @@ import hashlib
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from divvy.lab.paths import REPOSITORY, cache
 from divvy.lab.setup.steps import StepFailed
-from divvy.lab.turns import turn_at
+from divvy.lab.turns import put_whole, scratch_folder, turn_at
 
 ENVIRONMENT = REPOSITORY / ".venv"
 _PYTHON = ENVIRONMENT / "bin" / "python"
@@ -55,15 +54,12 @@ def ensure_policy_environment() -> str:
     environment = policy_environment()
     if environment.is_dir():
         return ""
-    environment.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".policy-", dir=environment.parent) as folder:
-        unfinished = Path(folder) / "environment"
+    with scratch_folder(environment.parent, ".unfinished-") as scratch:
+        unfinished = scratch / "environment"
         _run([sys.executable, "-m", "venv", str(unfinished)], "Is python3-venv installed?")
         pinned = ["--require-hashes", "--requirement", str(_POLICY_REQUIREMENTS)]
         _run([str(unfinished / "bin" / "python"), *_PIP, *pinned], "Is the network there?")
-        # Another set-up may have been faster.
-        if not environment.is_dir():
-            unfinished.rename(environment)
+        put_whole(unfinished, environment)
     return "packages installed"
 
 

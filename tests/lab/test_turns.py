@@ -1,0 +1,43 @@
+"""Folders of builds go with their process, however that ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from divvy.lab.turns import scratch_folder
+
+_BUILD = """\
+import pathlib, sys, time
+from divvy.lab.turns import scratch_folder
+with scratch_folder(pathlib.Path(sys.argv[1]), ".build-") as folder:
+    (folder / "rootfs").mkdir()
+    print("begun", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_removes_what_a_killed_build_has_left_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / ".other-1").mkdir()
+    command = [sys.executable, "-c", _BUILD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as building:
+        assert building.stdout is not None
+        assert building.stdout.readline() == "begun\n"
+        with scratch_folder(tmp_path, ".build-") as folder:
+            assert len(list(tmp_path.glob(".build-*/rootfs"))) == 1
+            assert folder.is_dir()
+        building.send_signal(signal.SIGKILL)
+    assert len(list(tmp_path.glob(".build-*/rootfs"))) == 1
+    with scratch_folder(tmp_path, ".build-") as folder:
+        assert sorted(tmp_path.iterdir()) == sorted([folder, tmp_path / ".other-1"])
+    assert list(tmp_path.iterdir()) == [tmp_path / ".other-1"]
+
+
+def test_removes_its_folder_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="full"), scratch_folder(tmp_path / "new", ".x-"):
+        raise OSError("full")
+    assert list((tmp_path / "new").iterdir()) == []
