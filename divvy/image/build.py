@@ -44,6 +44,7 @@ _UNVERIFIED = (
     "does not look like a TLS handshake",
     "failed to verify certificate",
 )
+_KEPT_BY_MAKE = ("HOME", "PATH", "TMPDIR")
 # What buildah says of a base image that is for other platforms.
 _NO_BASE = "no image found in image index for architecture"
 
@@ -110,8 +111,10 @@ def compile_limiter(folder: Path, compiler: str = "cc") -> Path:
 
 def make(source: Path, folder: Path, compiler: str = "cc") -> None:
     """Compile what is in ``source`` into ``folder``; raises BuildFailed, in one line."""
-    of_another_machine = () if compiler == "cc" else (f"CC={compiler}",)
-    _run("make", "--silent", "-C", str(source), f"BUILD={folder.resolve()}", *of_another_machine)
+    # The user's own CFLAGS may be for the processor of this machine, and a node has another.
+    kept = {name: os.environ[name] for name in _KEPT_BY_MAKE if name in os.environ}
+    command = ("make", "--silent", "-C", str(source), f"BUILD={folder.resolve()}", f"CC={compiler}")
+    _run(*command, environment=kept)
 
 
 def build_and_push(
@@ -333,12 +336,13 @@ def _tls_verify(insecure: bool) -> str:
     return f"--tls-verify={'false' if insecure else 'true'}"
 
 
-def _run(*command: str) -> str:
-    environment = {**os.environ, "STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
+def _run(*command: str, environment: Mapping[str, str] | None = None) -> str:
+    """Run a program with an environment, by default this process's own; return its output."""
+    own = {**os.environ, "STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
     try:
         result = subprocess.run(
             command,
-            env=environment,
+            env=own if environment is None else environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

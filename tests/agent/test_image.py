@@ -23,6 +23,17 @@ def test_compiles_the_same_hook_everywhere(tmp_path: Path) -> None:
     assert first.read_bytes() == other.read_bytes()
 
 
+def test_compiles_for_every_node_whatever_its_user_compiles_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = build.compile_hook(tmp_path / "usual").read_bytes()
+    # `-march=native` is what people have there; a flag that no compiler has shows as well.
+    for name in ("CFLAGS", "SANITIZE", "MORE", "MAKEFLAGS", "GNUMAKEFLAGS"):
+        monkeypatch.setenv(name, "--no-such-option")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert build.compile_hook(tmp_path / "other").read_bytes() == usual
+
+
 def test_includes_the_hooks_sources_in_the_image() -> None:
     names = {path.name for path in build._inputs().values()}
     assert {"ldcache.c", "require.h", "Makefile", "Containerfile"} <= names
