@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from divvy.model import Cluster, parse_document
+from divvy.model import Cluster, InvalidCluster, parse_document
 from divvy.model.contract import Component, component_of
+from divvy.model.problems import Problem, problem
 from divvy.plan import plan
 from divvy.render.objects import objects
 
@@ -48,7 +49,10 @@ class GpuCluster(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: GpuClusterArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        document = parse_document(args["cluster"])
+        value = args.get("cluster")
+        if unknown := list(_outputs(value)):
+            raise InvalidCluster(unknown)
+        document = parse_document(value)
         cluster = document.cluster
         super().__init__("divvy:index:GpuCluster", name, {}, opts)
         provider = self._kubernetes_provider(name, cluster)
@@ -117,6 +121,23 @@ _PARTS: Mapping[str | None, type] = {
     Component.CLAIMS: Claims,
     Component.OBSERVABILITY: Observability,
 }
+
+
+def _outputs(value: object, *keys: str | int) -> Iterator[Problem]:
+    """Yield a problem for each output in a value, to which ``keys`` lead.
+
+    The cluster is planned before outputs have values, and a plan has no secrets.
+    """
+    if isinstance(value, pulumi.Output):
+        reason = "is an output of another resource, or a secret; it must be known as it is"
+        remedy = "write the value itself; to name the cluster, give the component a provider"
+        yield problem(keys, reason, remedy)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _outputs(item, *keys, key)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _outputs(item, *keys, index)
 
 
 def _expanded(path: str) -> str:

@@ -11,7 +11,6 @@ from pulumi.provider import main as serve
 
 from divvy.distribution import version
 from divvy.model import InvalidCluster
-from divvy.model.problems import problem
 from divvy.render.pulumi_schema import COMPONENT, pulumi_schema
 
 from .gpu_cluster import GpuCluster
@@ -44,20 +43,12 @@ class ComponentProvider(Provider):
         )
 
 
-def as_in_a_file(value: Any, *keys: str | int) -> Any:
-    """Return a value of Pulumi's protocol as a stack file would have it.
-
-    All numbers of the protocol are floats. ``keys`` lead to the value. Raises InvalidCluster for
-    an output: the cluster is planned before outputs have values, and a plan has no secrets.
-    """
-    if isinstance(value, pulumi.Output):
-        reason = "is an output of another resource, or a secret; it must be known as it is"
-        remedy = "write the value itself; to name the cluster, give the component a provider"
-        raise InvalidCluster([problem(keys, reason, remedy)])
+def as_in_a_file(value: Any) -> Any:
+    """Return a value of Pulumi's protocol, of which all numbers are floats, as a file has it."""
     if isinstance(value, dict):
-        return {key: as_in_a_file(item, *keys, key) for key, item in value.items()}
+        return {key: as_in_a_file(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [as_in_a_file(item, *keys, index) for index, item in enumerate(value)]
+        return [as_in_a_file(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

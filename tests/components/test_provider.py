@@ -1,13 +1,15 @@
 """The component as a Pulumi provider makes it for programs in other languages."""
 
 import asyncio
+import re
 from typing import Any
 
 import pulumi
 import pytest
 
-from divvy.components import provider
+from divvy.components import GpuCluster, provider
 from divvy.components.provider import ComponentProvider, as_in_a_file
+from divvy.model import InvalidCluster
 
 
 def output(value: Any, *, secret: bool = False) -> Any:
@@ -29,10 +31,19 @@ def test_reads_numbers_of_the_protocol_as_a_file_has_them() -> None:
     assert isinstance(read["replicas"], int)
 
 
-def test_refuses_a_value_of_another_resource_and_says_where_it_is() -> None:
+def test_refuses_values_of_other_resources_and_says_where_they_are() -> None:
     later = output("divvy")
-    with pytest.raises(pulumi.InputPropertiesError, match=r"^pools\.a\.profile: is an output of"):
-        construct({"cluster": {"pools": {"a": {"profile": later}}}})
+    cluster = {"context": later, "pools": {"a": {"tolerations": [{"key": later}]}}}
+    reason = (
+        "is an output of another resource, or a secret; it must be known as it is; write the "
+        "value itself; to name the cluster, give the component a provider"
+    )
+    errors = f"context: {reason}\npools.a.tolerations[0].key: {reason}"
+    with pytest.raises(pulumi.InputPropertiesError, match=f"^{re.escape(errors)}$"):
+        construct({"cluster": cluster})
+    # A program in Python makes the component itself.
+    with pytest.raises(InvalidCluster, match=f"^{re.escape(errors)}$"):
+        GpuCluster("gpus", {"cluster": cluster})
 
 
 @pytest.mark.parametrize(
