@@ -16,12 +16,14 @@ from pathlib import Path
 
 from conformance.bare.interruption import Interruption
 from conformance.bare.processes import kill_descendants
+from conformance.bare.run_state import STATE
 from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.agent.gpu.mig_plan import plan_mig
 from divvy.agent.nvml.cap_nodes import make_cap_nodes
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.mig_apply import apply_plan
 from divvy.agent.nvml.process import DriverProblem
+from divvy.atomic_file import replace_file
 from divvy.model import MigGeometry, NoPlacement, place
 
 _JOURNAL = "mig-to-put-back.json"
@@ -97,9 +99,7 @@ def put_back(root: Path, state: Path) -> str:
 
 def _write(state: Path, uuid: str) -> None:
     state.mkdir(parents=True, exist_ok=True)
-    scratch = state / f"{_JOURNAL}.new"
-    scratch.write_text(json.dumps({"uuid": uuid}))
-    scratch.replace(state / _JOURNAL)
+    replace_file(state / _JOURNAL, json.dumps({"uuid": uuid}).encode(), 0o600)
 
 
 async def _become(root: Path, uuid: str, layout: dict[str, int] | None) -> Gpu:
@@ -123,4 +123,7 @@ async def _seen(driver: Driver, root: Path, uuid: str) -> Gpu:
     snapshot: Snapshot | None = driver.snapshot
     assert snapshot is not None
     make_cap_nodes(root, snapshot.cap_minors)
-    return next(gpu for gpu in snapshot.gpus if gpu.uuid == uuid)
+    gpu = next((gpu for gpu in snapshot.gpus if gpu.uuid == uuid), None)
+    if gpu is None:
+        raise DriverProblem(f"this machine lacks it now; gone for good? Remove {STATE / _JOURNAL}")
+    return gpu
