@@ -1,12 +1,16 @@
 """One process at a time where two would spoil each other's work, and folders that go with one."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+# Of network file systems: NFS locks only what is open for writing, as no folder can be.
+_NO_LOCKS = (errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @contextlib.contextmanager
@@ -44,15 +48,24 @@ def put_whole(folder: Path, place: Path) -> None:
 
 def _remove_abandoned(parent: Path, prefix: str) -> None:
     for folder in parent.glob(f"{prefix}*"):
-        with contextlib.suppress(BlockingIOError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            shutil.rmtree(folder, ignore_errors=True)
+        at_once = fcntl.LOCK_EX | fcntl.LOCK_NB
+        with contextlib.suppress(BlockingIOError), _locked(folder, at_once) as is_locked:
+            if is_locked:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _locked(path: Path, operation: int) -> Iterator[None]:
+def _locked(path: Path, operation: int) -> Iterator[bool]:
+    """Lock a file or folder, and give whether its file system can do that."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, operation)
-        yield
+        is_locked = True
+        try:
+            fcntl.flock(descriptor, operation)
+        except OSError as problem:
+            if problem.errno not in _NO_LOCKS:
+                raise
+            is_locked = False
+        yield is_locked
     finally:
         os.close(descriptor)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import signal
 import subprocess
 import sys
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from divvy.lab.turns import scratch_folder
+from divvy.lab.turns import scratch_folder, turn_at
 
 _BUILD = """\
 import pathlib, sys, time
@@ -41,3 +43,16 @@ def test_removes_its_folder_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="full"), scratch_folder(tmp_path / "new", ".x-"):
         raise OSError("full")
     assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_goes_on_without_locks_and_removes_nothing_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As NFS answers for a file that is not open for writing, and for every folder.
+    def refuse(_descriptor: int, _operation: int) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    (tmp_path / ".x-1").mkdir()
+    with turn_at(tmp_path), scratch_folder(tmp_path, ".x-") as folder:
+        assert sorted(tmp_path.iterdir()) == sorted([folder, tmp_path / ".x-1"])
