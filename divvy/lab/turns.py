@@ -49,7 +49,8 @@ def put_whole(folder: Path, place: Path) -> None:
 def _remove_abandoned(parent: Path, prefix: str) -> None:
     for folder in parent.glob(f"{prefix}*"):
         at_once = fcntl.LOCK_EX | fcntl.LOCK_NB
-        with contextlib.suppress(BlockingIOError), _locked(folder, at_once) as is_locked:
+        # In use, or gone meanwhile with the process that used it.
+        with contextlib.suppress(OSError), _locked(folder, at_once) as is_locked:
             if is_locked:
                 shutil.rmtree(folder, ignore_errors=True)
 
