@@ -5,6 +5,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -16,7 +17,7 @@ import pytest
 
 from divvy.lab import tools
 from divvy.lab.description import DEFAULT_KUBERNETES, ContainerdRelease, Release
-from divvy.lab.images import BASE_ARM64, IMAGES, build, mirror
+from divvy.lab.images import BASE_ARM64, IMAGES, Image, build, mirror
 from divvy.lab.images.mirror import debian_mirror
 from divvy.lab.paths import REPOSITORY, cache
 from divvy.lab.setup import machine, parts, python
@@ -318,6 +319,35 @@ def test_builds_a_tool_once_per_inputs(tmp_path: Path, monkeypatch: pytest.Monke
     assert tool.bin != first
     assert tool.build()
     assert len((module / "calls").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("dial tcp: lookup proxy.golang.org: no such host", "Is the network there? Both the Go "
+         "proxy and the Debian mirror are needed once."),
+        ("link: write /tmp/go-build1/a.out: no space left on device", "Make room in /cache and "
+         "/tmp, or move them by DIVVY_CACHE and TMPDIR."),
+    ],
+)  # fmt: skip
+def test_advises_what_the_failure_needs(
+    words: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIVVY_CACHE", "/cache")
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
+
+    def fail_to_build_a_tool(_tool: tools.Tool) -> bool:
+        raise tools.ToolBuildFailed(words)
+
+    def fail_to_build_an_image(_image: Image) -> bool:
+        raise build.ImageBuildFailed(words)
+
+    monkeypatch.setattr(tools.Tool, "build", fail_to_build_a_tool)
+    monkeypatch.setattr(Image, "build", fail_to_build_an_image)
+    for ensure in (parts.build_tool(tools.HELM), parts.build_image(BASE_ARM64)):
+        with pytest.raises(StepFailed) as failure:
+            ensure()
+        assert failure.value.remedy == remedy
 
 
 def test_leaves_nothing_of_a_failed_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,19 +1,19 @@
 """The parts that are built here: Go tools, images, the simulated driver."""
 
+import errno
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from divvy.lab.images import Image
 from divvy.lab.images.build import ImageBuildFailed
-from divvy.lab.paths import REPOSITORY
+from divvy.lab.paths import REPOSITORY, cache
 from divvy.lab.setup.python import ENVIRONMENT
 from divvy.lab.setup.steps import StepFailed
 from divvy.lab.tools import HELM, KUBERNETES, Tool, ToolBuildFailed
 from divvy.lab.turns import turn_at
-
-_NETWORK = "Is the network there? Both the Go proxy and the Debian mirror are needed once."
 
 
 def build_tool(tool: Tool) -> Callable[[], str]:
@@ -23,7 +23,7 @@ def build_tool(tool: Tool) -> Callable[[], str]:
         try:
             return "built" if tool.build() else ""
         except ToolBuildFailed as error:
-            raise StepFailed(str(error), _NETWORK) from error
+            raise StepFailed(str(error), _remedy(error)) from error
 
     return ensure
 
@@ -35,9 +35,16 @@ def build_image(image: Image) -> Callable[[], str]:
         try:
             return "built" if image.build() else ""
         except ImageBuildFailed as error:
-            raise StepFailed(str(error), _NETWORK) from error
+            raise StepFailed(str(error), _remedy(error)) from error
 
     return ensure
+
+
+def _remedy(error: Exception) -> str:
+    if os.strerror(errno.ENOSPC).lower() not in str(error).lower():
+        return "Is the network there? Both the Go proxy and the Debian mirror are needed once."
+    places = f"{cache()} and {tempfile.gettempdir()}"
+    return f"Make room in {places}, or move them by DIVVY_CACHE and TMPDIR."
 
 
 def build_simulator() -> str:
