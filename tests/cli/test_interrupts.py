@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -16,6 +15,7 @@ from typer.testing import CliRunner
 import divvy.cli.main
 from divvy.cli.main import app
 from tests.divvy_command import divvy_environment
+from tests.simulator.driver_root import eventually
 
 INTERRUPTED_LOAD = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
 PROGRAM = "from divvy.cli.command import main; main()"
@@ -81,14 +81,7 @@ def test_stops_a_suite_below_a_shell_that_ignores_ctrl_c(tmp_path: Path) -> None
     (tmp_path / "conformance/conftest.py").write_text(SUITE)
     ignoring = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", sys.executable, "-c", STOPPABLE]
     with subprocess.Popen(ignoring, env=divvy_environment(), cwd=tmp_path) as run:
-        wait_for((tmp_path / "begun").exists)
+        assert eventually((tmp_path / "begun").exists, 20)
         run.terminate()
         run.wait(20)
     assert (tmp_path / "cleaned").exists()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert condition()

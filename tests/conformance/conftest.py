@@ -1,12 +1,15 @@
 """The scene of a lab test: Divvy deployed, and the image with the workloads."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from conformance.image import build_and_push
+from divvy.lab.simulated_driver import build
 from tests.conformance.scene import Scene
 from tests.deployment import Deployment
+from tests.simulator.driver_root import DriverRoot
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +31,12 @@ def scene(quick_recovery: Deployment, workloads: str, tmp_path: Path) -> Scene:
     # Namespaces of tests before take some seconds to go, and nodes to be Ready after a restart.
     quick_recovery.until(lambda: not quick_recovery.held() and not quick_recovery.tainted(), 90)
     return Scene(quick_recovery, workloads, tmp_path)
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[DriverRoot]:
+    root = DriverRoot(tmp_path / "root", build())
+    try:
+        yield root
+    finally:
+        root.stop()

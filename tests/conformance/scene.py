@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import yaml
 
 from divvy.lab.paths import REPOSITORY
+from tests.beside import repeating
 from tests.deployment import NAMESPACE, Deployment
 from tests.divvy_command import divvy_command, divvy_environment
 
@@ -102,22 +102,15 @@ class Scene:
 
         The repaired one is there for some milliseconds: hardly a pod starts with it.
         """
-        over = threading.Event()
         file, text = self._cdi(node, name), json.dumps(spec)
 
         def keep() -> None:
-            while not over.wait(0.002):
-                if file.read_text() != text:
-                    replace_file(file, text)
+            if file.read_text() != text:
+                replace_file(file, text)
 
         replace_file(file, text)
-        keeper = threading.Thread(target=keep)
-        keeper.start()
-        try:
+        with repeating(keep, 0.002):
             yield
-        finally:
-            over.set()
-            keeper.join()
 
     def _cdi(self, node: str, name: str) -> Path:
         """Return the file of the CDI specification of a node, as this machine reaches it."""

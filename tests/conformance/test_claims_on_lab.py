@@ -2,7 +2,6 @@
 
 import copy
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.beside import repeating
 from tests.conformance.faults.installed import without
 from tests.conformance.faults.other_programs import claims_for_all_containers
 from tests.conformance.scene import Scene, replace_file
@@ -34,27 +34,20 @@ def altered_claims(
 ) -> Iterator[None]:
     """Change the CDI specification of each claim before a container is made from it."""
     folder = Path(f"/proc/{scene.deployed.lab.machine(node).pid()}/root/run/cdi")
-    over = threading.Event()
+    altered: dict[Path, str] = {}
 
     def keep() -> None:
-        altered: dict[Path, str] = {}
-        while not over.wait(0.002):
-            for file in folder.glob("divvy.gpu-claim-*.json"):
-                try:
-                    text = file.read_text()
-                    if altered.get(file) != text:
-                        altered[file] = json.dumps(change(json.loads(text)))
-                        replace_file(file, altered[file])
-                except (FileNotFoundError, json.JSONDecodeError):
-                    continue
+        for file in folder.glob("divvy.gpu-claim-*.json"):
+            try:
+                text = file.read_text()
+                if altered.get(file) != text:
+                    altered[file] = json.dumps(change(json.loads(text)))
+                    replace_file(file, altered[file])
+            except (FileNotFoundError, json.JSONDecodeError):
+                continue
 
-    keeper = threading.Thread(target=keep)
-    keeper.start()
-    try:
+    with repeating(keep, 0.002):
         yield
-    finally:
-        over.set()
-        keeper.join()
 
 
 def without_mounts(spec: dict[str, Any]) -> dict[str, Any]:

@@ -2,28 +2,17 @@
 
 import subprocess
 import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from conformance.image import compile_workloads
-from divvy.lab.simulated_driver import build
 from tests.simulator.driver_root import DriverRoot
 
 WORKLOADS = Path(__file__).resolve().parents[2] / "conformance/workloads"
 PTXAS = Path(sysconfig.get_path("purelib")) / "nvidia/cuda_nvcc/bin/ptxas"
 # From the oldest that the drivers of today know to Blackwell: T4, A100, L40S, H100, B200.
 ARCHITECTURES = ("sm_50", "sm_75", "sm_80", "sm_89", "sm_90", "sm_100")
-
-
-@pytest.fixture
-def driver(tmp_path: Path) -> Iterator[DriverRoot]:
-    root = DriverRoot(tmp_path / "root", build())
-    try:
-        yield root
-    finally:
-        root.stop()
 
 
 @pytest.mark.parametrize("source", sorted(WORKLOADS.glob("*.ptx")), ids=lambda path: path.stem)

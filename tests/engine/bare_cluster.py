@@ -7,7 +7,6 @@ the engine does about another cluster cannot be seen with one.
 from __future__ import annotations
 
 import contextlib
-import socket
 import subprocess
 import tempfile
 import time
@@ -24,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from divvy.lab.tools import KUBERNETES
 from tests.api_reader import ApiReader
+from tests.ports import free_port
 
 _TOKEN = "bare-cluster-administrator"
 VIEWER_TOKEN = "bare-cluster-viewer"
@@ -80,7 +80,7 @@ def bare_cluster(*controllers: str) -> Iterator[BareCluster]:
     """
     with tempfile.TemporaryDirectory(prefix="bare-cluster-") as text, contextlib.ExitStack() as run:
         folder = Path(text)
-        etcd, peer, api = (_free_port() for _ in range(3))
+        etcd, peer, api = (free_port() for _ in range(3))
         _write_keys(folder)
         server = f"https://127.0.0.1:{api}"
         cluster = BareCluster(folder / "kubeconfig", server)
@@ -156,12 +156,6 @@ def _start(run: contextlib.ExitStack, folder: Path, *command: str) -> None:
     process = subprocess.Popen(bound, stdout=log, stderr=log)
     run.callback(process.wait)
     run.callback(process.kill)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _write_keys(folder: Path) -> None:

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ import pytest
 import yaml
 
 from divvy.lab.paths import REPOSITORY
+from tests.beside import repeating
 from tests.divvy_command import divvy_command, divvy_environment
 from tests.engine.bare_cluster import BareCluster
 from tests.plugin_stack import without_claims
@@ -172,28 +172,19 @@ def test_recreates_the_namespace_deleted_outside_while_a_profile_is_edited(
 @contextlib.contextmanager
 def ready_deployments(cluster: BareCluster) -> Iterator[None]:
     """Say of the template maker that it is ready, as a controller and a kubelet would."""
-    done = threading.Event()
     place = ("deployment", "divvy-claim-templates", f"--namespace={NAMESPACE}")
 
     def say() -> None:
-        while not done.wait(0.2):
-            generation = cluster.try_kubectl(
-                "get", *place, "--output=jsonpath={.metadata.generation}"
-            )
-            replicas = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), 1)
-            status = {"observedGeneration": int(generation.stdout or 0), **replicas}
-            patch = json.dumps({"status": status})
-            cluster.try_kubectl(
-                *("patch", *place, "--subresource=status", "--type=merge", f"--patch={patch}")
-            )
+        generation = cluster.try_kubectl("get", *place, "--output=jsonpath={.metadata.generation}")
+        replicas = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), 1)
+        status = {"observedGeneration": int(generation.stdout or 0), **replicas}
+        patch = json.dumps({"status": status})
+        cluster.try_kubectl(
+            *("patch", *place, "--subresource=status", "--type=merge", f"--patch={patch}")
+        )
 
-    thread = threading.Thread(target=say)
-    thread.start()
-    try:
+    with repeating(say, 0.2):
         yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def hold_claim(cluster: BareCluster) -> None:

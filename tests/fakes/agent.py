@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +26,7 @@ from divvy.model.gpu_models import gpu_model
 from tests.fakes.api import NAMESPACE, FakeApi, fake_api
 from tests.fakes.dra_kubelet import FakeDraKubelet, fake_dra_kubelet
 from tests.fakes.kubelet import AGENT_POD, FakeKubelet, fake_kubelet
+from tests.ports import free_port
 
 MODEL = "A100-SXM4-40GB"
 VERSION = "550.163.01"
@@ -55,7 +54,7 @@ class AgentNode:
     agent: asyncio.subprocess.Process | None = None
     began: float = 0.0
     environment: dict[str, str] = field(default_factory=dict)
-    port: int = field(default_factory=lambda: free_port())
+    port: int = field(default_factory=free_port)
     patience: float = 15
     driver_root: Path | None = None
 
@@ -191,18 +190,6 @@ def descendants(pid: int) -> list[int]:
     for member in family:
         family += [child for child, parent in parents.items() if parent == member]
     return family[1:]
-
-
-def free_port() -> int:
-    """Return a port of the loopback without a listener.
-
-    Below those that the kernel gives to outgoing connections: it stays free until it is used.
-    """
-    while True:
-        port = random.randrange(10240, 32768)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def unmount(folder: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -23,6 +22,7 @@ from divvy.lab.certificates import create_authority
 from divvy.lab.tools import KUEUE
 from tests.api_reader import ApiReader
 from tests.engine.bare_cluster import BareCluster
+from tests.ports import free_port
 from tests.running_lab import RunningLab
 
 MANAGED = {"kueue-of-tests": "true"}
@@ -41,7 +41,7 @@ def running_kueue(
     kinds = f"--filename={manifests / 'crd/bases'}"
     cluster.kubectl("apply", "--server-side", kinds)
     cluster.kubectl("wait", "--for=condition=Established", kinds)
-    webhook, health = _free_port(), _free_port()
+    webhook, health = free_port(), free_port()
     authority = create_authority(folder)
     for certificates in (folder, folder / "etc/kueue/metrics/certs"):
         certificates.mkdir(parents=True, exist_ok=True)
@@ -133,9 +133,3 @@ def _is_ready(port: int) -> bool:
         return httpx2.get(f"http://127.0.0.1:{port}/readyz", trust_env=False).is_success
     except httpx2.HTTPError:
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from divvy.lab.simulated_driver import build
 from divvy.model.sharing import DeviceShare, Sharing
+from tests.beside import repeating
 from tests.limiter.tenant import Tenant, build_limiter
 from tests.simulator.driver_root import DriverRoot, eventually
 
@@ -317,30 +319,23 @@ _NUMBERS = (0, 1, 5_000_000, 1 << 30, 1 << 60, 1 << 63, 2**64 - 1)
 @contextlib.contextmanager
 def _lying(shares: list[Share]) -> Iterator[None]:
     """Beat in the pages of liars, with a time that is always just less than the others'."""
-    ended = threading.Event()
+    beats = itertools.count(time.monotonic_ns())
 
     def lie() -> None:
-        beats = time.monotonic_ns()
-        while not ended.wait(0.001):
-            for share in shares:
-                folder = share.page.resolve().parent
-                others = (share.tenant.root.parent / "pages").glob("*/*")
-                times = [_time(page) for page in others if page.name != share.page.name]
-                beats += 1
-                with share.page.open("r+b", buffering=0) as page:
-                    page.seek(4)
-                    page.write(struct.pack("<IQQQ", 100, beats, max(0, max(times) - 1), 1 << 30))
-                    page.seek(64)
-                    page.write(struct.pack("<Q", time.monotonic_ns() + 10**9))
-                assert folder.exists()
+        for share in shares:
+            folder = share.page.resolve().parent
+            others = (share.tenant.root.parent / "pages").glob("*/*")
+            times = [_time(page) for page in others if page.name != share.page.name]
+            last = max(0, max(times) - 1)
+            with share.page.open("r+b", buffering=0) as page:
+                page.seek(4)
+                page.write(struct.pack("<IQQQ", 100, next(beats), last, 1 << 30))
+                page.seek(64)
+                page.write(struct.pack("<Q", time.monotonic_ns() + 10**9))
+            assert folder.exists()
 
-    thread = threading.Thread(target=lie)
-    thread.start()
-    try:
+    with repeating(lie, 0.001):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _time(page: Path) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from tests.agent.tenants import pod, run
 from tests.deployment import Deployment
 from tests.limited_shares import limited_shares
 from tests.observability.prometheus import running
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 NODE = "gpu-a100"
@@ -60,7 +60,7 @@ def test_answers_every_panel_of_the_dashboard(deployed: Deployment, tmp_path: Pa
     with (
         limited_shares(deployed, "notebooks"),
         lab.namespace() as namespace,
-        running(tmp_path, lab.kubeconfig, monitor, _free_port()) as prometheus,
+        running(tmp_path, lab.kubeconfig, monitor, free_port()) as prometheus,
     ):
         began = time.time()
         for manifest in (
@@ -97,9 +97,3 @@ def test_answers_every_panel_of_the_dashboard(deployed: Deployment, tmp_path: Pa
         (of_busy,) = [series for series in working if series["metric"]["namespace"] == namespace]
         assert (of_busy["metric"]["pod"], of_busy["metric"]["container"]) == ("busy", "main")
         assert max(float(value) for _, value in of_busy["values"]) > 20
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

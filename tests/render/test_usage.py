@@ -1,18 +1,17 @@
 """Who holds which GPU, in the terminal, on a page and as JSON."""
 
-import io
 import json
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from rich.console import Console
 
 from divvy.plan.usage import Holding, ResourceUse, Usage, UsedGpu, UsedNode, UsingPod
 from divvy.render.usage import usage_text
 from divvy.render.usage_json import usage_json
 from divvy.render.usage_page import usage_page, use_figure
 from divvy.render.usage_words import age, first_sentence, gib, memory_words
+from tests.render.test_views import rendered
 
 POD = UsingPod("team", "train-7f9c", "Running", "", "2026-01-01T12:00:00Z", 90000.0)
 MIG = Holding("1g.5gb", "nvidia.com/mig-1g.5gb", POD, "main", 1500, 4864)
@@ -33,14 +32,6 @@ WAITING = UsingPod(
     "team", "later", "Unschedulable", "0/1 nodes. no help", None, 65.0, ("nvidia.com/gpu ×1",)
 )
 USAGE = Usage("prod", "2026-01-02T12:00:00Z", (NODE,), (WAITING,))
-
-
-def rendered(renderable, width=80, colour=False):
-    out = io.StringIO()
-    Console(
-        file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False
-    ).print(renderable)
-    return out.getvalue()
 
 
 def lines(usage, width=80):

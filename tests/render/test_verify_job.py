@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from divvy.render.verify_job import (
     stack_of_pod,
     verify_job,
 )
+from tests.simulator.driver_root import eventually
 
 VALUE: dict[str, Any] = {
     "kubeconfig": "/home/me/.kube/config",
@@ -163,7 +163,7 @@ while true; do sleep 0.1; done
     spec = sonobuoy_plugin(DOCUMENT, "prod", IMAGE, ARGUMENTS)["spec"]
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     with subprocess.Popen([*spec["command"], *spec["args"]], env=environment) as run:
-        wait_for((tmp_path / "begun").exists)
+        assert eventually((tmp_path / "begun").exists, 20)
         run.terminate()
         assert run.wait(timeout=20) == 0
     assert (tmp_path / "cleaned").exists()
@@ -215,7 +215,7 @@ touch {tmp_path}/begun
 while true; do sleep 0.1; done"""
     command, environment = program(tmp_path, suite, {"DIVVY_STACK": "prod"})
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as run:
-        wait_for((tmp_path / "begun").exists)
+        assert eventually((tmp_path / "begun").exists, 20)
         run.terminate()
         assert run.communicate(timeout=20)[0] == "cleaning up\n"
     assert run.returncode == 130
@@ -232,18 +232,11 @@ def test_begins_no_run_in_a_pod_that_is_deleted_before(tmp_path: Path) -> None:
     slow.write_text(f'#!/bin/sh\ntouch {tmp_path}/laid-out\nsleep 1\nexec /usr/bin/mkfifo "$@"\n')
     slow.chmod(0o755)
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as run:
-        wait_for((tmp_path / "laid-out").exists)
+        assert eventually((tmp_path / "laid-out").exists, 20)
         run.terminate()
         run.communicate(timeout=20)
     assert run.returncode == 143
     assert not (tmp_path / "called").exists()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert condition()
 
 
 def run_program(

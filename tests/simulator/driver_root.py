@@ -102,10 +102,10 @@ class DriverRoot:
             os.kill(self.pid, signal.SIGTERM)
         except (FileNotFoundError, ProcessLookupError):
             return
-        eventually(lambda: not _runs(self.pid), 2)
+        eventually(lambda: not runs(self.pid), 2)
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -23,6 +23,8 @@ from divvy.agent.node_runtime.node_lease import (
 )
 from divvy.agent.node_runtime.prepare import MAX_CHANGE_SECONDS
 from divvy.kube.errors import ApiError, Unreachable
+from tests.beside import repeating
+from tests.simulator.driver_root import eventually
 
 
 class OneLease:
@@ -64,13 +66,6 @@ class OneLease:
     def _require_there(self) -> None:
         if self.away:
             raise Unreachable("away")
-
-
-def until(condition: Any) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_yields_a_resource_version_once() -> None:
@@ -119,14 +114,10 @@ def test_says_once_whom_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_respects_a_lease_that_its_holder_renews() -> None:
     api = OneLease("other", datetime.now(UTC).isoformat())
-    over = threading.Event()
 
     def renew() -> None:
-        while not over.wait(0.3):
-            api.version += 1
+        api.version += 1
 
-    other = threading.Thread(target=renew)
-    other.start()
     seconds: list[float] = []
     began = time.monotonic()
 
@@ -135,11 +126,10 @@ def test_respects_a_lease_that_its_holder_renews() -> None:
             seconds.append(time.monotonic() - began)
 
     this = threading.Thread(target=take)
-    this.start()
-    time.sleep(2.5)
-    assert not seconds
-    over.set()
-    other.join()
+    with repeating(renew, 0.3):
+        this.start()
+        time.sleep(2.5)
+        assert not seconds
     this.join(5)
     assert seconds
 
@@ -148,7 +138,7 @@ def test_renews_a_held_lease() -> None:
     api = OneLease()
     with hold_lease(api, "this", "divvy-system", renew=0.02) as held:  # type: ignore[arg-type]
         version = api.version
-        until(lambda: api.version >= version + 3)
+        assert eventually(lambda: api.version >= version + 3)
         held.require()
 
 
@@ -163,7 +153,7 @@ def test_refuses_to_begin_after_losing_the_lease(how: str) -> None:
             assert api.lease is not None
             api.lease["spec"]["holderIdentity"] = {"another": "other", "released": ""}[how]
             api.version += 1
-        until(lambda: not holds(held))
+        assert eventually(lambda: not holds(held))
         with pytest.raises(LeaseLost, match="deleted|held by"):
             held.require()
     if how == "another":
@@ -181,7 +171,7 @@ def test_refuses_to_begin_after_failing_to_renew_the_lease(monkeypatch: pytest.M
         with pytest.raises(LeaseLost, match="could not be renewed"):
             held.require()
         api.away = False
-        until(lambda: holds(held))
+        assert eventually(lambda: holds(held))
 
 
 def holds(held: node_lease.HeldLease) -> bool:

@@ -14,6 +14,7 @@ import pytest
 
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.nvml.reset import reset_gpu
+from tests.simulator.driver_root import runs
 
 PATIENCE = 60
 AGENT = """
@@ -30,14 +31,6 @@ def nvidia_smi(root: Path, script: str) -> None:
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-
-
-def is_running(pid: int) -> bool:
-    """Return whether a process is there and no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_resets_one_gpu(tmp_path: Path) -> None:
@@ -82,7 +75,7 @@ def test_ends_nvidia_smi_when_the_agent_is_killed(tmp_path: Path, how: signal.Si
             sleep(0.02)
         os.kill(agent.pid, how)
     pid = int(started.read_text())
-    while is_running(pid):
+    while runs(pid):
         assert monotonic() < end
         sleep(0.02)
     sleep(2.5)  # it would be done by now

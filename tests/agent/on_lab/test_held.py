@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.agent.tenants import NODE, POOL, SHARED, devices, kill_agent, pod, run
+from tests.beside import repeating
 from tests.deployment import NAMESPACE, Deployment
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(400), pytest.mark.usefixtures("original")]
@@ -59,19 +59,8 @@ class Tenant:
 def kept(deployed: Deployment, uuid: str) -> Iterator[None]:
     """Require that a MIG device is on the node all the time, whatever is done to the node."""
     lists: list[str] = []
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(PERIOD):
-            lists.append(deployed.on_node(NODE, "nvidia-smi", "-L"))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
+    with repeating(lambda: lists.append(deployed.on_node(NODE, "nvidia-smi", "-L")), PERIOD):
         yield
-    finally:
-        over.set()
-        watcher.join()
     gone = [number for number, listed in enumerate(lists) if uuid not in listed]
     assert lists
     assert not gone, f"{uuid} is missing in {len(gone)} of {len(lists)} lists, first in {gone[0]}"

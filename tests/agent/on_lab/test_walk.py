@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import pytest
 
 from tests.agent.on_lab.test_held import replace_agent
 from tests.agent.tenants import NODE, kill_agent, pod, run
+from tests.beside import repeating
 from tests.deployment import Deployment
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600), pytest.mark.usefixtures("original")]
@@ -213,27 +213,20 @@ class Walk:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Look at the node all the time: what tenants hold is there, and as it was."""
-        over = threading.Event()
 
-        def watch() -> None:
-            while not over.wait(PERIOD):
-                # Before the node is asked: who ends meanwhile may lose the device.
-                tenants = dict(self.tenants)
-                there = layout(self.deployed.on_node(NODE, "nvidia-smi", "-L"))
-                self.samples += 1
-                for name, tenant in tenants.items():
-                    if tenant.uuid not in there and name in self.tenants:
-                        self.problems.append(f"{tenant.uuid}, held by {name}, is not there")
-                    if tenant.uuid in [gpu for known, gpu in there.items() if known != gpu]:
-                        self.problems.append(f"{tenant.uuid}, held by {name}, was partitioned")
+        def look() -> None:
+            # Before the node is asked: who ends meanwhile may lose the device.
+            tenants = dict(self.tenants)
+            there = layout(self.deployed.on_node(NODE, "nvidia-smi", "-L"))
+            self.samples += 1
+            for name, tenant in tenants.items():
+                if tenant.uuid not in there and name in self.tenants:
+                    self.problems.append(f"{tenant.uuid}, held by {name}, is not there")
+                if tenant.uuid in [gpu for known, gpu in there.items() if known != gpu]:
+                    self.problems.append(f"{tenant.uuid}, held by {name}, was partitioned")
 
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        try:
+        with repeating(look, PERIOD):
             yield
-        finally:
-            over.set()
-            watcher.join()
 
 
 def test_keeps_what_pods_hold_whatever_happens_to_the_node(deployed: Deployment) -> None:

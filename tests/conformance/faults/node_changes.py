@@ -1,10 +1,10 @@
 """What happens to pods and MIG devices whenever anything happens to their node."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.beside import repeating
 from tests.conformance.faults.agents import agent_id
 from tests.conformance.faults.fault import A100, H100, Options
 from tests.conformance.scene import Scene
@@ -41,23 +41,17 @@ def cordoned(scene: Scene) -> Iterator[Options]:
 @contextmanager
 def _at_changes(scene: Scene, node: str, script: str) -> Iterator[None]:
     """Run a shell script on a node whenever anything happens to the node."""
-    over = threading.Event()
+    known = _signature(scene, node)
 
-    def watch() -> None:
-        known = _signature(scene, node)
-        while not over.wait(0.2):
-            now = _signature(scene, node)
-            if now != known:
-                scene.deployed.on_node(node, "sh", "-c", script)
-            known = now
+    def look() -> None:
+        nonlocal known
+        now = _signature(scene, node)
+        if now != known:
+            scene.deployed.on_node(node, "sh", "-c", script)
+        known = now
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
+    with repeating(look, 0.2):
         yield
-    finally:
-        over.set()
-        watcher.join()
 
 
 def _signature(scene: Scene, node: str) -> tuple[object, ...]:

@@ -3,23 +3,12 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from divvy.lab.simulated_driver import build
 from tests.simulator.driver_root import DriverRoot
-
-
-@pytest.fixture
-def driver(tmp_path: Path) -> Iterator[DriverRoot]:
-    root = DriverRoot(tmp_path / "root", build())
-    try:
-        yield root
-    finally:
-        root.stop()
 
 
 @pytest.fixture

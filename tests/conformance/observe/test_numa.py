@@ -1,36 +1,24 @@
 """NUMA nodes of devices: what the kubelet was told beside what the bus says."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from conformance.not_made import NotApplicable
 from conformance.observe.numa import PLACES, Numa, hints_are_right
 from divvy.lab.flat_file import gpu_uuid
-from divvy.lab.simulated_driver import build
 from tests.simulator.driver_root import DriverRoot
 
 RIGHT = "devices at the NUMA nodes of their GPUs: 3"
 PLACED = {"GPU-a": 0, "MIG-b": 0, "GPU-c": 1}
 
 
-@pytest.fixture
-def driver(tmp_path: Path) -> Iterator[DriverRoot]:
-    root = DriverRoot(tmp_path / "root", build())
-    try:
-        yield root
-    finally:
-        root.stop()
-
-
-def test_reads_the_bus_by_the_gpus_address(driver: DriverRoot) -> None:
+def test_reads_the_bus_by_the_gpus_address(
+    driver: DriverRoot, run_script: Callable[[str], Any]
+) -> None:
     driver.install("A100-SXM4-40GB", 4)
-    command = [sys.executable, "-c", PLACES, str(driver.root)]
-    numa = json.loads(subprocess.check_output(command, text=True, timeout=20))
+    numa = run_script(PLACES)
     assert numa["devices"] == {gpu_uuid("test", index): index // 2 for index in range(4)}
     assert numa["nodes"] >= 1
 
