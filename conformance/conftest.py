@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from conformance import fixtures
 from conformance.bare.host import HOST
 from conformance.bare.session import begin, describe
 from conformance.catalogue import CATALOGUE, EVERY, Check
@@ -20,35 +21,6 @@ from conformance.cluster.node_life import NodeLife
 from conformance.cluster.node_success import note_success
 from conformance.cluster.open_cluster import open_cluster
 from conformance.evidence import Evidence, sentence
-from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
-    EVIDENCE,
-    allocations,
-    bare,
-    claim_openings,
-    claim_probes,
-    claim_siblings,
-    contention,
-    driver_looks,
-    evidence,
-    fills,
-    gpu_conditions,
-    inspectors,
-    installation,
-    known_images,
-    metrics_samples,
-    mountings,
-    namespaces,
-    openings,
-    other_statuses,
-    overcommits,
-    past_scheduler,
-    pods,
-    probes,
-    releases,
-    siblings,
-    statuses,
-    target,
-)
 from conformance.not_made import Missed, NotApplicable, NotMade
 from conformance.options import add_options, given
 from conformance.promise import NO_POOL, NodePromise
@@ -91,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "limit(seconds): for so long at most, on a bare host",
     ):
         config.addinivalue_line("markers", line)
+    config.pluginmanager.register(fixtures)
     # What asks the suite to end gets its pods and labels removed first, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     _require_known(config.getoption("--divvy-select"))
@@ -233,7 +206,7 @@ def pytest_runtest_makereport(
     relevant = outcome.when == "call" or (outcome.when == "setup" and not outcome.passed)
     if check is None or not relevant:
         return outcome
-    seen = item.stash.get(EVIDENCE, Evidence())
+    seen = item.stash.get(fixtures.EVIDENCE, Evidence())
     host = item.config.stash.get(HOST, None)
     only = "cluster" if host is None else host.name
     case = item.callspec.id if hasattr(item, "callspec") else only
