@@ -9,16 +9,11 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
-
 from tests.fakes.agent import AgentNode, agent_node
-from tests.fakes.simulator import needs_simulator
+from tests.fakes.simulator import on_simulated_node
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
-pytestmark = [
-    pytest.mark.agent_process,
-    needs_simulator,
-]
+pytestmark = on_simulated_node
 
 
 async def test_keeps_serving_under_three_hundred_scrapers() -> None:

@@ -11,17 +11,14 @@ import pytest
 from divvy.agent.inject.limiter import LIBRARIES
 from tests.fakes.agent import AgentNode, agent_node, unmount
 from tests.fakes.device_manager import Container, StartFailed
-from tests.fakes.simulator import needs_simulator
+from tests.fakes.simulator import on_simulated_node
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 SHARED, GPU, OTHER = "nvidia.com/gpu.shared", "nvidia.com/gpu", "nvidia.com/gpu.other"
 PREVENT = {"limit": "3000Mi", "action": "prevent"}
-pytestmark = [
-    pytest.mark.agent_process,
-    needs_simulator,
-]
+pytestmark = on_simulated_node
 
 
 def limited(devices: list[int], **more: object) -> dict[str, object]:

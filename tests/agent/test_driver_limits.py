@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from divvy.agent.inject.limiter import LIBRARIES
 from tests.agent.mps.mps_node import client_environment, container, end, exit_code
 from tests.fakes.agent import AgentNode, agent_node, unmount
 from tests.fakes.device_manager import Container, StartFailed
-from tests.fakes.simulator import needs_simulator
+from tests.fakes.simulator import needs_root, on_simulated_node
 from tests.simulator.control_groups import control_group, hierarchy, start_within
 from tests.simulator.driver_root import HOLDER
 
@@ -24,11 +23,7 @@ SHARED, WHOLE = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 R615, R580 = "615.71.09", "580.95.05"
 PER_REPLICA_MIB = 10240
 LIMITS = "/usr/lib/divvy/share/limits"
-pytestmark = [
-    pytest.mark.agent_process,
-    needs_simulator,
-    pytest.mark.skipif(os.geteuid() != 0, reason="the driver's limits are root's to set"),
-]
+pytestmark = [*on_simulated_node, needs_root]
 
 
 def profile(enforcement: str, way: str = "timeSlicing") -> dict[str, Any]:

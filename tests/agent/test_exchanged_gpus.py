@@ -9,14 +9,11 @@ import socket
 import pytest
 
 from tests.fakes.agent import agent_node
-from tests.fakes.simulator import needs_simulator
+from tests.fakes.simulator import on_simulated_node
 
 GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"
 SEVEN = {"mig": {"1g.5gb": 7}}
-pytestmark = [
-    pytest.mark.agent_process,
-    needs_simulator,
-]
+pytestmark = on_simulated_node
 
 
 async def test_applies_the_profile_to_an_exchanged_gpu_after_another_plugin() -> None:

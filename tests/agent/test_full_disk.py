@@ -14,13 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.agent import AgentNode, agent_node
-from tests.fakes.simulator import needs_simulator
+from tests.fakes.simulator import on_simulated_node
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
-pytestmark = [
-    pytest.mark.agent_process,
-    needs_simulator,
-]
+pytestmark = on_simulated_node
 
 
 @pytest.mark.parametrize("of", ["bytes", "inodes"])

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from tests.agent.nvml.test_driver import slow_nvidia_smi
 from tests.fakes.agent import AgentNode, agent_node
-from tests.fakes.simulator import needs_simulator
+from tests.fakes.simulator import on_simulated_node
 
 GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"
 SEVEN = {"mig": {"1g.5gb": 7}}
-pytestmark = [
-    pytest.mark.agent_process,
-    needs_simulator,
-]
+pytestmark = on_simulated_node
 
 
 async def test_withdraws_only_the_devices_of_a_hanging_gpu_until_it_answers() -> None:

@@ -10,15 +10,12 @@ import pytest
 from tests.agent.walk.oracle import boards
 from tests.fakes.agent import AgentNode, agent_node
 from tests.fakes.device_manager import AdmissionFailed
-from tests.fakes.simulator import needs_simulator
+from tests.fakes.simulator import on_simulated_node
 
 SEVEN, TWO = {"mig": {"1g.5gb": 7}}, {"mig": {"3g.20gb": 2}}
 MIG = "nvidia.com/mig-1g.5gb"
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
-pytestmark = [
-    pytest.mark.agent_process,
-    needs_simulator,
-]
+pytestmark = on_simulated_node
 
 
 async def holding(node: AgentNode, *, init: bool = False) -> str:

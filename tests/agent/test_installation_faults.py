@@ -5,17 +5,12 @@ from __future__ import annotations
 import os
 import stat
 
-import pytest
-
 from divvy.agent.inject.limiter import LIBRARIES
 from tests.fakes.agent import agent_node
-from tests.fakes.simulator import needs_simulator
+from tests.fakes.simulator import on_simulated_node
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
-pytestmark = [
-    pytest.mark.agent_process,
-    needs_simulator,
-]
+pytestmark = on_simulated_node
 
 
 async def test_reports_health_beside_a_hanging_hook() -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from divvy.agent.inject.limiter import LIBRARIES
 from tests.agent.claims.scene import BY_SIZE, claims_node, names
 from tests.fakes.agent import agent_node
-from tests.fakes.simulator import needs_simulator
+from tests.fakes.simulator import on_simulated_node
 
 SHARED = "nvidia.com/gpu.shared"
 LIMITED = {
     "timeSlicing": {"replicas": 4, "memoryLimit": {"limit": "4Gi", "action": "prevent"}},
 }
 WATCHED = {"timeSlicing": {"replicas": 4, "memoryLimit": {"limit": "4Gi", "action": "warn"}}}
-pytestmark = [pytest.mark.agent_process, needs_simulator]
+pytestmark = on_simulated_node
 
 
 async def test_offers_no_limited_share_of_memory_that_is_a_numa_node() -> None:

@@ -11,13 +11,10 @@ import pytest
 from tests.fakes.agent import agent_node, configuration
 from tests.fakes.device_manager import AdmissionFailed
 from tests.fakes.scene import until
-from tests.fakes.simulator import needs_simulator
+from tests.fakes.simulator import on_simulated_node
 
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
-pytestmark = [
-    pytest.mark.agent_process,
-    needs_simulator,
-]
+pytestmark = on_simulated_node
 
 
 async def test_serves_its_last_state_after_a_crash_while_the_api_is_away() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.simulator import needs_root
 from tests.limiter.conftest import Tenants
 from tests.limiter.tenant import line, tell
 from tests.simulator.driver_root import DriverRoot, eventually
@@ -18,7 +19,7 @@ print(cuda.attribute(16), flush=True)
 for size in sys.stdin:
     print(tried(lambda: held.append(cuda.allocate(int(size) * MIB))), flush=True)
 """
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="compute modes are root's to set")
+pytestmark = needs_root
 
 
 def taken(process: subprocess.Popen[str], mib: int) -> int:

@@ -8,18 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-
 from divvy.lab.paths import REPOSITORY
 from tests.fakes.agent import AgentNode, agent_node
-from tests.fakes.simulator import needs_simulator
 
 BY_SIZE = {"claims": {"shares": {}}}
 ON_DEMAND = {"claims": {"shares": {}, "mig": ["1g.5gb", "2g.10gb", "3g.20gb"]}}
-NEEDS_DRIVER = [
-    pytest.mark.agent_process,
-    needs_simulator,
-]
 _LIMITER = REPOSITORY / "plugin_image/limiter"
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from tests.agent.claims.scene import (
-    NEEDS_DRIVER,
     ON_DEMAND,
     claims_node,
     names,
     nothing_left,
     specifications,
 )
+from tests.fakes.simulator import on_simulated_node
 
-pytestmark = NEEDS_DRIVER
+pytestmark = on_simulated_node
 
 
 async def test_keeps_the_name_of_a_recreated_mig_device() -> None:

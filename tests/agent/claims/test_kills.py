@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.agent.claims.scene import (
-    NEEDS_DRIVER,
     ON_DEMAND,
     claims_node,
     names,
@@ -19,8 +18,9 @@ from tests.agent.claims.scene import (
 )
 from tests.fakes.agent import AgentNode
 from tests.fakes.dra_kubelet import Failed
+from tests.fakes.simulator import on_simulated_node
 
-pytestmark = NEEDS_DRIVER
+pytestmark = on_simulated_node
 ROUNDS = 3
 # Long enough for all that a call does, a change of MIG mode included.
 LONGEST_SECONDS = 0.6

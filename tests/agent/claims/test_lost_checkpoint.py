@@ -6,7 +6,6 @@ import pytest
 
 from tests.agent.claims.scene import (
     BY_SIZE,
-    NEEDS_DRIVER,
     ON_DEMAND,
     claims_node,
     devices,
@@ -19,8 +18,9 @@ from tests.agent.claims.scene import (
 )
 from tests.fakes.agent import AgentNode
 from tests.fakes.dra_kubelet import Failed
+from tests.fakes.simulator import on_simulated_node
 
-pytestmark = NEEDS_DRIVER
+pytestmark = on_simulated_node
 GPU = "nvidia.com/gpu"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from tests.agent.claims.scene import (
-    NEEDS_DRIVER,
     ON_DEMAND,
     claims_node,
     names,
@@ -13,8 +12,9 @@ from tests.agent.claims.scene import (
     tainted,
 )
 from tests.fakes.dra_kubelet import Failed
+from tests.fakes.simulator import on_simulated_node
 
-pytestmark = NEEDS_DRIVER
+pytestmark = on_simulated_node
 
 
 async def test_creates_a_mig_device_where_allocated_and_removes_it() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.agent.claims.scene import (
     BY_SIZE,
-    NEEDS_DRIVER,
     ON_DEMAND,
     claims_node,
     devices,
@@ -13,8 +12,9 @@ from tests.agent.claims.scene import (
     tainted,
 )
 from tests.fakes.agent import agent_node
+from tests.fakes.simulator import on_simulated_node
 
-pytestmark = NEEDS_DRIVER
+pytestmark = on_simulated_node
 GPU = "nvidia.com/gpu"
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from tests.agent.claims.scene import (
     BY_SIZE,
-    NEEDS_DRIVER,
     ON_DEMAND,
     claims_node,
     names,
@@ -19,8 +18,9 @@ from tests.agent.claims.scene import (
     specifications,
 )
 from tests.fakes.dra_kubelet import Failed
+from tests.fakes.simulator import on_simulated_node
 
-pytestmark = NEEDS_DRIVER
+pytestmark = on_simulated_node
 
 
 async def test_writes_two_shares_of_a_claim_into_one_limits_file() -> None:

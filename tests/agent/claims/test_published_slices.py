@@ -7,7 +7,6 @@ from typing import Any
 
 from tests.agent.claims.scene import (
     BY_SIZE,
-    NEEDS_DRIVER,
     ON_DEMAND,
     claims_node,
     names,
@@ -15,8 +14,9 @@ from tests.agent.claims.scene import (
 )
 from tests.fakes.agent import AgentNode
 from tests.fakes.scene import play
+from tests.fakes.simulator import on_simulated_node
 
-pytestmark = NEEDS_DRIVER
+pytestmark = on_simulated_node
 
 
 def generations(node: AgentNode) -> set[int]:

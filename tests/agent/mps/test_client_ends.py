@@ -31,7 +31,7 @@ from tests.agent.mps.mps_node import (
 )
 from tests.fakes.agent import VERSION, AgentNode, agent_node
 from tests.fakes.device_manager import StartFailed
-from tests.fakes.simulator import needs_simulator
+from tests.fakes.simulator import needs_root, on_simulated_node
 from tests.simulator.control_groups import hierarchy, removed
 from tests.simulator.driver_root import eventually
 
@@ -68,11 +68,7 @@ Sleeper(cuda).start(600_000_000_000)
 os.write(1, b"0\\n")  # at once: two processes share it
 sys.stdin.read()
 """
-pytestmark = [
-    pytest.mark.agent_process,
-    needs_simulator,
-    pytest.mark.skipif(os.geteuid() != 0, reason="compute modes are root's to set"),
-]
+pytestmark = [*on_simulated_node, needs_root]
 
 
 @both_versions

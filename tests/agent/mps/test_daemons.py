@@ -35,17 +35,13 @@ from tests.agent.mps.mps_node import (
 from tests.fakes.agent import VERSION, AgentNode, agent_node, end_daemons
 from tests.fakes.device_manager import AdmissionFailed, Container, StartFailed
 from tests.fakes.scene import play
-from tests.fakes.simulator import needs_simulator
+from tests.fakes.simulator import needs_root, on_simulated_node
 
 PER_REPLICA_MIB = 10240
 OUT_OF_MEMORY, CONNECTION_FAILED = 2, 805
 NOBODY = 65534
 DEVICES_UNAVAILABLE = 46
-pytestmark = [
-    pytest.mark.agent_process,
-    needs_simulator,
-    pytest.mark.skipif(os.geteuid() != 0, reason="compute modes are root's to set"),
-]
+pytestmark = [*on_simulated_node, needs_root]
 
 
 async def test_runs_containers_as_clients_of_their_gpus_daemon() -> None:

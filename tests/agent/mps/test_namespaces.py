@@ -31,17 +31,13 @@ from tests.agent.mps.mps_node import (
 from tests.fakes.agent import AgentNode, agent_node
 from tests.fakes.device_manager import Container, StartFailed
 from tests.fakes.scene import play
-from tests.fakes.simulator import needs_simulator
+from tests.fakes.simulator import needs_root, on_simulated_node
 
 R615, R580 = "615.71.09", "580.95.05"
 PER_REPLICA_MIB = 10240
 OUT_OF_MEMORY, RPC_FAILURE, TERMINATED = 2, 806, 810
 SMS_OF_A_QUARTER, SMS_OF_HALF = "26", "54"
-pytestmark = [
-    pytest.mark.agent_process,
-    needs_simulator,
-    pytest.mark.skipif(os.geteuid() != 0, reason="compute modes are root's to set"),
-]
+pytestmark = [*on_simulated_node, needs_root]
 
 
 def answer_lines(node: AgentNode, *words: str) -> list[str]:
