@@ -9,22 +9,15 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 
 from divvy.plan import Change, Difference, NodePlan, Plan, level
 from divvy.plan.verdict import verdict
+from divvy.render import words as wording
 from divvy.render.verdict import effect_words, verdict_words
 from divvy.render.words import (
     Segment,
-    alike_changes,
     bar_slices,
     count_changes,
-    disruption_words,
     gpu_groups,
     plan_title,
-    pool_title,
-    profile_change,
-    promise_changes,
-    resource_rows,
     segments,
-    signed,
-    unchanged_words,
 )
 
 _LABEL = 92.0
@@ -194,14 +187,7 @@ def _environment() -> Environment:
     environment.globals.update(
         node_figure=node_figure,
         change_figure=change_figure,
-        pool_title=pool_title,
-        resource_rows=resource_rows,
-        alike_changes=alike_changes,
-        unchanged_words=unchanged_words,
-        profile_change=profile_change,
-        disruption_words=disruption_words,
-        promise_changes=promise_changes,
-        signed=signed,
+        wording=wording,
         tone=_tone,
         level=level,
     )

@@ -1,24 +1,13 @@
 """Who holds which GPU, as one self-contained HTML page with a bar for every GPU."""
 
 from divvy.plan.usage import Holding, Usage, UsedGpu, UsedNode, sums
+from divvy.render import usage_words
 from divvy.render.page import Figure, drawn, template
 from divvy.render.usage_words import (
     MAX_NODES_IN_FULL,
     SIMULATED,
-    age,
-    first_sentence,
-    free_words,
-    gib,
-    gpu_memory,
     holding_memory,
-    holding_state,
     memory_words,
-    node_title,
-    percent,
-    resource_title,
-    resource_words,
-    state_words,
-    unplaced_title,
     usage_title,
 )
 
@@ -30,20 +19,8 @@ def usage_page(usage: Usage) -> str:
         title=usage_title(usage),
         in_full=len(usage.nodes) <= MAX_NODES_IN_FULL,
         simulated=SIMULATED if any(node.simulated for node in usage.nodes) else "",
-        age=age,
-        first_sentence=first_sentence,
-        free_words=free_words,
-        gib=gib,
-        gpu_memory=gpu_memory,
-        holding_memory=holding_memory,
-        holding_state=holding_state,
-        node_title=node_title,
-        percent=percent,
-        resource_title=resource_title,
-        resource_words=resource_words,
-        state_words=state_words,
+        wording=usage_words,
         sums=sums,
-        unplaced_title=unplaced_title,
         use_figure=use_figure,
     )
 
