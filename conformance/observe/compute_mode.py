@@ -35,15 +35,9 @@ def daemon(uuid):
             return "answers"
         refusals.append(done.stdout.strip())
     return refusals[0]
-modes = {}
-for index in range(nvml.nvmlDeviceGetCount()):
-    gpu = ask(nvml.nvmlDeviceGetHandleByIndex, index)
-    if isinstance(gpu, str):
-        modes[f"GPU {index}"] = [gpu, "none"]
-        continue
-    uuid = ask(nvml.nvmlDeviceGetUUID, gpu)
-    modes[uuid] = [ask(nvml.nvmlDeviceGetComputeMode, gpu), daemon(uuid)]
-print(json.dumps(modes))
+def mode(gpu):
+    return [ask(nvml.nvmlDeviceGetComputeMode, gpu), daemon(ask(nvml.nvmlDeviceGetUUID, gpu))]
+print_each(mode, lambda words: [words, "none"])
 """
 )
 

@@ -18,6 +18,8 @@ SCRIPT = (
     OPEN_NVML
     + """\
 def fabric(gpu):
+    if in_mig_mode(gpu):
+        return None
     # The plain call is the older one, and the first to go.
     for call, info in (
         (nvml.nvmlDeviceGetGpuFabricInfoV, nvml.c_nvmlGpuFabricInfo_v2_t()),
@@ -29,16 +31,7 @@ def fabric(gpu):
         if said is not None:
             return {"state": info.state, "status": info.status}
     return None
-states = {}
-for index in range(nvml.nvmlDeviceGetCount()):
-    gpu = ask(nvml.nvmlDeviceGetHandleByIndex, index)
-    if isinstance(gpu, str):
-        states[f"GPU {index}"] = gpu
-        continue
-    mig = ask(nvml.nvmlDeviceGetMigMode, gpu)
-    in_mig = isinstance(mig, (list, tuple)) and mig[0] == 1
-    states[nvml.nvmlDeviceGetUUID(gpu)] = None if in_mig else fabric(gpu)
-print(json.dumps(states))
+print_each(fabric, str)
 """
 )
 # Of a GPU: its state and the status of its registration, the driver's words, or None.

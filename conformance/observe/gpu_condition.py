@@ -30,8 +30,7 @@ def link(gpu, number):
         return None
     return [ask(nvml.nvmlDeviceGetNvLinkErrorCounter, gpu, number, kind) for kind in range(5)]
 def links(gpu):
-    mig = ask(nvml.nvmlDeviceGetMigMode, gpu)
-    if isinstance(mig, (list, tuple)) and mig[0] == 1:
+    if in_mig_mode(gpu):
         return None
     every = [link(gpu, number) for number in range(nvml.NVML_NVLINK_MAX_LINKS)]
     return [counts for counts in every if counts is not None] or None
@@ -39,19 +38,15 @@ def reasons(gpu):
     # The second is the older name, which older drivers have alone.
     now = ask(nvml.nvmlDeviceGetCurrentClocksEventReasons, gpu)
     return ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, gpu) if now is None else now
-states = {}
-for index in range(nvml.nvmlDeviceGetCount()):
-    gpu = ask(nvml.nvmlDeviceGetHandleByIndex, index)
-    if isinstance(gpu, str):
-        continue
-    states[nvml.nvmlDeviceGetUUID(gpu)] = {
+print_each(
+    lambda gpu: {
         "reasons": reasons(gpu),
         "width": ask(nvml.nvmlDeviceGetCurrPcieLinkWidth, gpu),
         "most": ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, gpu),
         "pcie_replays": ask(nvml.nvmlDeviceGetPcieReplayCounter, gpu),
         "links": links(gpu),
     }
-print(json.dumps(states))
+)
 """
 )
 # Of each GPU that answers, by UUID; what the driver does not have is None, an error its words.

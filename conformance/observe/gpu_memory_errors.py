@@ -26,14 +26,9 @@ def part(answer, index):
     return answer[index] if isinstance(answer, tuple) else answer
 def pages(answer):
     return len(answer) if isinstance(answer, list) else answer
-counters = {}
-for index in range(nvml.nvmlDeviceGetCount()):
-    gpu = ask(nvml.nvmlDeviceGetHandleByIndex, index)
-    if isinstance(gpu, str):
-        counters[f"GPU {index}"] = {"uncorrected": gpu}
-        continue
+def counters(gpu):
     rows = ask(nvml.nvmlDeviceGetRemappedRows, gpu)
-    counters[ask(nvml.nvmlDeviceGetUUID, gpu)] = {
+    return {
         "uncorrected": ask(nvml.nvmlDeviceGetTotalEccErrors, gpu, 1, 0),
         "uncorrected_ever": ask(nvml.nvmlDeviceGetTotalEccErrors, gpu, 1, 1),
         "remapped": part(rows, 1),
@@ -42,7 +37,7 @@ for index in range(nvml.nvmlDeviceGetCount()):
         "retired": pages(ask(nvml.nvmlDeviceGetRetiredPages, gpu, 1)),
         "retirement_pending": ask(nvml.nvmlDeviceGetRetiredPagesPendingStatus, gpu),
     }
-print(json.dumps(counters))
+print_each(counters, lambda words: {"uncorrected": words})
 """
 )
 

@@ -10,7 +10,7 @@ from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.evidence import Verdict
 from conformance.not_made import not_applicable
 from conformance.observe.identities import physical
-from divvy.model.contract import DRIVER_ROOT
+from conformance.observe.nvml_script import OPEN_NVML, run_nvml_script
 
 # Runs in the agent's pod: what the kubelet was told, on the kubelet's own socket. The messages are
 # those of k8s.io/kubelet/pkg/apis/podresources/v1, as far as they are needed.
@@ -56,34 +56,18 @@ with grpc.insecure_channel("unix:/var/lib/kubelet/pod-resources/kubelet.sock") a
 """
 # Runs there too: where the bus says that the GPUs are. The kernel writes the domain of a PCI
 # address with four digits, NVML with eight. A simulated driver has a sysfs of its own.
-PLACES = """
-import ctypes, glob, json, sys
-import pynvml as nvml
-root = sys.argv[1]
-folders = ("usr/lib/*-linux-gnu", "usr/lib64", "usr/lib", "lib64")
-paths = [path for one in folders for path in glob.glob(f"{root}/{one}/libnvidia-ml.so.1")]
-nvml.nvmlLib = ctypes.CDLL(paths[0])
-nvml.nvmlInit()
+PLACES = (
+    OPEN_NVML
+    + """\
 def numa(gpu):
     domain, _, rest = nvml.nvmlDeviceGetPciInfo(gpu).busId.lower().partition(":")
-    for system in (f"{root}/sys", "/sys"):
+    for system in (f"{sys.argv[1]}/sys", "/sys"):
         try:
             with open(f"{system}/bus/pci/devices/{int(domain, 16):04x}:{rest}/numa_node") as file:
                 return int(file.read())
         except OSError:
             continue
     return None
-def parts(gpu):
-    try:
-        places = nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)
-    except nvml.NVMLError:
-        return
-    for place in range(places):
-        try:
-            part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, place)
-        except nvml.NVMLError:
-            continue
-        yield nvml.nvmlDeviceGetUUID(part)
 places = {}
 for index in range(nvml.nvmlDeviceGetCount()):
     gpu = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -91,6 +75,7 @@ for index in range(nvml.nvmlDeviceGetCount()):
 nodes = len(glob.glob("/sys/devices/system/node/node[0-9]*"))
 print(json.dumps({"devices": places, "nodes": nodes}))
 """
+)
 
 
 @dataclass(frozen=True)
@@ -109,10 +94,10 @@ class Numa:
 def read_numa(target: ClusterUnderTest, node: str) -> Numa | None:
     """Read both sides on a node; None without an agent, in whose pod they are read."""
     hints = target.enter(node, "python3 -c %s", HINTS)
-    places = target.enter(node, "python3 -c %s %s", PLACES, DRIVER_ROOT)
-    if hints is None or places is None:
+    bus = run_nvml_script(target, node, PLACES)
+    if hints is None or bus is None:
         return None
-    numa_hints, bus = json.loads(hints), json.loads(places)
+    numa_hints = json.loads(hints)
     known = (
         None
         if numa_hints is None

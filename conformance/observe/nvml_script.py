@@ -9,7 +9,8 @@ from conformance.cluster.cluster_under_test import ClusterUnderTest
 from divvy.model.contract import DRIVER_ROOT
 
 # What a script begins with. ``ask`` returns None for what the GPU or its driver does not have, and
-# the driver's words for another error.
+# the driver's words for another error; ``print_each`` prints by UUID what is seen of each GPU, and
+# by index what those words mean of one that has no handle.
 OPEN_NVML = """
 import ctypes, glob, json, sys
 import pynvml as nvml
@@ -23,6 +24,29 @@ def ask(call, *arguments):
         return call(*arguments)
     except nvml.NVMLError as problem:
         return None if problem.value in absent else str(problem)
+def in_mig_mode(gpu):
+    mode = ask(nvml.nvmlDeviceGetMigMode, gpu)
+    return isinstance(mode, (list, tuple)) and mode[0] == 1
+def print_each(look, lost=None):
+    seen = {}
+    for index in range(nvml.nvmlDeviceGetCount()):
+        gpu = ask(nvml.nvmlDeviceGetHandleByIndex, index)
+        if not isinstance(gpu, str):
+            seen[ask(nvml.nvmlDeviceGetUUID, gpu)] = look(gpu)
+        elif lost is not None:
+            seen[f"GPU {index}"] = lost(gpu)
+    print(json.dumps(seen))
+def parts(gpu):
+    try:
+        places = nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)
+    except nvml.NVMLError:
+        return
+    for place in range(places):
+        try:
+            part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, place)
+            yield nvml.nvmlDeviceGetUUID(part)
+        except nvml.NVMLError:
+            continue
 """
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.observe.nvml_script import OPEN_NVML, run_nvml_script
 from divvy.model.contract import DRIVER_ROOT, DRIVER_ROOT_VARIABLE, Component
 
 # Runs in the agent's pod, where the host's driver root is mounted at DRIVER_ROOT.
@@ -33,30 +34,16 @@ print("; ".join(prepare_containerd(Host(), change=False)))
 """
 # The agent's way to the driver and to the kubelet, in processes of their own that know nothing of
 # what the agent has in mind.
-_DEVICES = """
-import ctypes, glob, json, sys
-import pynvml as nvml
-folders = ("usr/lib/*-linux-gnu", "usr/lib64", "usr/lib", "lib64")
-paths = [path for one in folders for path in glob.glob(f"{sys.argv[1]}/{one}/libnvidia-ml.so.1")]
-nvml.nvmlLib = ctypes.CDLL(paths[0])
-nvml.nvmlInit()
+_DEVICES = (
+    OPEN_NVML
+    + """\
 uuids = []
 for index in range(nvml.nvmlDeviceGetCount()):
     gpu = nvml.nvmlDeviceGetHandleByIndex(index)
-    uuids.append(nvml.nvmlDeviceGetUUID(gpu))
-    try:
-        places = nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)
-    except nvml.NVMLError:
-        places = 0
-    for place in range(places):
-        try:
-            uuids.append(
-                nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, place))
-            )
-        except nvml.NVMLError:
-            continue
+    uuids += [nvml.nvmlDeviceGetUUID(gpu), *parts(gpu)]
 print(json.dumps(uuids))
 """
+)
 _HELD = """
 import asyncio, json, os
 from pathlib import Path
@@ -114,8 +101,8 @@ def driver_devices(target: ClusterUnderTest, node: str) -> frozenset[str] | None
 
     None without an agent, in whose pod the driver is asked.
     """
-    text = target.enter(node, "python3 -c %s %s", _DEVICES, DRIVER_ROOT)
-    return None if text is None else frozenset(json.loads(text))
+    uuids = run_nvml_script(target, node, _DEVICES)
+    return None if uuids is None else frozenset(uuids)
 
 
 def kernel_module(target: ClusterUnderTest, node: str) -> str | None:
