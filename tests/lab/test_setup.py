@@ -3,8 +3,10 @@
 import errno
 import fcntl
 import os
+import runpy
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -296,6 +298,43 @@ def test_waits_for_a_set_up_of_the_same_checkout(
             assert not commands
         step.result(10)
     assert commands
+
+
+def test_takes_debian_from_sources_of_which_no_lists_were_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As images that have their packages leave it.
+    apt, sources = tmp_path / "apt.conf", tmp_path / "sources.list"
+    sources.write_text("deb https://deb.example/debian bookworm main\n")
+    (tmp_path / "lists/partial").mkdir(parents=True)
+    apt.write_text(
+        f'Dir::Etc::sourcelist "{sources}"; Dir::Etc::sourceparts "{tmp_path}/none";'
+        f'Dir::State "{tmp_path}";'
+    )
+    monkeypatch.setenv("APT_CONFIG", str(apt))
+    assert debian_mirror("bookworm").uri == "https://deb.example/debian/"
+    with pytest.raises(build.ImageBuildFailed) as refused:
+        debian_mirror("trixie")
+    assert str(refused.value) == (
+        "apt of this machine has no source for Debian trixie main: name one in "
+        "/etc/apt/sources.list.d, as a machine with Debian 12 has it"
+    )
+
+
+def test_ends_an_interrupted_set_up_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_lanes: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("divvy.lab.setup.steps.run_steps", interrupt)
+    monkeypatch.setattr(sys, "argv", ["setup", "python"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("divvy.lab.setup", run_name="__main__")
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == (
+        "\ninterrupted. Finished steps are not repeated: run make setup again.\n"
+    )
 
 
 def test_builds_a_tool_once_per_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

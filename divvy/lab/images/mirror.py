@@ -20,12 +20,16 @@ class Mirror:
 def debian_mirror(release: str) -> Mirror:
     """Return the mirror from which apt itself gets that release."""
     wanted = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(CREATED_BY)"
-    listed = run(["apt-get", "indextargets", "--format", wanted])
+    # With information on releases it lists what it has fetched, which may be nothing yet.
+    listed = run(["apt-get", "indextargets", "--no-release-info", "--format", wanted])
     for line in listed.splitlines():
         uri, name, component, kind = line.split("|")
         if (name, component, kind) == (release, "main", "Packages"):
             return Mirror(_debootstrap_uri(uri), _proxy())
-    raise ImageBuildFailed(f"apt of this machine has no source for Debian {release} main")
+    raise ImageBuildFailed(
+        f"apt of this machine has no source for Debian {release} main: name one in "
+        "/etc/apt/sources.list.d, as a machine with Debian 12 has it"
+    )
 
 
 def _debootstrap_uri(uri: str) -> str:

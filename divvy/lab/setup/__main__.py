@@ -58,4 +58,9 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        again = "Finished steps are not repeated: run make setup again."
+        print(f"\ninterrupted. {again}", file=sys.stderr)
+        sys.exit(130)
