@@ -64,6 +64,17 @@ def test_says_how_nodes_reach_each_other_past_a_firewall(
     assert network.firewall_note(switch) == (expected if noted else None)
 
 
+def test_has_no_note_where_iptables_cannot_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch, iptables = tmp_path / "bridge-nf-call-iptables", tmp_path / "iptables"
+    switch.write_text("1\n")
+    iptables.write_text("#!/bin/sh\necho -P FORWARD DROP\nexit 4\n")
+    iptables.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert network.firewall_note(switch) is None
+
+
 def test_has_no_note_where_bridges_pass_the_firewall(tmp_path: Path) -> None:
     assert network.firewall_note(tmp_path / "no-such-module") is None
 
