@@ -367,6 +367,8 @@ def test_builds_a_tool_once_per_inputs(tmp_path: Path, monkeypatch: pytest.Monke
          "proxy and the Debian mirror are needed once."),
         ("link: write /tmp/go-build1/a.out: no space left on device", "Make room in /cache and "
          "/tmp, or move them by DIVVY_CACHE and TMPDIR."),
+        ("k8s.io/kubernetes/cmd/kubelet: compile: signal: killed", "Was it the kernel, for want of "
+         "memory? Add memory or swap."),
     ],
 )  # fmt: skip
 def test_advises_what_the_failure_needs(

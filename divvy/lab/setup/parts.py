@@ -41,10 +41,13 @@ def build_image(image: Image) -> Callable[[], str]:
 
 
 def _remedy(error: Exception) -> str:
-    if os.strerror(errno.ENOSPC).lower() not in str(error).lower():
-        return "Is the network there? Both the Go proxy and the Debian mirror are needed once."
-    places = f"{cache()} and {tempfile.gettempdir()}"
-    return f"Make room in {places}, or move them by DIVVY_CACHE and TMPDIR."
+    words = str(error).lower()
+    if os.strerror(errno.ENOSPC).lower() in words:
+        places = f"{cache()} and {tempfile.gettempdir()}"
+        return f"Make room in {places}, or move them by DIVVY_CACHE and TMPDIR."
+    if "signal: killed" in words:
+        return "Was it the kernel, for want of memory? Add memory or swap."
+    return "Is the network there? Both the Go proxy and the Debian mirror are needed once."
 
 
 def build_simulator() -> str:
