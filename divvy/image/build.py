@@ -37,6 +37,8 @@ _MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.oci.image.index.v1+json",
 )
+# Somebody waits for it, and a registry that accepts a connection may never answer.
+ANSWER_SECONDS = 20
 _OF_A_REGISTRY = "Docker-Distribution-Api-Version"
 # What buildah and skopeo say of a registry that needs leave to be insecure.
 _UNVERIFIED = (
@@ -253,7 +255,8 @@ def exists(reference: str, *, insecure: bool = False) -> bool:
 
 def inspect(reference: str, *options: str) -> str:
     """Return what skopeo prints of an image in a registry; raises BuildFailed."""
-    return _run("skopeo", "inspect", *options, f"docker://{reference}")
+    patience = f"--command-timeout={ANSWER_SECONDS}s"
+    return _run("skopeo", "inspect", patience, *options, f"docker://{reference}")
 
 
 def _manifest_status(registry: str, reference: str) -> int | None:

@@ -8,8 +8,6 @@ from typing import Any
 
 from divvy.image.build import BuildFailed, inspect
 
-# Somebody waits for it, and a registry that accepts a connection may never answer.
-_SECONDS = 20
 # Beside images an index may have statements on them, for an unknown platform.
 _STATEMENT = "unknown/unknown"
 
@@ -38,7 +36,7 @@ def _platforms(reference: str) -> Iterator[str]:
 
 
 def _inspected(reference: str, option: str) -> dict[str, Any]:
-    answer = json.loads(inspect(reference, f"--command-timeout={_SECONDS}s", option))
+    answer = json.loads(inspect(reference, option))
     if not isinstance(answer, dict):
         raise TypeError(f"{reference}: {answer!r} is not a table")
     return answer

@@ -110,6 +110,16 @@ def test_does_not_assume_an_image_gone_when_the_registry_is_down() -> None:
             exists(f"127.0.0.1:{probe.getsockname()[1]}/divvy/agent@{DIGEST}", insecure=True)
 
 
+def test_waits_for_no_registry_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "ANSWER_SECONDS", 1)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        reference = f"127.0.0.1:{listener.getsockname()[1]}/divvy/agent@{DIGEST}"
+        with pytest.raises(BuildFailed, match="cannot tell whether .* deadline exceeded"):
+            exists(reference, insecure=True)
+
+
 def test_asks_no_named_registry_without_skopeo(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

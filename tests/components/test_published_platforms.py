@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from divvy.image import published
+from divvy.image import build, published
 from divvy.image.build import BuildFailed
 from divvy.image.published import published_platforms
 
@@ -68,7 +68,7 @@ def test_takes_nothing_else_for_what_an_image_is_for(
 
 @pytest.mark.skipif(shutil.which("skopeo") is None, reason="skopeo is not installed")
 def test_waits_no_longer_for_a_registry_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published, "_SECONDS", 1)
+    monkeypatch.setattr(build, "ANSWER_SECONDS", 1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = monotonic()
         with pytest.raises(BuildFailed, match="skopeo inspect failed"):
