@@ -116,7 +116,7 @@ def test_waits_for_no_registry_that_never_answers(monkeypatch: pytest.MonkeyPatc
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         reference = f"127.0.0.1:{listener.getsockname()[1]}/divvy/agent@{DIGEST}"
-        with pytest.raises(BuildFailed, match="cannot tell whether .* deadline exceeded"):
+        with pytest.raises(BuildFailed, match=r"cannot tell whether .* deadline exceeded"):
             exists(reference, insecure=True)
 
 
