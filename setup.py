@@ -12,7 +12,9 @@ REVISION = Path("divvy/revision.txt")
 
 
 def _write_revision(folder: Path) -> None:
-    """Write the revision that is built, as ``git describe`` names it; a sdist has it already."""
+    """Write the revision that is built, as ``git describe`` names it."""
+    if REVISION.is_file():
+        return  # an archive has its own already, and a git around it is its packager's
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:

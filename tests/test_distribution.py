@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 import tomllib
 from pathlib import Path
@@ -92,6 +93,28 @@ def test_keeps_a_path_of_this_machine_from_others(monkeypatch: pytest.MonkeyPatc
     for ci in (Ci.GITHUB, Ci.GITLAB):
         files = project_files("gpus", ci, distribution.requirement, "{}")
         assert not any("alice" in text for text in files.values())
+
+
+def test_keeps_the_revision_of_an_archive_in_the_repository_of_a_packager(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("setuptools.setup", lambda **_: None)
+    write_revision = runpy.run_path(str(ROOT / "setup.py"))["_write_revision"]
+    identity = ("-c", "user.name=packager", "-c", "user.email=packager@example.com")
+    for command in (("init",), (*identity, "commit", "--allow-empty", "--message=packaged")):
+        subprocess.run(["git", *command], cwd=tmp_path, capture_output=True, check=True)
+    monkeypatch.chdir(tmp_path)
+    wheel = tmp_path / "build/lib/divvy/revision.txt"
+    wheel.parent.mkdir(parents=True)
+    write_revision(tmp_path / "build/lib")
+    assert wheel.is_file()
+    # setuptools has copied it, with the package's other files.
+    own = tmp_path / "divvy/revision.txt"
+    own.parent.mkdir()
+    own.write_text("v0.2.0\n")
+    wheel.write_text("v0.2.0\n")
+    write_revision(tmp_path / "build/lib")
+    assert wheel.read_text() == "v0.2.0\n"
 
 
 def test_reports_version_revision_and_origin() -> None:
