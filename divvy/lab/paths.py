@@ -7,6 +7,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 # A second lab beside the first needs a name of its own; it is part of interfaces' names.
 NAME = os.environ.get("DIVVY_LAB", "lab")
+# It keeps there what is to be put back on this machine's GPUs.
+_OF_VERIFY = "verify"
 STATES = Path("/var/lib")
 STATE = STATES / f"divvy-{NAME}"
 KUBECONFIG = STATE / "kubeconfig"
@@ -28,9 +30,12 @@ def cache() -> Path:
 
 def name_problem() -> str | None:
     """Return why the lab cannot have its name, None if it can."""
-    if re.fullmatch("[a-z0-9]{1,6}", NAME):
-        return None
-    return f"DIVVY_LAB is {NAME!r}, one to six lower-case letters or digits are expected"
+    if not re.fullmatch("[a-z0-9]{1,6}", NAME):
+        return f"DIVVY_LAB is {NAME!r}, one to six lower-case letters or digits are expected"
+    if NAME == _OF_VERIFY:
+        owner = f"{STATES}/divvy-{NAME} belongs to `divvy verify --bare`"
+        return f"DIVVY_LAB is {NAME!r}, and {owner}: choose another name"
+    return None
 
 
 def node_state(name: str) -> Path:
