@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import subprocess
@@ -96,6 +97,9 @@ def test_builds_an_image_that_runs_the_agent(built: Path, tmp_path: Path) -> Non
     assert config["config"]["Entrypoint"] == ["/usr/bin/python3", "-m", "divvy.agent"]
     assert config["architecture"] == "amd64"
     run("skopeo", "copy", "--preserve-digests", archive, f"oci:{tmp_path / 'copy'}:agent")
+    copied = json.loads((tmp_path / "copy/index.json").read_text())["manifests"][0]["digest"]
+    raw = run("skopeo", "inspect", "--raw", archive).encode()
+    assert f"sha256:{hashlib.sha256(raw).hexdigest()}" == copied
     container = run("buildah", "from", archive).strip()
     try:
         root = Path(run("buildah", "mount", container).strip())
