@@ -23,6 +23,7 @@ _LOOKS: Mapping[str, tuple[str, ...]] = {
     "apps": ("daemonsets", "deployments"),
     "apiextensions.k8s.io": ("customresourcedefinitions",),
     _RESOURCES: (
+        "deviceclasses",
         "devicetaintrules",
         "resourceclaims",
         "resourceclaimtemplates",

@@ -13,9 +13,11 @@ from divvy.model.claims_floor import floor_problems, floor_warnings
 from divvy.plan.live_claims import pods_with_claims
 from divvy.plan.lost_priorities import priorities_warning
 from divvy.plan.share_quota import quota_warning, size_quota_warning, uncovered_quotas
+from divvy.render.claims.device_classes import rival_classes
 from divvy.render.node_moves import node_move_lines
 
 _CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 _MAX_PODS = 5
 
 
@@ -75,7 +77,11 @@ def _has_claims(cluster: Cluster) -> bool:
 
 def _check_floor(cluster: Cluster, reader: ClusterReader, moves_reader: NodeMovesReader) -> None:
     answer = reader.find("/version") or {}
-    warnings = (*_quota_warnings(cluster, reader), _priorities_warning(cluster, moves_reader))
+    warnings = (
+        *_quota_warnings(cluster, reader),
+        _priorities_warning(cluster, moves_reader),
+        *_class_warnings(cluster, reader),
+    )
     moves = _moves(moves_reader)
     version = str(answer.get("gitVersion", ""))
     for problem in floor_problems(cluster, version):
@@ -100,6 +106,21 @@ def _priorities_warning(cluster: Cluster, moves_reader: NodeMovesReader) -> str 
         return priorities_warning(cluster, moves_reader.nodes)
     except NotAllowed as refusal:
         return f"it is not known which nodes move from the device plugin to claims: {refusal}"
+
+
+def _class_warnings(cluster: Cluster, reader: ClusterReader) -> list[str]:
+    """Warn of other drivers' classes that stand for the same resources."""
+    try:
+        rivals = rival_classes(cluster, reader.paged(_CLASSES))
+    except NotAllowed as refusal:
+        return [f"it is not known whether other DeviceClasses name the same resources: {refusal}"]
+    return [
+        f"pods that request {resource} get devices of one DeviceClass alone, the one that was "
+        f"created last, and it is also the resource of {', '.join(names)}: leave "
+        "extendedResourceName out there"
+        + (", or give `names.gpu` another name" if resource == cluster.names.gpu else "")
+        for resource, names in sorted(rivals.items())
+    ]
 
 
 def _quota_warnings(cluster: Cluster, reader: ClusterReader) -> list[str | None]:

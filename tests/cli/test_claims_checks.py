@@ -15,6 +15,7 @@ from divvy.model import Cluster, parse_cluster
 from tests.plan.claimed import claim, slices
 
 CLAIMS = {"profile": "by-size", "select": {"pool": "a"}}
+GPU = "nvidia.com/gpu"
 PROFILES: dict[str, Any] = {"by-size": {"claims": {"shares": {}}}, "whole": {}}
 HELD = (
     "pods hold claims: team/notebook on b; on a node without a pool nothing returns their "
@@ -30,9 +31,22 @@ class Reader:
         nodes = ({"metadata": {"name": name, "labels": {"pool": name}}} for name in ("a", "b"))
         return {
             "nodes": nodes,
+            "deviceclasses": iter(self.classes),
             "resourceslices": iter([*slices("a", {"shares": {}}), *slices("b", {"shares": {}})]),
             "resourceclaims": iter([claim("notebook", "b", "gpu-b-0-share", "3000Mi", "30")]),
         }.get(path.rpartition("/")[2], iter(()))
+
+    @property
+    def classes(self) -> list[dict[str, Any]]:
+        """Return Divvy's own class, and those of NVIDIA's driver as its chart has them."""
+        named = {"divvy-gpu": GPU, "gpu.nvidia.com": GPU, "mig.nvidia.com": None}
+        return [
+            {
+                "metadata": {"name": name},
+                "spec": {} if resource is None else {"extendedResourceName": resource},
+            }
+            for name, resource in named.items()
+        ]
 
     def listed(self, path: str) -> list[dict[str, Any]]:
         return list(self.paged(path))
@@ -72,3 +86,21 @@ def test_lets_nodes_stay_in_a_pool(profile: str, capsys: pytest.CaptureFixture[s
     pools = {"a": CLAIMS, "b": {"profile": profile, "select": {"pool": "b"}}}
     check_claims(stack(pools), preview=False)
     assert "hold claims" not in capsys.readouterr().err
+
+
+def test_warns_of_another_drivers_class_for_the_same_resource(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Kubernetes takes the younger of two classes, for all pods of the cluster."""
+    pools = {"a": CLAIMS, "b": {**CLAIMS, "select": {"pool": "b"}}}
+    check_claims(stack(pools), preview=True)
+    assert (
+        "warning: pods that request nvidia.com/gpu get devices of one DeviceClass alone, the one "
+        "that was created last, and it is also the resource of gpu.nvidia.com: leave "
+        "extendedResourceName out there, or give `names.gpu` another name"
+    ) in capsys.readouterr().err.splitlines()
+    renamed = parse_cluster(
+        {"profiles": PROFILES, "pools": pools, "names": {"gpu": "example.com/gpu"}}
+    )
+    check_claims(renamed, preview=True)
+    assert "DeviceClass" not in capsys.readouterr().err

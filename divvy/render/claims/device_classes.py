@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from divvy.model import Cluster, gpu_resource, mig_resource
@@ -16,7 +17,7 @@ from divvy.model.claim_names import (
     share_class,
 )
 from divvy.model.contract import CLAIMS_DRIVER, Component, component_labels
-from divvy.render.claims.claimable import Claimable
+from divvy.render.claims.claimable import Claimable, claimable
 
 
 def device_classes(cluster: Cluster, offered: Claimable) -> list[dict[str, Any]]:
@@ -45,6 +46,29 @@ def device_classes(cluster: Cluster, offered: Claimable) -> list[dict[str, Any]]
         )
         for profile in offered.mig
     ]
+
+
+def rival_classes(
+    cluster: Cluster, classes: Iterable[Mapping[str, Any]]
+) -> dict[str, tuple[str, ...]]:
+    """Return which other classes of a cluster stand for resources of Divvy's classes, by resource.
+
+    Kubernetes serves a resource from one class, whatever nodes its devices are on.
+    """
+    own = {
+        device_class["metadata"]["name"]: device_class["spec"].get("extendedResourceName")
+        for device_class in device_classes(cluster, claimable(cluster))
+    }
+    rivals: dict[str, tuple[str, ...]] = {}
+    for device_class in classes:
+        name, resource = device_class["metadata"]["name"], _resource_of(device_class)
+        if name not in own and resource in own.values():
+            rivals[resource] = (*rivals.get(resource, ()), name)
+    return rivals
+
+
+def _resource_of(device_class: Mapping[str, Any]) -> str:
+    return str((device_class.get("spec") or {}).get("extendedResourceName") or "")
 
 
 def _attribute(name: str) -> str:
