@@ -39,41 +39,40 @@ class FakeDriver:
             self.looks.append(tuple(self.carried_out))
 
 
-def play(monkeypatch: pytest.MonkeyPatch, *, slow: bool) -> list[tuple[str, ...]]:
+async def play(monkeypatch: pytest.MonkeyPatch, *, slow: bool) -> list[tuple[str, ...]]:
     """Carry out three plans; return what each look at the GPUs could show."""
-
-    async def scene() -> list[tuple[str, ...]]:
-        driver = FakeDriver()
-        monkeypatch.setattr(reconfigure, "apply_plan", driver.carry_out)
-        ended: list[None] = []
-        work = Reconfigurer(cast("Any", driver), cast("Any", None), lambda: ended.append(None))
-        if not slow:
-            driver.slow.set()
-        layouts = (DesiredGpu(gpu.uuid, gpu.index, gpu.index, {}, ()) for gpu in GPUS)
-        plans = {
-            layout.uuid: Decision(AdvertisedGpu(layout), apply=MigPlan(layout.uuid))
-            for layout in layouts
-        }
-        work.execute(snapshot(*GPUS), plans)
-        async with asyncio.timeout(10):
-            while len(ended) < (2 if slow else 3):
-                await asyncio.sleep(0.01)
-            assert work.applying == ({"GPU-2"} if slow else frozenset())
-            driver.slow.set()
-            while work.applying:
-                await asyncio.sleep(0.01)
-        return driver.looks
-
-    return asyncio.run(scene())
+    driver = FakeDriver()
+    monkeypatch.setattr(reconfigure, "apply_plan", driver.carry_out)
+    ended: list[None] = []
+    work = Reconfigurer(cast("Any", driver), cast("Any", None), lambda: ended.append(None))
+    if not slow:
+        driver.slow.set()
+    layouts = (DesiredGpu(gpu.uuid, gpu.index, gpu.index, {}, ()) for gpu in GPUS)
+    plans = {
+        layout.uuid: Decision(AdvertisedGpu(layout), apply=MigPlan(layout.uuid))
+        for layout in layouts
+    }
+    work.execute(snapshot(*GPUS), plans)
+    async with asyncio.timeout(10):
+        while len(ended) < (2 if slow else 3):
+            await asyncio.sleep(0.01)
+        assert work.applying == ({"GPU-2"} if slow else frozenset())
+        driver.slow.set()
+        while work.applying:
+            await asyncio.sleep(0.01)
+    return driver.looks
 
 
-def test_scans_once_for_plans_that_end_together(
+async def test_scans_once_for_plans_that_end_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert play(monkeypatch, slow=False) == [("GPU-0", "GPU-1", "GPU-2")]
+    assert await play(monkeypatch, slow=False) == [("GPU-0", "GPU-1", "GPU-2")]
 
 
-def test_finishes_a_gpu_without_waiting_for_one_that_takes_minutes(
+async def test_finishes_a_gpu_without_waiting_for_one_that_takes_minutes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert play(monkeypatch, slow=True)[-2:] == [("GPU-0", "GPU-1"), ("GPU-0", "GPU-1", "GPU-2")]
+    assert (await play(monkeypatch, slow=True))[-2:] == [
+        ("GPU-0", "GPU-1"),
+        ("GPU-0", "GPU-1", "GPU-2"),
+    ]

@@ -11,32 +11,28 @@ from divvy.agent import wake
 from divvy.agent.wake import Wake
 
 
-def waited(monkeypatch: pytest.MonkeyPatch, *calls: str, longest: float = 5.0) -> float:
+async def waited(monkeypatch: pytest.MonkeyPatch, *calls: str, longest: float = 5.0) -> float:
     """Return how long a waiter waited that was called so while it did."""
     monkeypatch.setattr(wake, "TOGETHER_SECONDS", 0.3)
-
-    async def scene() -> float:
-        waker = Wake()
-        began = time.monotonic()
-        for after, call in enumerate(calls, 1):
-            asyncio.get_running_loop().call_later(0.05 * after, getattr(waker, call))
-        await waker.wait(longest)
-        return time.monotonic() - began
-
-    return asyncio.run(scene())
+    waker = Wake()
+    began = time.monotonic()
+    for after, call in enumerate(calls, 1):
+        asyncio.get_running_loop().call_later(0.05 * after, getattr(waker, call))
+    await waker.wait(longest)
+    return time.monotonic() - began
 
 
-def test_waits_for_a_burst_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert waited(monkeypatch, "soon", "soon") >= 0.35
+async def test_waits_for_a_burst_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await waited(monkeypatch, "soon", "soon") >= 0.35
 
 
-def test_returns_at_once_for_a_single_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert waited(monkeypatch, "now") < 0.3
-    assert waited(monkeypatch, "soon", "now") < 0.3
+async def test_returns_at_once_for_a_single_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await waited(monkeypatch, "now") < 0.3
+    assert await waited(monkeypatch, "soon", "now") < 0.3
 
 
-def test_waits_no_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert waited(monkeypatch, longest=0.1) < 0.3
+async def test_waits_no_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await waited(monkeypatch, longest=0.1) < 0.3
 
 
 async def test_forgets_events_from_before_the_clear() -> None:

@@ -17,6 +17,7 @@ import yaml
 from divvy.claim_templates.client import Api, templates_of
 from divvy.claim_templates.wanted import Key
 from divvy.kube.errors import Unreachable
+from tests.fakes.scene import running, until
 
 
 def pod(uid: str, *templates: str, **more: Any) -> dict[str, Any]:
@@ -48,7 +49,7 @@ class PodsApi:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
         writer.write(b"Connection: close\r\n\r\n")
         if "watch=true" in line:
-            await self._watch(writer)
+            await self._watch(reader, writer)
         else:
             query = dict(parse_qsl(line.split()[1].partition("?")[2]))
             start = int(query.get("continue", 0))
@@ -62,7 +63,7 @@ class PodsApi:
             writer.write(json.dumps(page).encode())
         writer.close()
 
-    async def _watch(self, writer: asyncio.StreamWriter) -> None:
+    async def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.gone:
             status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
             writer.write(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
@@ -71,7 +72,7 @@ class PodsApi:
             self.pods = [pod("2", "divvy-1x20m")]
             return
         await writer.drain()
-        await asyncio.sleep(60)
+        await reader.read()  # until the client leaves
 
 
 @asynccontextmanager
@@ -91,35 +92,27 @@ async def serving(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     server.close()
 
 
-def test_relists_after_a_watch_that_is_too_old(
+async def test_relists_after_a_watch_that_is_too_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs: list[set[Key]] = []
+    async with serving(tmp_path, monkeypatch) as server:
+        api = Api()
+        changed = asyncio.Event()
 
-    async def scene() -> list[str]:
-        async with serving(tmp_path, monkeypatch) as server:
-            api = Api()
-            changed = asyncio.Event()
+        def replace(pods_by_template: Mapping[str, frozenset[Key]]) -> None:
+            needs.append({key for keys in pods_by_template.values() for key in keys})
+            if len(needs) == 2:
+                changed.set()
 
-            def replace(pods_by_template: Mapping[str, frozenset[Key]]) -> None:
-                needs.append({key for keys in pods_by_template.values() for key in keys})
-                if len(needs) == 2:
-                    changed.set()
-
-            watching = asyncio.ensure_future(api.watch_pods(replace, lambda _uid, _named: None))
-            async with asyncio.timeout(60):
-                await changed.wait()
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-            await api.close()
-            return server.asked
-
-    paths = asyncio.run(scene())
+        async with running(api.watch_pods(replace, lambda _uid, _named: None)):
+            await until(changed.is_set)
+        await api.close()
     # The pod that is gone is not among those of the second list.
     assert needs == [{Key("n", "divvy-1x10m")}, {Key("n", "divvy-1x20m")}]
-    assert "resourceVersion=1" in paths[1]
-    assert "resourceVersion" not in paths[2]
-    assert all("labelSelector=divvy.gpu%2Fby-size%3Dtrue" in path for path in paths)
+    assert "resourceVersion=1" in server.asked[1]
+    assert "resourceVersion" not in server.asked[2]
+    assert all("labelSelector=divvy.gpu%2Fby-size%3Dtrue" in path for path in server.asked)
 
 
 # What a pod has of a tenant's: one long text, or as many small parts, each 20 times as large in
@@ -127,7 +120,7 @@ def test_relists_after_a_watch_that_is_too_old(
 @pytest.mark.parametrize(
     ("number", "annotation", "variables"), [(220, "x" * (1 << 20), 0), (11, "", 60_000)]
 )
-def test_holds_little_of_large_pods_in_memory(
+async def test_holds_little_of_large_pods_in_memory(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     number: int,
@@ -136,37 +129,29 @@ def test_holds_little_of_large_pods_in_memory(
 ) -> None:
     size = 1 << 20
     pods: dict[str, frozenset[Key]] = {}
+    async with serving(tmp_path, monkeypatch) as server:
+        server.gone = False
+        # One text behind all of them: only what the client makes of it counts.
+        metadata = {"annotations": {"filler": annotation}}
+        containers = [{"env": [{"name": "a"}] * variables}]
+        server.pods = [
+            pod(str(at), f"divvy-1x{at + 1}m", metadata=metadata) for at in range(number)
+        ]
+        for large in server.pods:
+            large["spec"]["containers"] = containers
+        api = Api()
+        listed = asyncio.Event()
 
-    async def scene() -> int:
-        async with serving(tmp_path, monkeypatch) as server:
-            server.gone = False
-            # One text behind all of them: only what the client makes of it counts.
-            metadata = {"annotations": {"filler": annotation}}
-            containers = [{"env": [{"name": "a"}] * variables}]
-            server.pods = [
-                pod(str(at), f"divvy-1x{at + 1}m", metadata=metadata) for at in range(number)
-            ]
-            for large in server.pods:
-                large["spec"]["containers"] = containers
-            api = Api()
-            listed = asyncio.Event()
+        def replace(entries: Mapping[str, frozenset[Key]]) -> None:
+            pods.update(entries)
+            listed.set()
 
-            def replace(entries: Mapping[str, frozenset[Key]]) -> None:
-                pods.update(entries)
-                listed.set()
-
-            tracemalloc.start()
-            watching = asyncio.ensure_future(api.watch_pods(replace, lambda _uid, _named: None))
-            async with asyncio.timeout(120):
-                await listed.wait()
+        tracemalloc.start()
+        async with running(api.watch_pods(replace, lambda _uid, _named: None)):
+            await until(listed.is_set, 120)
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-            await api.close()
-            return peak
-
-    peak = asyncio.run(scene())
+        await api.close()
     assert len(pods) == number
     assert pods["7"] == {Key("n", "divvy-1x8m")}
     # Server and client are one process here: some copies of a page of ten, far from all pods.
@@ -211,57 +196,41 @@ async def test_reads_a_list_of_many_pages_that_takes_longer_than_a_watch_may_be_
             pods.update(entries)
             listed.set()
 
-        watching = asyncio.ensure_future(api.watch_pods(replace, lambda _uid, _named: None))
-        async with asyncio.timeout(20):
-            await listed.wait()
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        async with running(api.watch_pods(replace, lambda _uid, _named: None)):
+            await until(listed.is_set, 20)
         await api.close()
     assert len(pods) == 60
 
 
 @pytest.mark.parametrize("odd", [[{}], ["pod"], [None], [{"metadata": None}]])
-def test_lists_again_after_an_answer_that_is_no_list_of_pods(
+async def test_lists_again_after_an_answer_that_is_no_list_of_pods(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: list[Any]
 ) -> None:
     """Such as one of a proxy: the controller must not end."""
     pods: dict[str, frozenset[Key]] = {}
+    async with serving(tmp_path, monkeypatch) as server:
+        server.gone, server.odd = False, [odd]
+        api = Api()
+        listed = asyncio.Event()
 
-    async def scene() -> None:
-        async with serving(tmp_path, monkeypatch) as server:
-            server.gone, server.odd = False, [odd]
-            api = Api()
-            listed = asyncio.Event()
+        def replace(entries: Mapping[str, frozenset[Key]]) -> None:
+            pods.update(entries)
+            listed.set()
 
-            def replace(entries: Mapping[str, frozenset[Key]]) -> None:
-                pods.update(entries)
-                listed.set()
-
-            watching = asyncio.ensure_future(api.watch_pods(replace, lambda _uid, _named: None))
-            async with asyncio.timeout(20):
-                await asyncio.wait(
-                    {watching, asyncio.ensure_future(listed.wait())},
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-            await api.close()
-
-    asyncio.run(scene())
+        async with running(api.watch_pods(replace, lambda _uid, _named: None)):
+            await until(listed.is_set, 20)
+        await api.close()
     assert pods == {"1": frozenset({Key("n", "divvy-1x10m")})}
 
 
-def test_reports_an_answer_that_is_no_template(
+async def test_reports_an_answer_that_is_no_template(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene() -> None:
-        async with serving(tmp_path, monkeypatch) as server:
-            server.pods = []
-            api = Api()
-            key = Key("n", "divvy-1x10m")
-            for asked in (api.create(key, {}), api.read(key)):
-                with pytest.raises(Unreachable):
-                    await asked
-            await api.close()
-
-    asyncio.run(scene())
+    async with serving(tmp_path, monkeypatch) as server:
+        server.pods = []
+        api = Api()
+        key = Key("n", "divvy-1x10m")
+        for asked in (api.create(key, {}), api.read(key)):
+            with pytest.raises(Unreachable):
+                await asked
+        await api.close()

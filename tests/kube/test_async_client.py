@@ -24,21 +24,15 @@ def client_of(server: Server) -> AsyncClient:
     return AsyncClient(Access("127.0.0.1", server.port))
 
 
-def raised(kind: type[Exception], prepared: bytes | None) -> Exception:
+async def raised(kind: type[Exception], prepared: bytes | None) -> Exception:
     """Return the error of a request that is answered with this."""
-    errors: list[Exception] = []
-
-    async def scene() -> None:
-        async with serving() as server:
-            server.answers = [prepared]
-            client = client_of(server)
-            with pytest.raises(kind) as problem:
-                await client.request("GET", "/api")
-            await client.close()
-            errors.append(problem.value)
-
-    play(scene)
-    return errors[0]
+    async with serving() as server:
+        server.answers = [prepared]
+        client = client_of(server)
+        with pytest.raises(kind) as problem:
+            await client.request("GET", "/api")
+        await client.close()
+    return problem.value
 
 
 async def test_sends_requests_over_a_kept_connection() -> None:
@@ -94,11 +88,11 @@ def test_discards_an_unsolicited_answer_before_the_next_request() -> None:
         play(lambda at_once=at_once: scene(at_once=at_once))  # type: ignore[misc]
 
 
-def test_reports_the_code_and_message_of_a_refusal() -> None:
-    refusal = raised(ApiError, answer({"message": "it is another's"}, "409 Conflict"))
+async def test_reports_the_code_and_message_of_a_refusal() -> None:
+    refusal = await raised(ApiError, answer({"message": "it is another's"}, "409 Conflict"))
     assert isinstance(refusal, ApiError)
     assert (refusal.code, str(refusal)) == (409, "it is another's")
-    assert str(raised(ApiError, answer("busy", "503 Unavailable"))) == "HTTP status 503"
+    assert str(await raised(ApiError, answer("busy", "503 Unavailable"))) == "HTTP status 503"
 
 
 @pytest.mark.parametrize(
@@ -112,8 +106,8 @@ def test_reports_the_code_and_message_of_a_refusal() -> None:
         chunked("[" * 100_000),
     ],
 )
-def test_treats_a_truncated_or_malformed_answer_as_none(cut: bytes | None) -> None:
-    assert str(raised(Unreachable, cut))
+async def test_treats_a_truncated_or_malformed_answer_as_none(cut: bytes | None) -> None:
+    assert str(await raised(Unreachable, cut))
 
 
 async def test_reports_a_refused_connection_as_unreachable() -> None:
@@ -123,44 +117,40 @@ async def test_reports_a_refused_connection_as_unreachable() -> None:
         await client.request("GET", "/api")
 
 
-def watched(*answers: bytes, count: int) -> tuple[list[str], list[str], str]:
+async def watched(*answers: bytes, count: int) -> tuple[list[str], list[str], str]:
     """Return versions seen, requests made and the error that ended it."""
     versions: list[str] = []
     requests: list[str] = []
     problems: list[str] = []
-
-    async def scene() -> None:
-        async with serving() as server:
-            server.answers = [*answers]
-            try:
-                async with aclosing(client_of(server).watch("/api/v1/nodes")) as events:
-                    async for _, seen in events:
-                        versions.append(seen["metadata"]["resourceVersion"])
-                        if len(versions) == count:
-                            break
-            except ApiError as error:
-                problems.append(f"{error.code}: {error}")
-            except Unreachable as error:
-                problems.append(str(error))
-            requests.extend(head.splitlines()[0].split()[1] for head in server.heads)
-
-    play(scene)
+    async with serving() as server:
+        server.answers = [*answers]
+        try:
+            async with aclosing(client_of(server).watch("/api/v1/nodes")) as events:
+                async for _, seen in events:
+                    versions.append(seen["metadata"]["resourceVersion"])
+                    if len(versions) == count:
+                        break
+        except ApiError as error:
+            problems.append(f"{error.code}: {error}")
+        except Unreachable as error:
+            problems.append(str(error))
+        requests.extend(head.splitlines()[0].split()[1] for head in server.heads)
     return versions, requests, "".join(problems)
 
 
-def test_resumes_a_watch_at_its_resource_version() -> None:
+async def test_resumes_a_watch_at_its_resource_version() -> None:
     # A line may come in two parts, and two in one.
     first = chunked(LINES["7"] + LINES["8"][:20], LINES["8"][20:])
-    versions, requests, problem = watched(first, chunked(LINES["9"]), count=3)
+    versions, requests, problem = await watched(first, chunked(LINES["9"]), count=3)
     assert versions == ["7", "8", "9"]
     path = "/api/v1/nodes?"
     assert requests == [f"{path}watch=true", f"{path}resourceVersion=8&watch=true"]
     assert problem == ""
 
 
-def test_takes_only_the_version_from_a_bookmark() -> None:
+async def test_takes_only_the_version_from_a_bookmark() -> None:
     first = chunked(LINES["7"], LINES["8"].replace("ADDED", "BOOKMARK"))
-    versions, requests, _ = watched(first, chunked(LINES["9"]), count=2)
+    versions, requests, _ = await watched(first, chunked(LINES["9"]), count=2)
     assert versions == ["7", "9"]
     assert "resourceVersion=8" in requests[1]
 
@@ -177,15 +167,15 @@ async def test_backs_off_from_a_server_that_ends_every_watch_at_once() -> None:
         server.answers.clear()
 
 
-def test_reports_a_broken_or_refused_watch() -> None:
-    versions, _, problem = watched(chunked(LINES["7"], end=False), count=2)
+async def test_reports_a_broken_or_refused_watch() -> None:
+    versions, _, problem = await watched(chunked(LINES["7"], end=False), count=2)
     assert (versions, problem[:22]) == (["7"], "peer closed connection")
-    assert watched(chunked('{"type":"ERROR","object":null}\n'), count=1)[2]
+    assert (await watched(chunked('{"type":"ERROR","object":null}\n'), count=1))[2]
     gone = '{"type":"ERROR","object":{"code":410,"message":"too old"}}\n'
-    assert watched(chunked(gone), count=2)[2] == "410: too old"
+    assert (await watched(chunked(gone), count=2))[2] == "410: too old"
     for odd in ("null", '"410"', "[]"):
         error = f'{{"type":"ERROR","object":{{"code":{odd},"message":"odd"}}}}\n'
-        assert watched(chunked(error), count=1)[2] == "0: odd"
+        assert (await watched(chunked(error), count=1))[2] == "0: odd"
 
 
 @asynccontextmanager
@@ -226,33 +216,35 @@ async def test_times_out_a_trickling_answer(
             assert problem.value.waited
 
 
-def test_reports_a_truncated_refusal_as_a_refusal() -> None:
+async def test_reports_a_truncated_refusal_as_a_refusal() -> None:
     cut = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 100\r\n\r\n{"
-    refusal = raised(ApiError, cut)
+    refusal = await raised(ApiError, cut)
     assert isinstance(refusal, ApiError)
     assert (refusal.code, str(refusal)) == (429, "HTTP status 429")
 
 
-def test_shortens_a_refusal_to_one_line() -> None:
+async def test_shortens_a_refusal_to_one_line() -> None:
     message = str(
-        raised(ApiError, answer({"message": "a\n\x1b[31mb " + "c" * 9000}, "403 Forbidden"))
+        await raised(ApiError, answer({"message": "a\n\x1b[31mb " + "c" * 9000}, "403 Forbidden"))
     )
     assert message.startswith("a [31mb cccc")
     assert len(message) == 500
     longest = answer({"message": "a" * 100_000}, "500 Internal Server Error")
-    assert str(raised(ApiError, longest)) == "HTTP status 500"
+    assert str(await raised(ApiError, longest)) == "HTTP status 500"
 
 
-def test_bounds_the_length_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bounds_the_length_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("divvy.kube.async_client._MAX_ANSWER", 1000)
-    assert str(raised(Unreachable, answer("a" * 1000))) == "the answer is longer than 1000 bytes"
-    _, _, problem = watched(chunked(*["a" * 400] * 3), count=1)
+    assert (
+        str(await raised(Unreachable, answer("a" * 1000))) == "the answer is longer than 1000 bytes"
+    )
+    _, _, problem = await watched(chunked(*["a" * 400] * 3), count=1)
     assert problem == "an event is longer than 1000 bytes"
 
 
-def test_reports_a_connection_closed_before_an_answer() -> None:
+async def test_reports_a_connection_closed_before_an_answer() -> None:
     for cut in (None, b"HTTP/1.1 200 OK\r\nContent-"):
-        assert str(raised(Unreachable, cut)) == "the connection ended before an answer"
+        assert str(await raised(Unreachable, cut)) == "the connection ended before an answer"
 
 
 async def test_gives_up_an_unacknowledged_request_before_its_timeout() -> None:

@@ -13,7 +13,6 @@ from tests.agent.claims.scene import (
     tainted,
 )
 from tests.fakes.agent import AgentNode
-from tests.fakes.scene import play
 from tests.fakes.simulator import on_simulated_node
 
 pytestmark = on_simulated_node
@@ -26,28 +25,25 @@ def generations(node: AgentNode) -> set[int]:
     }
 
 
-def test_restores_slices_that_somebody_deletes_or_changes() -> None:
-    async def scene() -> None:
-        async with claims_node(2, ON_DEMAND) as node:
-            resources = node.api.resources
-            before = json.loads(json.dumps(resources.slices))
-            (generation,) = generations(node)
-            for name in before:
-                resources.delete(name)  # as the kubelet does when it starts
-            await node.until(lambda: resources.slices.keys() == before.keys())
-            assert all(
-                resource_slice["metadata"]["ownerReferences"]
-                for resource_slice in resources.slices.values()
-            )
-            name = sorted(before)[-1]
-            resources.change(name, {**resources.slices[name]["spec"], "devices": []})
-            await node.until(lambda: specs(resources.slices) == specs(before))
-            assert generations(node) == {generation}
-
+async def test_restores_slices_that_somebody_deletes_or_changes() -> None:
     def specs(slices: dict[str, Any]) -> list[Any]:
         return [slices[name]["spec"].get("devices") for name in sorted(slices)]
 
-    play(scene)
+    async with claims_node(2, ON_DEMAND) as node:
+        resources = node.api.resources
+        before = json.loads(json.dumps(resources.slices))
+        (generation,) = generations(node)
+        for name in before:
+            resources.delete(name)  # as the kubelet does when it starts
+        await node.until(lambda: resources.slices.keys() == before.keys())
+        assert all(
+            resource_slice["metadata"]["ownerReferences"]
+            for resource_slice in resources.slices.values()
+        )
+        name = sorted(before)[-1]
+        resources.change(name, {**resources.slices[name]["spec"], "devices": []})
+        await node.until(lambda: specs(resources.slices) == specs(before))
+        assert generations(node) == {generation}
 
 
 async def test_orders_shares_by_the_fewest_tasks() -> None:

@@ -64,49 +64,45 @@ LIMITED = Offer(
 )
 
 
-def advertised(
+async def advertised(
     tmp_path: Path, *offers: Offer, held: tuple[Holder, ...] = ()
 ) -> tuple[dict[str, str], list[Resource]]:
     """Return problems and lists of a node whose second GPU alone has open memory."""
     gpus = (gpu(0), replace(gpu(1), memory_problem="it is NUMA node 9 of the system"))
     lists: list[Resource] = []
     problems: dict[str, str] = {}
+    settings = settings_from(
+        {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_DRIVER_ROOT": str(tmp_path)}
+    )
+    health = cast("Any", SimpleNamespace(health=Health()))
+    holders = cast("Any", SimpleNamespace(last=held))
+    mps = cast("Any", SimpleNamespace(problem=lambda _: ""))
+    nothing = cast("Any", None)
+    advertiser = Advertiser(settings, nothing, health, holders, mps, lambda: None)
+    advertiser.injection = cast(
+        "Any",
+        SimpleNamespace(
+            renew=lambda *_: None,
+            described={one_gpu.uuid for one_gpu in gpus},
+            limiter_problem="",
+            share_folder=SimpleNamespace(mount=lambda: ""),
+        ),
+    )
 
-    async def scene() -> None:
-        settings = settings_from(
-            {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_DRIVER_ROOT": str(tmp_path)}
-        )
-        health = cast("Any", SimpleNamespace(health=Health()))
-        holders = cast("Any", SimpleNamespace(last=held))
-        mps = cast("Any", SimpleNamespace(problem=lambda _: ""))
-        nothing = cast("Any", None)
-        advertiser = Advertiser(settings, nothing, health, holders, mps, lambda: None)
-        advertiser.injection = cast(
-            "Any",
-            SimpleNamespace(
-                renew=lambda *_: None,
-                described={one_gpu.uuid for one_gpu in gpus},
-                limiter_problem="",
-                share_folder=SimpleNamespace(mount=lambda: ""),
-            ),
-        )
+    async def keep(resources: tuple[Resource, ...]) -> None:
+        lists.extend(resources)
 
-        async def keep(resources: tuple[Resource, ...]) -> None:
-            lists.extend(resources)
-
-        advertiser.plugins = cast("Any", SimpleNamespace(advertise=keep, advertised=lambda: ()))
-        layouts = (
-            AdvertisedGpu(DesiredGpu(listed.uuid, listed.index, 0, None, (offer,)))
-            for listed, offer in zip(gpus, offers, strict=True)
-        )
-        await advertiser.advertise(DesiredState(), layouts, snapshot(*gpus), "", problems)
-
-    asyncio.run(scene())
+    advertiser.plugins = cast("Any", SimpleNamespace(advertise=keep, advertised=lambda: ()))
+    layouts = (
+        AdvertisedGpu(DesiredGpu(listed.uuid, listed.index, 0, None, (offer,)))
+        for listed, offer in zip(gpus, offers, strict=True)
+    )
+    await advertiser.advertise(DesiredState(), layouts, snapshot(*gpus), "", problems)
     return problems, lists
 
 
-def test_offers_no_limited_share_of_open_memory_and_says_why(tmp_path: Path) -> None:
-    problems, (shares,) = advertised(tmp_path, LIMITED, LIMITED)
+async def test_offers_no_limited_share_of_open_memory_and_says_why(tmp_path: Path) -> None:
+    problems, (shares,) = await advertised(tmp_path, LIMITED, LIMITED)
     assert problems == {
         "memory limits": "no limit of a GPU's memory holds: it is NUMA node 9 of the system"
     }
@@ -116,9 +112,9 @@ def test_offers_no_limited_share_of_open_memory_and_says_why(tmp_path: Path) -> 
     }
 
 
-def test_complains_of_open_memory_only_if_its_own_shares_are_limited(tmp_path: Path) -> None:
+async def test_complains_of_open_memory_only_if_its_own_shares_are_limited(tmp_path: Path) -> None:
     """A whole GPU of such memory is as it should be, whatever another GPU of the node offers."""
-    problems, (whole, shares) = advertised(tmp_path, LIMITED, WHOLE)
+    problems, (whole, shares) = await advertised(tmp_path, LIMITED, WHOLE)
     assert problems == {}
     assert all(device.unhealthy is None for device in (*whole.devices, *shares.devices))
 
@@ -129,7 +125,7 @@ BY_MPS, CLIENT = Sharing(4, memory_mib=10240, weight=25, threads=25), "GPU-0::mp
 LIMITS = Share("share_0", 10240, 25)
 
 
-def started(
+async def started(
     tmp_path: Path,
     sharing: Sharing,
     device_id: str,
@@ -141,66 +137,62 @@ def started(
     Where files of a share are ``mounted``, they are gone since a boot.
     """
     prepared: list[Share] = []
+    settings = settings_from({"NODE_NAME": "n1", "NAMESPACE": "divvy-system"})
+    held = Holder("default/p", "main", SHARED, device_id, "uid")
 
-    async def scene() -> None:
-        settings = settings_from({"NODE_NAME": "n1", "NAMESPACE": "divvy-system"})
-        held = Holder("default/p", "main", SHARED, device_id, "uid")
+    async def containers() -> tuple[Holder, ...]:
+        return (held,)
 
-        async def containers() -> tuple[Holder, ...]:
-            return (held,)
+    async def prepare(_: str, share: Share, *, alone: bool) -> None:
+        assert alone
+        prepared.append(share)
 
-        async def prepare(_: str, share: Share, *, alone: bool) -> None:
-            assert alone
-            prepared.append(share)
-
-        holders = SimpleNamespace(
-            containers=containers,
-            without_limiter=lambda: {("uid", "main", SHARED)},
-            mounted=lambda path: {("uid", "main", SHARED): "/"} if path in mounted else {},
-            suspects=frozenset(),
-        )
-        mps = SimpleNamespace(
-            problem=lambda _: problem,
-            memory=lambda _: tmp_path,
-            as_started=lambda _, share: replace(share, memory_mib=10240, threads=25),
-            prepare=prepare,
-        )
-        driver = SimpleNamespace(snapshot=snapshot(gpu(0)))
-        others = cast("tuple[Any, Any, Any, Any]", (driver, None, holders, mps))
-        advertiser = Advertiser(settings, *others, lambda: None)
-        has_no_files = SimpleNamespace(has=lambda _: False)
-        advertiser.injection = cast("Any", SimpleNamespace(share_folder=has_no_files))
-        # Of a change that waits for its holder nothing is listed.
-        await advertiser.start_container(Resource(SHARED, (), "gpu", sharing), [device_id])
-
-    asyncio.run(scene())
+    holders = SimpleNamespace(
+        containers=containers,
+        without_limiter=lambda: {("uid", "main", SHARED)},
+        mounted=lambda path: {("uid", "main", SHARED): "/"} if path in mounted else {},
+        suspects=frozenset(),
+    )
+    mps = SimpleNamespace(
+        problem=lambda _: problem,
+        memory=lambda _: tmp_path,
+        as_started=lambda _, share: replace(share, memory_mib=10240, threads=25),
+        prepare=prepare,
+    )
+    driver = SimpleNamespace(snapshot=snapshot(gpu(0)))
+    others = cast("tuple[Any, Any, Any, Any]", (driver, None, holders, mps))
+    advertiser = Advertiser(settings, *others, lambda: None)
+    has_no_files = SimpleNamespace(has=lambda _: False)
+    advertiser.injection = cast("Any", SimpleNamespace(share_folder=has_no_files))
+    # Of a change that waits for its holder nothing is listed.
+    await advertiser.start_container(Resource(SHARED, (), "gpu", sharing), [device_id])
     return prepared
 
 
-def test_starts_a_container_of_turns_again_if_the_profile_has_mps_now(tmp_path: Path) -> None:
+async def test_starts_a_container_of_turns_again_if_the_profile_has_mps_now(tmp_path: Path) -> None:
     """Its GPU has no daemon before its last holder has ended."""
-    assert started(tmp_path, BY_MPS, TURN, "it is not to have an MPS daemon now") == []
+    assert await started(tmp_path, BY_MPS, TURN, "it is not to have an MPS daemon now") == []
 
 
 @pytest.mark.parametrize("sharing", [TURNS, Sharing(4)])
-def test_starts_a_client_again_behind_its_daemon_if_the_profile_has_none_now(
+async def test_starts_a_client_again_behind_its_daemon_if_the_profile_has_none_now(
     tmp_path: Path, sharing: Sharing
 ) -> None:
     """Without one it would have the whole GPU. The daemon knows what the container had."""
-    assert started(tmp_path, sharing, CLIENT) == [LIMITS]
+    assert await started(tmp_path, sharing, CLIENT) == [LIMITS]
     with pytest.raises(Refused, match="its MPS daemon is starting; the start will be retried"):
-        started(tmp_path, sharing, CLIENT, "its MPS daemon is starting")
+        await started(tmp_path, sharing, CLIENT, "its MPS daemon is starting")
 
 
 @pytest.mark.parametrize(
     ("sharing", "device_id"), [(BY_MPS, TURN), (TURNS, CLIENT), (Sharing(4), CLIENT)]
 )
-def test_starts_no_container_whose_limits_a_boot_took_if_its_profile_has_gone(
+async def test_starts_no_container_whose_limits_a_boot_took_if_its_profile_has_gone(
     tmp_path: Path, sharing: Sharing, device_id: str
 ) -> None:
     """A runtime makes folders in their place, and the next container could not have its files."""
     with pytest.raises(Refused, match="files are gone since the node was booted: delete the pod"):
-        started(tmp_path, sharing, device_id, mounted=[LIMITS_FILE])
+        await started(tmp_path, sharing, device_id, mounted=[LIMITS_FILE])
 
 
 def test_asks_before_starts_while_clients_of_an_earlier_profile_are_left(tmp_path: Path) -> None:
@@ -213,11 +205,11 @@ def test_asks_before_starts_while_clients_of_an_earlier_profile_are_left(tmp_pat
     assert not asyncio.run(scene((Holder("default/p", "main", SHARED, TURN, "uid"),)))
 
 
-def test_serves_clients_whose_resource_no_profile_has_any_more(tmp_path: Path) -> None:
+async def test_serves_clients_whose_resource_no_profile_has_any_more(tmp_path: Path) -> None:
     """The next agent, too: a kubelet does not ask, or refuses for ever, if no plugin serves it."""
     held = Holder("default/p", "main", SHARED, CLIENT, "uid")
     turns = Holder("default/q", "main", "nvidia.com/gpu.turns", TURN, "uid-q")
-    _, (whole, shares) = advertised(tmp_path, WHOLE, WHOLE, held=(held, turns))
+    _, (whole, shares) = await advertised(tmp_path, WHOLE, WHOLE, held=(held, turns))
     assert not whole.has_clients
     assert shares == Resource(SHARED, (), "gpu", has_clients=True)
     # One that is served still keeps its limits, by which its holders are watched.
