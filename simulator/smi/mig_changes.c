@@ -5,8 +5,6 @@
 
 #include "smi.h"
 
-#define GPU_INSTANCE_PROFILES 18
-
 static int failed(const char *what, nvmlReturn_t status)
 {
     printf("Failed to %s: %s\n", what, lib.nvmlErrorString(status));
@@ -19,24 +17,19 @@ static bool named(const nvmlGpuInstanceProfileInfo_v2_t *info, const char *name)
     unsigned long id = strtoul(name, &end, 10);
     if (*name != '\0' && *end == '\0')
         return info->id == id;
-    if (strncasecmp(name, "MIG ", 4) == 0)
-        name += 4;
-    return strcasecmp(name, strncmp(info->name, "MIG ", 4) == 0 ? info->name + 4 : info->name) == 0;
+    return strcasecmp(strncasecmp(name, "MIG ", 4) == 0 ? name + 4 : name, short_name(info)) == 0;
 }
 
 static bool find_profile(nvmlDevice_t gpu, const char *name, nvmlGpuInstanceProfileInfo_v2_t *info)
 {
-    for (unsigned number = 0; number < GPU_INSTANCE_PROFILES; number++) {
-        memset(info, 0, sizeof *info);
-        info->version = NVML_VERSION(nvmlGpuInstanceProfileInfo_v2_t, 2);
-        if (lib.nvmlDeviceGetGpuInstanceProfileInfoV(gpu, number, info) == 0 && named(info, name))
+    for (unsigned number = 0; number < GPU_INSTANCE_PROFILES; number++)
+        if (gpu_profile(gpu, number, info) && named(info, name))
             return true;
-    }
     return false;
 }
 
 /* The compute instance that fills its GPU instance: the one with as many slices. */
-static nvmlReturn_t fill(unsigned index, const struct found_instance *gi, const char *wanted)
+static nvmlReturn_t fill(const struct found_instance *gi, const char *wanted)
 {
     nvmlReturn_t status = SIM_ERR_NOT_FOUND;
     for (unsigned number = 0; number < 9; number++) {
@@ -46,31 +39,26 @@ static nvmlReturn_t fill(unsigned index, const struct found_instance *gi, const 
         char name[48], id[12];
         if (lib.nvmlGpuInstanceGetComputeInstanceProfileInfo(gi->handle, number, 0, &info) != 0)
             continue;
-        bool whole = info.sliceCount == gi->profile.sliceCount;
-        const char *part = strncmp(gi->profile.name, "MIG ", 4) == 0 ? gi->profile.name + 4 : gi->profile.name;
-        if (whole)
-            snprintf(name, sizeof name, "%.40s", part);
-        else
-            snprintf(name, sizeof name, "%uc.%.40s", info.sliceCount % 10, part);
+        compute_name(gi, info.sliceCount, name, sizeof name);
         snprintf(id, sizeof id, "%u", info.id);
-        if (wanted == NULL ? !whole : strcmp(wanted, id) != 0 && strcasecmp(wanted, name) != 0)
+        if (wanted == NULL ? info.sliceCount != gi->profile.sliceCount : strcmp(wanted, id) != 0 && strcasecmp(wanted, name) != 0)
             continue;
         status = lib.nvmlGpuInstanceCreateComputeInstance(gi->handle, info.id, &made);
         if (status != 0)
             break;
         lib.nvmlComputeInstanceGetInfo_v2(made, &ci);
         printf("Successfully created compute instance ID %2u on GPU %2u GPU instance ID %2u using "
-               "profile MIG %s (ID %2u)\n", ci.id, index, gi->info.id, name, info.id);
+               "profile MIG %s (ID %2u)\n", ci.id, gi->gpu, gi->info.id, name, info.id);
         return 0;
     }
     printf("Unable to create a compute instance on GPU %2u GPU instance ID %2u using profile %s: %s\n",
-           index, gi->info.id, wanted == NULL ? gi->profile.name : wanted, lib.nvmlErrorString(status));
+           gi->gpu, gi->info.id, wanted == NULL ? gi->profile.name : wanted, lib.nvmlErrorString(status));
     return status;
 }
 
 static nvmlReturn_t create_one(unsigned index, nvmlDevice_t gpu, char *wanted, bool compute)
 {
-    struct found_instance made;
+    struct found_instance made = {.gpu = index};
     char *colon = strchr(wanted, ':');
     nvmlReturn_t status = SIM_ERR_INVALID_ARGUMENT;
     if (colon != NULL)
@@ -95,13 +83,7 @@ static nvmlReturn_t create_one(unsigned index, nvmlDevice_t gpu, char *wanted, b
     lib.nvmlGpuInstanceGetInfo(made.handle, &made.info);
     printf("Successfully created GPU instance ID %2u on GPU %2u using profile %s (ID %2u)\n", made.info.id,
            index, made.profile.name, made.profile.id);
-    return compute ? fill(index, &made, NULL) : 0;
-}
-
-static bool enabled(nvmlDevice_t gpu)
-{
-    unsigned current = 0, pending = 0;
-    return lib.nvmlDeviceGetMigMode(gpu, &current, &pending) == 0 && current;
+    return compute ? fill(&made, NULL) : 0;
 }
 
 static int no_gpu(void)
@@ -115,7 +97,7 @@ int mig_create(const struct selection *gpus, const char *profiles, bool compute)
     bool any = false;
     for (unsigned i = 0; i < gpus->count; i++) {
         char list[512], *rest = NULL;
-        if (gpus->status[i] != 0 || !enabled(gpus->device[i]))
+        if (gpus->status[i] != 0 || !mig_is_on(gpus->device[i]))
             continue;
         any = true;
         snprintf(list, sizeof list, "%s", profiles);
@@ -130,78 +112,56 @@ int mig_create(const struct selection *gpus, const char *profiles, bool compute)
 
 int mig_create_compute(const struct selection *gpus, const char *profiles, const char *wanted)
 {
-    bool any = false;
-    for (unsigned i = 0; i < gpus->count; i++) {
-        struct found_instance found[16];
-        int count = gpus->status[i] == 0 ? gpu_instances(gpus->device[i], found, 16) : 0;
-        for (int g = 0; g < count; g++) {
-            char list[512], *rest = NULL;
-            if (!chosen(wanted, found[g].info.id))
-                continue;
-            any = true;
-            snprintf(list, sizeof list, "%s", profiles);
-            char *word = strtok_r(list, ",", &rest);
-            do {
-                nvmlReturn_t status = fill(gpus->index[i], &found[g], word);
-                if (status != 0)
-                    return failed("create compute instances", status);
-            } while (word != NULL && (word = strtok_r(NULL, ",", &rest)) != NULL);
-        }
+    unsigned count;
+    const struct found_instance *found = chosen_instances(gpus, wanted, &count);
+    for (const struct found_instance *gi = found; gi < found + count; gi++) {
+        char list[512], *rest = NULL;
+        snprintf(list, sizeof list, "%s", profiles);
+        char *word = strtok_r(list, ",", &rest);
+        do {
+            nvmlReturn_t status = fill(gi, word);
+            if (status != 0)
+                return failed("create compute instances", status);
+        } while (word != NULL && (word = strtok_r(NULL, ",", &rest)) != NULL);
     }
-    if (!any)
-        puts("No GPU instances found: Not Found");
-    return any ? 0 : 6;
+    return count > 0 ? 0 : nothing("GPU instances");
 }
 
 int mig_destroy(const struct selection *gpus, const char *wanted)
 {
-    bool any = false;
-    for (unsigned i = 0; i < gpus->count; i++) {
-        struct found_instance found[16];
-        int count = gpus->status[i] == 0 ? gpu_instances(gpus->device[i], found, 16) : 0;
-        for (int g = 0; g < count; g++) {
-            if (!chosen(wanted, found[g].info.id))
-                continue;
-            any = true;
-            nvmlReturn_t status = lib.nvmlGpuInstanceDestroy(found[g].handle);
-            if (status != 0) {
-                printf("Unable to destroy GPU instance ID %2u from GPU %2u: %s\n", found[g].info.id,
-                       gpus->index[i], lib.nvmlErrorString(status));
-                return failed("destroy GPU instances", status);
-            }
-            printf("Successfully destroyed GPU instance ID %2u from GPU %2u\n", found[g].info.id,
-                   gpus->index[i]);
+    unsigned count;
+    const struct found_instance *found = chosen_instances(gpus, wanted, &count);
+    for (const struct found_instance *gi = found; gi < found + count; gi++) {
+        nvmlReturn_t status = lib.nvmlGpuInstanceDestroy(gi->handle);
+        if (status != 0) {
+            printf("Unable to destroy GPU instance ID %2u from GPU %2u: %s\n", gi->info.id, gi->gpu,
+                   lib.nvmlErrorString(status));
+            return failed("destroy GPU instances", status);
         }
+        printf("Successfully destroyed GPU instance ID %2u from GPU %2u\n", gi->info.id, gi->gpu);
     }
-    if (!any)
-        puts("No GPU instances found: Not Found");
-    return any ? 0 : 6;
+    return count > 0 ? 0 : nothing("GPU instances");
 }
 
 int mig_destroy_compute(const struct selection *gpus, const char *wanted_gi, const char *wanted_ci)
 {
     bool any = false;
-    for (unsigned i = 0; i < gpus->count; i++) {
-        struct found_instance found[16];
-        int count = gpus->status[i] == 0 ? gpu_instances(gpus->device[i], found, 16) : 0;
-        for (int g = 0; g < count; g++)
-            for (unsigned id = 0; chosen(wanted_gi, found[g].info.id) && id < 8; id++) {
-                nvmlComputeInstance_t ci;
-                if (!chosen(wanted_ci, id) ||
-                    lib.nvmlGpuInstanceGetComputeInstanceById(found[g].handle, id, &ci) != 0)
-                    continue;
-                any = true;
-                nvmlReturn_t status = lib.nvmlComputeInstanceDestroy(ci);
-                if (status != 0) {
-                    printf("Unable to destroy compute instance ID %2u from GPU %2u GPU instance ID %2u: "
-                           "%s\n", id, gpus->index[i], found[g].info.id, lib.nvmlErrorString(status));
-                    return failed("destroy compute instances", status);
-                }
-                printf("Successfully destroyed compute instance ID %2u from GPU %2u GPU instance ID %2u\n",
-                       id, gpus->index[i], found[g].info.id);
+    unsigned count;
+    const struct found_instance *found = chosen_instances(gpus, wanted_gi, &count);
+    for (const struct found_instance *gi = found; gi < found + count; gi++)
+        for (unsigned id = 0; id < 8; id++) {
+            nvmlComputeInstance_t ci;
+            if (!chosen(wanted_ci, id) || lib.nvmlGpuInstanceGetComputeInstanceById(gi->handle, id, &ci) != 0)
+                continue;
+            any = true;
+            nvmlReturn_t status = lib.nvmlComputeInstanceDestroy(ci);
+            if (status != 0) {
+                printf("Unable to destroy compute instance ID %2u from GPU %2u GPU instance ID %2u: %s\n", id,
+                       gi->gpu, gi->info.id, lib.nvmlErrorString(status));
+                return failed("destroy compute instances", status);
             }
-    }
-    if (!any)
-        puts("No compute instances found: Not Found");
-    return any ? 0 : 6;
+            printf("Successfully destroyed compute instance ID %2u from GPU %2u GPU instance ID %2u\n", id, gi->gpu,
+                   gi->info.id);
+        }
+    return any ? 0 : nothing("compute instances");
 }

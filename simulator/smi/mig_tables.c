@@ -5,53 +5,53 @@
 
 #include "smi.h"
 
-#define GPU_INSTANCE_PROFILES 18
 #define COMPUTE_INSTANCE_PROFILES 7
+#define MAX_INSTANCES 16
 
-static const char *short_name(const nvmlGpuInstanceProfileInfo_v2_t *info)
+const char *short_name(const nvmlGpuInstanceProfileInfo_v2_t *info)
 {
     return strncmp(info->name, "MIG ", 4) == 0 ? info->name + 4 : info->name;
 }
 
-static bool profile(nvmlDevice_t gpu, unsigned number, nvmlGpuInstanceProfileInfo_v2_t *info)
+bool gpu_profile(nvmlDevice_t gpu, unsigned number, nvmlGpuInstanceProfileInfo_v2_t *info)
 {
     memset(info, 0, sizeof *info);
     info->version = NVML_VERSION(nvmlGpuInstanceProfileInfo_v2_t, 2);
     return lib.nvmlDeviceGetGpuInstanceProfileInfoV(gpu, number, info) == 0;
 }
 
-static bool mig_is_on(nvmlDevice_t gpu)
+bool mig_is_on(nvmlDevice_t gpu)
 {
     unsigned current = 0, pending = 0;
     return lib.nvmlDeviceGetMigMode(gpu, &current, &pending) == 0 && current;
 }
 
-static int nothing(const char *what)
+int nothing(const char *what)
 {
     printf("No %s found: Not Found\n", what);
     return 6;
 }
 
-int gpu_instances(nvmlDevice_t gpu, struct found_instance *found, unsigned most)
+struct found_instance *chosen_instances(const struct selection *gpus, const char *wanted, unsigned *count)
 {
-    unsigned total = 0;
-    for (unsigned number = 0; number < GPU_INSTANCE_PROFILES; number++) {
-        nvmlGpuInstanceProfileInfo_v2_t info;
-        nvmlGpuInstance_t handles[16];
-        unsigned count = 16;
-        if (!profile(gpu, number, &info))
-            continue;
-        nvmlReturn_t status = lib.nvmlDeviceGetGpuInstances(gpu, info.id, handles, &count);
-        if (status != 0)
-            return -status;
-        for (unsigned i = 0; i < count && total < most; i++) {
-            found[total].handle = handles[i];
-            found[total].profile = info;
-            if (lib.nvmlGpuInstanceGetInfo(handles[i], &found[total].info) == 0)
-                total++;
+    static struct found_instance found[MAX_GPUS * MAX_INSTANCES];
+    *count = 0;
+    for (unsigned i = 0; i < gpus->count; i++)
+        for (unsigned number = 0; gpus->status[i] == 0 && number < GPU_INSTANCE_PROFILES; number++) {
+            nvmlGpuInstanceProfileInfo_v2_t info;
+            nvmlGpuInstance_t handles[MAX_INSTANCES];
+            unsigned made = MAX_INSTANCES;
+            if (!gpu_profile(gpus->device[i], number, &info) ||
+                lib.nvmlDeviceGetGpuInstances(gpus->device[i], info.id, handles, &made) != 0)
+                continue;
+            for (unsigned m = 0; m < made && *count < sizeof found / sizeof *found; m++) {
+                struct found_instance *gi = &found[*count];
+                *gi = (struct found_instance){.gpu = gpus->index[i], .handle = handles[m], .profile = info};
+                if (lib.nvmlGpuInstanceGetInfo(handles[m], &gi->info) == 0 && chosen(wanted, gi->info.id))
+                    ++*count;
+            }
         }
-    }
-    return (int)total;
+    return found;
 }
 
 int mig_list_profiles(const struct selection *gpus)
@@ -63,7 +63,7 @@ int mig_list_profiles(const struct selection *gpus)
         for (unsigned number = 0; gpus->status[i] == 0 && number < GPU_INSTANCE_PROFILES; number++) {
             nvmlGpuInstanceProfileInfo_v2_t info;
             unsigned room = 0;
-            if (!profile(gpus->device[i], number, &info))
+            if (!gpu_profile(gpus->device[i], number, &info))
                 continue;
             if (!any) {
                 puts(rule);
@@ -95,7 +95,7 @@ int mig_list_placements(const struct selection *gpus)
             nvmlGpuInstanceProfileInfo_v2_t info;
             nvmlGpuInstancePlacement_t places[64];
             unsigned count = 0;
-            if (!profile(gpus->device[i], number, &info) ||
+            if (!gpu_profile(gpus->device[i], number, &info) ||
                 lib.nvmlDeviceGetGpuInstancePossiblePlacements_v2(gpus->device[i], info.id, NULL, &count) != 0 ||
                 count == 0 || count > 64 ||
                 lib.nvmlDeviceGetGpuInstancePossiblePlacements_v2(gpus->device[i], info.id, places, &count) != 0)
@@ -113,26 +113,21 @@ int mig_list_placements(const struct selection *gpus)
 
 int mig_list_instances(const struct selection *gpus)
 {
-    bool any = false;
-    for (unsigned i = 0; i < gpus->count; i++) {
-        struct found_instance found[16];
-        int count = gpus->status[i] == 0 ? gpu_instances(gpus->device[i], found, 16) : 0;
-        for (int g = 0; g < count; g++) {
-            if (!any) {
-                puts("+-------------------------------------------------------+");
-                puts("| GPU instances:                                        |");
-                puts("| GPU   Name             Profile  Instance   Placement  |");
-                puts("|                          ID       ID       Start:Size |");
-                puts("|=======================================================|");
-            }
-            any = true;
-            printf("| %3u  MIG %-12s %5u     %4u      %5u:%-4u  |\n", gpus->index[i],
-                   short_name(&found[g].profile), found[g].info.profileId, found[g].info.id,
-                   found[g].info.placement.start, found[g].info.placement.size);
-            puts("+-------------------------------------------------------+");
-        }
+    unsigned count;
+    const struct found_instance *found = chosen_instances(gpus, NULL, &count);
+    if (count == 0)
+        return nothing("GPU instances");
+    puts("+-------------------------------------------------------+");
+    puts("| GPU instances:                                        |");
+    puts("| GPU   Name             Profile  Instance   Placement  |");
+    puts("|                          ID       ID       Start:Size |");
+    puts("|=======================================================|");
+    for (const struct found_instance *gi = found; gi < found + count; gi++) {
+        printf("| %3u  MIG %-12s %5u     %4u      %5u:%-4u  |\n", gi->gpu, short_name(&gi->profile),
+               gi->info.profileId, gi->info.id, gi->info.placement.start, gi->info.placement.size);
+        puts("+-------------------------------------------------------+");
     }
-    return any ? 0 : nothing("GPU instances");
+    return 0;
 }
 
 bool chosen(const char *list, unsigned id)
@@ -151,7 +146,7 @@ bool chosen(const char *list, unsigned id)
     return false;
 }
 
-static void compute_name(const struct found_instance *gi, unsigned slices, char *name, size_t size)
+void compute_name(const struct found_instance *gi, unsigned slices, char *name, size_t size)
 {
     if (slices == gi->profile.sliceCount)
         snprintf(name, size, "%s", short_name(&gi->profile));
@@ -162,79 +157,72 @@ static void compute_name(const struct found_instance *gi, unsigned slices, char 
 int mig_list_compute_profiles(const struct selection *gpus, const char *wanted)
 {
     bool any = false;
-    for (unsigned i = 0; i < gpus->count; i++) {
-        struct found_instance found[16];
-        int count = gpus->status[i] == 0 ? gpu_instances(gpus->device[i], found, 16) : 0;
-        for (int g = 0; g < count; g++)
-            for (unsigned number = 0; number < COMPUTE_INSTANCE_PROFILES; number++) {
-                nvmlComputeInstanceProfileInfo_t info;
-                unsigned room = 0;
-                char name[48];
-                if (!chosen(wanted, found[g].info.id) ||
-                    lib.nvmlGpuInstanceGetComputeInstanceProfileInfo(found[g].handle, number, 0, &info) != 0)
-                    continue;
-                if (!any) {
-                    puts("+--------------------------------------------------------------------------------------+");
-                    puts("| Compute instance profiles:                                                           |");
-                    puts("| GPU     GPU       Name             Profile  Instances   Exclusive       Shared       |");
-                    puts("|       Instance                       ID     Free/Total     SM       DEC   ENC   OFA  |");
-                    puts("|         ID                                                          CE    JPEG       |");
-                    puts("|======================================================================================|");
-                }
-                any = true;
-                lib.nvmlGpuInstanceGetComputeInstanceRemainingCapacity(found[g].handle, info.id, &room);
-                compute_name(&found[g], info.sliceCount, name, sizeof name);
-                printf("| %3u    %3u       MIG %-14s %3u%-2s  %3u/%-3u        %4u      %4u  %4u  %4u   |\n",
-                       gpus->index[i], found[g].info.id, name, info.id,
-                       info.sliceCount == found[g].profile.sliceCount ? "*" : "", room, info.instanceCount,
-                       info.multiprocessorCount, info.sharedDecoderCount, info.sharedEncoderCount,
-                       info.sharedOfaCount);
-                printf("|                                                                   %4u  %4u         |\n",
-                       info.sharedCopyEngineCount, info.sharedJpegCount);
+    unsigned count;
+    const struct found_instance *found = chosen_instances(gpus, wanted, &count);
+    for (const struct found_instance *gi = found; gi < found + count; gi++)
+        for (unsigned number = 0; number < COMPUTE_INSTANCE_PROFILES; number++) {
+            nvmlComputeInstanceProfileInfo_t info;
+            unsigned room = 0;
+            char name[48];
+            if (lib.nvmlGpuInstanceGetComputeInstanceProfileInfo(gi->handle, number, 0, &info) != 0)
+                continue;
+            if (!any) {
                 puts("+--------------------------------------------------------------------------------------+");
+                puts("| Compute instance profiles:                                                           |");
+                puts("| GPU     GPU       Name             Profile  Instances   Exclusive       Shared       |");
+                puts("|       Instance                       ID     Free/Total     SM       DEC   ENC   OFA  |");
+                puts("|         ID                                                          CE    JPEG       |");
+                puts("|======================================================================================|");
             }
-    }
+            any = true;
+            lib.nvmlGpuInstanceGetComputeInstanceRemainingCapacity(gi->handle, info.id, &room);
+            compute_name(gi, info.sliceCount, name, sizeof name);
+            printf("| %3u    %3u       MIG %-14s %3u%-2s  %3u/%-3u        %4u      %4u  %4u  %4u   |\n", gi->gpu,
+                   gi->info.id, name, info.id, info.sliceCount == gi->profile.sliceCount ? "*" : "", room,
+                   info.instanceCount, info.multiprocessorCount, info.sharedDecoderCount,
+                   info.sharedEncoderCount, info.sharedOfaCount);
+            printf("|                                                                   %4u  %4u         |\n",
+                   info.sharedCopyEngineCount, info.sharedJpegCount);
+            puts("+--------------------------------------------------------------------------------------+");
+        }
     return any ? 0 : nothing("GPU instances");
 }
 
 int mig_list_compute_instances(const struct selection *gpus, const char *wanted)
 {
     bool any = false, on = false;
-    for (unsigned i = 0; i < gpus->count; i++) {
-        struct found_instance found[16];
-        int count = gpus->status[i] == 0 ? gpu_instances(gpus->device[i], found, 16) : 0;
+    unsigned count;
+    const struct found_instance *found = chosen_instances(gpus, wanted, &count);
+    for (unsigned i = 0; i < gpus->count; i++)
         on = on || (gpus->status[i] == 0 && mig_is_on(gpus->device[i]));
-        for (int g = 0; g < count; g++)
-            for (unsigned number = 0; number < COMPUTE_INSTANCE_PROFILES; number++) {
-                nvmlComputeInstanceProfileInfo_t info;
-                nvmlComputeInstance_t handles[16];
-                unsigned have = 16;
-                if (!chosen(wanted, found[g].info.id) ||
-                    lib.nvmlGpuInstanceGetComputeInstanceProfileInfo(found[g].handle, number, 0, &info) != 0 ||
-                    lib.nvmlGpuInstanceGetComputeInstances(found[g].handle, info.id, handles, &have) != 0)
+    for (const struct found_instance *gi = found; gi < found + count; gi++)
+        for (unsigned number = 0; number < COMPUTE_INSTANCE_PROFILES; number++) {
+            nvmlComputeInstanceProfileInfo_t info;
+            nvmlComputeInstance_t handles[16];
+            unsigned have = 16;
+            if (lib.nvmlGpuInstanceGetComputeInstanceProfileInfo(gi->handle, number, 0, &info) != 0 ||
+                lib.nvmlGpuInstanceGetComputeInstances(gi->handle, info.id, handles, &have) != 0)
+                continue;
+            for (unsigned c = 0; c < have; c++) {
+                nvmlComputeInstanceInfo_t ci;
+                char name[48];
+                if (lib.nvmlComputeInstanceGetInfo_v2(handles[c], &ci) != 0)
                     continue;
-                for (unsigned c = 0; c < have; c++) {
-                    nvmlComputeInstanceInfo_t ci;
-                    char name[48];
-                    if (lib.nvmlComputeInstanceGetInfo_v2(handles[c], &ci) != 0)
-                        continue;
-                    if (!any) {
-                        puts("+--------------------------------------------------------------------+");
-                        puts("| Compute instances:                                                 |");
-                        puts("| GPU     GPU       Name             Profile   Instance   Placement  |");
-                        puts("|       Instance                       ID        ID       Start:Size |");
-                        puts("|         ID                                                         |");
-                        puts("|====================================================================|");
-                    }
-                    any = true;
-                    compute_name(&found[g], info.sliceCount, name, sizeof name);
-                    printf("| %3u    %3u       MIG %-14s %3u       %4u      %5u:%-4u |\n", gpus->index[i],
-                           found[g].info.id, name, ci.profileId, ci.id, ci.placement.start,
-                           ci.placement.size);
+                if (!any) {
                     puts("+--------------------------------------------------------------------+");
+                    puts("| Compute instances:                                                 |");
+                    puts("| GPU     GPU       Name             Profile   Instance   Placement  |");
+                    puts("|       Instance                       ID        ID       Start:Size |");
+                    puts("|         ID                                                         |");
+                    puts("|====================================================================|");
                 }
+                any = true;
+                compute_name(gi, info.sliceCount, name, sizeof name);
+                printf("| %3u    %3u       MIG %-14s %3u       %4u      %5u:%-4u |\n", gi->gpu, gi->info.id, name,
+                       ci.profileId, ci.id, ci.placement.start, ci.placement.size);
+                puts("+--------------------------------------------------------------------+");
             }
-    }
+        }
     if (!on)
         puts("No MIG-enabled devices found.");
     return any ? 0 : on ? nothing("compute instances") : 6;

@@ -57,12 +57,20 @@ int mig_create_compute(const struct selection *gpus, const char *profiles, const
 int mig_destroy(const struct selection *gpus, const char *gi);
 int mig_destroy_compute(const struct selection *gpus, const char *gi, const char *ci);
 
-/* All GPU instances of a GPU with their profile; how many, or minus an NVML code. */
+/* A GPU instance with its profile. */
 struct found_instance {
+    unsigned gpu; /* its index */
     nvmlGpuInstance_t handle;
     nvmlGpuInstanceInfo_t info;
     nvmlGpuInstanceProfileInfo_v2_t profile;
 };
-int gpu_instances(nvmlDevice_t gpu, struct found_instance *found, unsigned most);
+/* Those with one of the numbers in a list (NULL: all) on the GPUs that answer; valid until the next call. */
+struct found_instance *chosen_instances(const struct selection *gpus, const char *wanted, unsigned *count);
+#define GPU_INSTANCE_PROFILES 18
+bool gpu_profile(nvmlDevice_t gpu, unsigned number, nvmlGpuInstanceProfileInfo_v2_t *info);
+bool mig_is_on(nvmlDevice_t gpu);
+const char *short_name(const nvmlGpuInstanceProfileInfo_v2_t *info);
+void compute_name(const struct found_instance *gi, unsigned slices, char *name, size_t size);
+int nothing(const char *what); /* says so; the exit code */
 
 #endif
