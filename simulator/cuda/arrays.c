@@ -91,13 +91,7 @@ static CUresult make(CUcontext context, const struct array3d_descriptor *shape, 
     return 0;
 }
 
-static bool is_known(CUarray wanted)
-{
-    CUarray array = arrays;
-    while (array != NULL && array != wanted)
-        array = array->next;
-    return array != NULL;
-}
+static KNOWS(is_known, CUarray, arrays)
 
 /* Its memory may have gone with its context. */
 static void end(CUarray array)
@@ -105,10 +99,7 @@ static void end(CUarray array)
     struct allocation *memory = memory_exactly(array->begin, MEMORY_ARRAY);
     if (memory != NULL && memory->context == array->context)
         memory_drop(memory);
-    CUarray *at = &arrays;
-    while (*at != array)
-        at = &(*at)->next;
-    *at = array->next;
+    UNLINK(arrays, array);
     free(array);
 }
 
@@ -168,13 +159,7 @@ EXPORT CUresult cuArrayGetDescriptor_v2(struct array_descriptor *shape, CUarray 
     return result;
 }
 
-static bool mipmap_is_known(CUmipmappedArray wanted)
-{
-    CUmipmappedArray mipmap = mipmaps;
-    while (mipmap != NULL && mipmap != wanted)
-        mipmap = mipmap->next;
-    return mipmap != NULL;
-}
+static KNOWS(mipmap_is_known, CUmipmappedArray, mipmaps)
 
 static void end_levels(CUmipmappedArray mipmap)
 {
@@ -240,10 +225,7 @@ EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray mipmap)
     if (!mipmap_is_known(mipmap))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     end_levels(mipmap);
-    CUmipmappedArray *at = &mipmaps;
-    while (*at != mipmap)
-        at = &(*at)->next;
-    *at = mipmap->next;
+    UNLINK(mipmaps, mipmap);
     free(mipmap);
     FINISH(0);
 }

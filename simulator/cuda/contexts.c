@@ -11,13 +11,7 @@ static CUcontext contexts;
 static _Thread_local CUcontext stack[DEEPEST];
 static _Thread_local unsigned depth;
 
-bool context_is_known(CUcontext wanted)
-{
-    CUcontext context = contexts;
-    while (context != NULL && context != wanted)
-        context = context->next;
-    return context != NULL;
-}
+KNOWS(context_is_known, CUcontext, contexts)
 
 CUresult context_current(CUcontext *context)
 {
@@ -52,10 +46,7 @@ CUresult context_make(struct device *device, unsigned flags, bool is_primary, CU
 void context_end(CUcontext context)
 {
     struct device *device = context->device;
-    CUcontext *at = &contexts;
-    while (*at != context)
-        at = &(*at)->next;
-    *at = context->next;
+    UNLINK(contexts, context);
     streams_drop(context);
     events_drop(context);
     modules_drop(context);

@@ -39,13 +39,7 @@ bool fence_done(struct fence *fence)
     return fence->reached && !fence->pending;
 }
 
-static bool is_known(CUevent wanted)
-{
-    CUevent event = events;
-    while (event != NULL && event != wanted)
-        event = event->next;
-    return event != NULL;
-}
+static KNOWS(is_known, CUevent, events)
 
 static void forget(CUevent event)
 {
@@ -57,10 +51,7 @@ static void forget(CUevent event)
 
 static void end(CUevent event)
 {
-    CUevent *at = &events;
-    while (*at != event)
-        at = &(*at)->next;
-    *at = event->next;
+    UNLINK(events, event);
     forget(event);
     free(event);
 }

@@ -21,13 +21,7 @@ struct cuda_executable {
 
 static CUgraphExec executables;
 
-static bool is_known(CUgraphExec wanted)
-{
-    CUgraphExec executable = executables;
-    while (executable != NULL && executable != wanted)
-        executable = executable->next;
-    return executable != NULL;
-}
+static KNOWS(is_known, CUgraphExec, executables)
 
 static size_t steps_of(CUgraph graph)
 {

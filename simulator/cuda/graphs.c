@@ -19,13 +19,7 @@ CUgraph graph_new(void)
     return graph;
 }
 
-bool graph_is_known(CUgraph wanted)
-{
-    CUgraph graph = graphs;
-    while (graph != NULL && graph != wanted)
-        graph = graph->next;
-    return graph != NULL;
-}
+KNOWS(graph_is_known, CUgraph, graphs)
 
 static void end_node(CUgraphNode node)
 {
@@ -43,10 +37,7 @@ void graph_end(CUgraph graph)
         next = node->next;
         end_node(node);
     }
-    CUgraph *at = &graphs;
-    while (*at != graph)
-        at = &(*at)->next;
-    *at = graph->next;
+    UNLINK(graphs, graph);
     user_objects_leave(&graph->user_objects);
     free(graph);
 }

@@ -22,13 +22,7 @@ struct cuda_library {
 
 static CUlibrary libraries;
 
-static bool library_is_known(CUlibrary wanted)
-{
-    CUlibrary library = libraries;
-    while (library != NULL && library != wanted)
-        library = library->next;
-    return library != NULL;
-}
+static KNOWS(library_is_known, CUlibrary, libraries)
 
 static bool kernel_is_known(CUkernel wanted)
 {
@@ -156,10 +150,7 @@ EXPORT CUresult cuLibraryUnload(CUlibrary library)
     if (result != 0)
         FINISH(result);
     modules_drop_library(library);
-    CUlibrary *at = &libraries;
-    while (*at != library)
-        at = &(*at)->next;
-    *at = library->next;
+    UNLINK(libraries, library);
     free_library(library);
     FINISH(0);
 }

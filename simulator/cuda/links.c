@@ -16,13 +16,7 @@ struct cuda_link {
 
 static CUlinkState links;
 
-static bool is_known(CUlinkState wanted)
-{
-    CUlinkState link = links;
-    while (link != NULL && link != wanted)
-        link = link->next;
-    return link != NULL;
-}
+static KNOWS(is_known, CUlinkState, links)
 
 EXPORT CUresult cuLinkCreate_v2(unsigned count, const int *options, void **values, CUlinkState *made)
 {

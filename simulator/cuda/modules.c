@@ -13,13 +13,7 @@ enum { JIT_INFO_LOG = 3, JIT_INFO_LOG_SIZE = 4, JIT_ERROR_LOG = 5, JIT_ERROR_LOG
 
 static CUmodule modules;
 
-static bool module_is_known(CUmodule wanted)
-{
-    CUmodule module = modules;
-    while (module != NULL && module != wanted)
-        module = module->next;
-    return module != NULL;
-}
+static KNOWS(module_is_known, CUmodule, modules)
 
 bool function_is_known(CUfunction wanted)
 {
@@ -32,10 +26,7 @@ bool function_is_known(CUfunction wanted)
 
 static void free_module(CUmodule module)
 {
-    CUmodule *at = &modules;
-    while (*at != module)
-        at = &(*at)->next;
-    *at = module->next;
+    UNLINK(modules, module);
     memory_drop_module(module);
     while (module->functions != NULL) {
         CUfunction gone = module->functions;

@@ -34,13 +34,7 @@ struct pool_properties { /* the first fields of CUmemPoolProps */
 static CUmemoryPool pools;
 static CUmemoryPool current[MAX_DEVICES]; /* by ordinal; NULL: the default one */
 
-static bool is_known(CUmemoryPool wanted)
-{
-    CUmemoryPool pool = pools;
-    while (pool != NULL && pool != wanted)
-        pool = pool->next;
-    return pool != NULL;
-}
+static KNOWS(is_known, CUmemoryPool, pools)
 
 static CUmemoryPool make(const struct device *device, bool is_default)
 {

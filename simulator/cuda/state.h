@@ -189,6 +189,23 @@ CUresult function_fact(const struct sim_gpu *gpu, const struct ptx_kernel_facts 
 bool function_takes_shared(const struct sim_gpu *gpu, const struct ptx_kernel_facts *facts, int bytes);
 unsigned function_default_shared(const struct ptx_kernel_facts *facts);
 
+/* A function that says whether something is in a list, and its end there. */
+#define KNOWS(function, type, list)                      \
+    bool function(type wanted)                           \
+    {                                                    \
+        type at = list;                                  \
+        while (at != NULL && at != wanted)               \
+            at = at->next;                               \
+        return at != NULL;                               \
+    }
+#define UNLINK(list, member)                             \
+    do {                                                 \
+        __typeof__(list) *at_ = &(list);                 \
+        while (*at_ != (member))                         \
+            at_ = &(*at_)->next;                         \
+        *at_ = (member)->next;                           \
+    } while (0)
+
 /* Begin and end of an entry point: takes the lock and checks for the current context. */
 #define WITH_CONTEXT(context)                            \
     CUcontext context;                                   \

@@ -76,10 +76,7 @@ uint64_t stream_work(CUstream stream)
 
 void stream_free(CUstream stream)
 {
-    CUstream *at = &streams;
-    while (*at != stream)
-        at = &(*at)->next;
-    *at = stream->next;
+    UNLINK(streams, stream);
     if (stream->context->legacy == stream)
         stream->context->legacy = NULL;
     node_set_clear(&stream->tips);

@@ -15,23 +15,14 @@ struct cuda_user_object {
 
 static CUuserObject objects;
 
-static bool is_known(CUuserObject wanted)
-{
-    CUuserObject object = objects;
-    while (object != NULL && object != wanted)
-        object = object->next;
-    return object != NULL;
-}
+static KNOWS(is_known, CUuserObject, objects)
 
 /* The destructor may not call the driver, as a host function. */
 static void release(CUuserObject object, unsigned count)
 {
     if ((object->references -= count) > 0)
         return;
-    CUuserObject *at = &objects;
-    while (*at != object)
-        at = &(*at)->next;
-    *at = object->next;
+    UNLINK(objects, object);
     void (*destroy)(void *) = object->destroy;
     void *pointer = object->pointer;
     free(object);
