@@ -70,7 +70,7 @@ class Api:
         return httpx2.Response(200, json={"metadata": {}, "items": answer})
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
     """Give the cluster, and an empty folder to work in."""
     served = Api()
@@ -99,7 +99,6 @@ def cluster() -> dict[str, Any]:
     return dict(document["config"]["divvy:cluster"])
 
 
-@pytest.mark.usefixtures("api")
 def test_writes_a_project_that_the_next_commands_accept() -> None:
     output = init("prod", "--context", "prod-admin").stdout
     assert cluster() == {
@@ -135,7 +134,6 @@ def test_writes_a_project_that_the_next_commands_accept() -> None:
     ]
 
 
-@pytest.mark.usefixtures("api")
 def test_shows_where_to_write_the_agents_image() -> None:
     """What the comment says, without its marks, is a stack file that names an image."""
     output = init("prod").stdout
@@ -149,7 +147,6 @@ def test_shows_where_to_write_the_agents_image() -> None:
         assert way in read_cluster(StackFile("x", text, "x")).model_dump()["plugin"]["image"]
 
 
-@pytest.mark.usefixtures("api")
 def test_ends_with_the_next_commands_when_the_image_is_named() -> None:
     output = init("prod", "--image", f"registry.example/agent@sha256:{'0' * 64}").stdout
     assert [line.split("  #")[0].strip() for line in output.splitlines()[-4:]] == [
@@ -161,7 +158,6 @@ def test_ends_with_the_next_commands_when_the_image_is_named() -> None:
     assert "# plugin:" not in Path("stacks/Pulumi.prod.yaml").read_text()
 
 
-@pytest.mark.usefixtures("api")
 def test_writes_a_gitignore_and_what_editors_check_with() -> None:
     init("prod")
     assert Path(".gitignore").read_text().split() == [".pulumi/", "out/", "__pycache__/"]
@@ -172,14 +168,12 @@ def test_writes_a_gitignore_and_what_editors_check_with() -> None:
     assert document == json.loads(CliRunner().invoke(app, ["schema"]).stdout)
 
 
-@pytest.mark.usefixtures("api")
 def test_keeps_a_gitignore_and_says_what_it_lacks() -> None:
     Path(".gitignore").write_text("/.venv/\nout/\n")
     assert "add to .gitignore: .pulumi/, __pycache__/\n" in init("prod").stdout
     assert Path(".gitignore").read_text() == "/.venv/\nout/\n"
 
 
-@pytest.mark.usefixtures("api")
 def test_writes_only_the_stack_file() -> None:
     init("prod", "--stack-only")
     assert [path for path in Path().rglob("*") if path.is_file()] == [
@@ -188,7 +182,6 @@ def test_writes_only_the_stack_file() -> None:
     assert "$schema" not in Path("stacks/Pulumi.prod.yaml").read_text()
 
 
-@pytest.mark.usefixtures("api")
 def test_reports_and_writes_what_else_works_on_the_gpus() -> None:
     output = init("prod").stdout
     text = " ".join(Path("stacks/Pulumi.prod.yaml").read_text().replace("# ", "").split())
@@ -207,7 +200,6 @@ def test_reports_and_writes_what_else_works_on_the_gpus() -> None:
 @pytest.mark.parametrize(
     ("ci", "path"), [("github", ".github/workflows/divvy.yaml"), ("gitlab", ".gitlab-ci.yml")]
 )
-@pytest.mark.usefixtures("api")
 def test_says_where_ci_needs_a_wheel_of_this_machine(
     ci: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,13 +214,11 @@ def test_says_where_ci_needs_a_wheel_of_this_machine(
     assert "CI installs" not in init("second", f"--ci={ci}").stdout
 
 
-@pytest.mark.usefixtures("api")
 def test_names_no_wheel_if_the_index_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(divvy.cli.init, "is_installed_from_a_path", lambda: False)
     assert "CI installs" not in init("prod").stdout
 
 
-@pytest.mark.usefixtures("api")
 def test_overwrites_nothing() -> None:
     Path("stacks").mkdir()
     Path("stacks/Pulumi.prod.yaml").write_text("mine")
@@ -246,14 +236,12 @@ def test_overwrites_nothing() -> None:
     assert Path("stacks/Pulumi.other.yaml").exists()
 
 
-@pytest.mark.usefixtures("api")
 def test_refuses_to_overwrite_a_binary_file() -> None:
     Path("Pulumi.yaml").write_bytes(b"\xff")
     assert "Pulumi.yaml exists already" in init("prod", expect=1).output
     assert not Path("stacks").exists()
 
 
-@pytest.mark.usefixtures("api")
 def test_writes_nothing_that_cannot_be_written_whole() -> None:
     Path(".github").write_text("in the way")
     assert init("prod", expect=1).output.startswith("error: cannot write .github/workflows/divvy")
@@ -263,17 +251,13 @@ def test_writes_nothing_that_cannot_be_written_whole() -> None:
 
 
 @pytest.mark.parametrize("folder", ["2024", "null", "2026-11-22", "1e3", "on"])
-def test_names_the_project_after_the_folder(
-    folder: str, api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert api
+def test_names_the_project_after_the_folder(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path(folder).mkdir()
     monkeypatch.chdir(folder)
     init("prod")
     assert find_project(Path.cwd()).name == folder
 
 
-@pytest.mark.usefixtures("api")
 def test_shares_the_project_with_a_second_cluster() -> None:
     init("prod")
     assert "written: stacks/Pulumi.other.yaml\n" in init("other").stdout
@@ -325,7 +309,6 @@ def test_has_the_image_built_for_processors_of_all_nodes_if_some_are_unusual(
     init("given", "--image", f"r.example/agent@sha256:{'0' * 64}")
 
 
-@pytest.mark.usefixtures("api")
 def test_imports_profiles_from_files(tmp_path: Path) -> None:
     plugin = tmp_path / "notebooks.yaml"
     shared = {"failRequestsGreaterThanOne": True, "resources": [{"name": GPU, "replicas": 4}]}
@@ -355,7 +338,6 @@ def test_imports_profiles_from_files(tmp_path: Path) -> None:
         (("x", "--file", "absent.yaml"), "cannot read absent.yaml: No such file"),
     ],
 )
-@pytest.mark.usefixtures("api")
 def test_refuses_a_wrong_option_and_writes_nothing(
     arguments: tuple[str, ...], message: str
 ) -> None:
@@ -378,7 +360,6 @@ def test_reports_a_cluster_that_denies_access(api: Api) -> None:
     assert "this user may not read /api/v1/nodes" in init("prod", expect=1).stderr
 
 
-@pytest.mark.usefixtures("api")
 def test_chooses_the_ci_by_the_git_remote() -> None:
     subprocess.run(["git", "init", "--quiet"], check=True)
     remote = ["git", "remote", "add", "origin", "git@gitlab.example:team/gpus.git"]
@@ -389,7 +370,6 @@ def test_chooses_the_ci_by_the_git_remote() -> None:
 
 
 @pytest.mark.parametrize("ci", ["github", "gitlab"])
-@pytest.mark.usefixtures("api")
 def test_posts_the_diff_in_ci(ci: str, tmp_path: Path) -> None:
     """Run the snippet's own lines, over a branch that changes one stack and adds another."""
 

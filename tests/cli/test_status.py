@@ -58,7 +58,7 @@ class StatusApi(ClusterApi):
         return super().answer(request)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StatusApi:
     write_project(tmp_path, monkeypatch)
     server = StatusApi()
@@ -76,7 +76,6 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.usefixtures("api")
 def test_reports_in_one_line_that_nothing_is_wrong() -> None:
     assert status(expect=0) == "prod: 2 nodes (2 Ready); nothing to look at\n"
 
@@ -160,7 +159,6 @@ def test_reports_a_fault(api: StatusApi, fault: Callable[[StatusApi], None], sen
     assert sentence in words(status())
 
 
-@pytest.mark.usefixtures("api")
 def test_reports_an_override_without_its_node(tmp_path: Path) -> None:
     path = tmp_path / "Pulumi.prod.yaml"
     stack = yaml.safe_load(path.read_text())
@@ -196,7 +194,6 @@ def test_reports_what_a_user_may_not_read(api: StatusApi) -> None:
     assert "nothing to look at in what this user may read" in text
 
 
-@pytest.mark.usefixtures("api")
 def test_shows_firing_alerts_of_divvy(monkeypatch: pytest.MonkeyPatch) -> None:
     alerts = [
         {
@@ -223,14 +220,12 @@ def test_shows_firing_alerts_of_divvy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Watchdog" not in text
 
 
-@pytest.mark.usefixtures("api")
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://here:port"])
 def test_reports_a_url_that_is_no_prometheus(url: str) -> None:
     text = status("--prometheus", url, expect=1)
     assert "is it a Prometheus?" in text
 
 
-@pytest.mark.usefixtures("api")
 def test_shows_no_password_of_prometheus(monkeypatch: pytest.MonkeyPatch) -> None:
     def get(url: str, **_: float) -> httpx2.Response:
         return httpx2.Response(401, request=httpx2.Request("GET", url))
@@ -242,7 +237,6 @@ def test_shows_no_password_of_prometheus(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "hunter2" not in text
 
 
-@pytest.mark.usefixtures("api")
 @pytest.mark.parametrize("data", [[], {"alerts": None}, {"alerts": [5]}, {"alerts": [{}]}])
 def test_reports_alerts_that_are_none(monkeypatch: pytest.MonkeyPatch, data: object) -> None:
     def get(url: str, **_: float) -> httpx2.Response:

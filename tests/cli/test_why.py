@@ -35,7 +35,7 @@ class PodsApi(ClusterApi):
         return pod
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PodsApi:
     write_project(tmp_path, monkeypatch)
     server = PodsApi()
@@ -113,7 +113,6 @@ def test_refuses_to_explain_a_running_pod(api: PodsApi) -> None:
     assert why("train") == "team/train it is not waiting: its phase is Running"
 
 
-@pytest.mark.usefixtures("api")
 def test_fails_for_a_missing_pod() -> None:
     result = CliRunner().invoke(app, ["why", "none", "-n", "team", "-s", "prod"])
     assert result.exit_code == 1
