@@ -6,12 +6,12 @@ from typing import Any
 
 from divvy.model import Cluster
 from divvy.render.claims.claimable import claimable
+from divvy.render.claims.controller import controller_objects
+from divvy.render.claims.controllers import PREEMPTION_CONTROLLER, TEMPLATE_MAKER_CONTROLLER
 from divvy.render.claims.device_classes import device_classes
-from divvy.render.claims.preemption import preemption_objects
 from divvy.render.claims.refusals import refusal_policies
 from divvy.render.claims.share_quota import share_quota_policies
 from divvy.render.claims.sized_limits import sized_limits_policy
-from divvy.render.claims.template_maker import template_maker
 from divvy.render.claims.warnings import warning_policy
 
 
@@ -23,7 +23,9 @@ def claim_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
     offered = claimable(cluster)
     if not offered.any:
         return []
-    classes = [*device_classes(cluster, offered), *preemption_objects(cluster, image)]
+    classes = device_classes(cluster, offered)
+    if cluster.preemption:
+        classes += controller_objects(PREEMPTION_CONTROLLER, cluster, image)
     if not offered.shares:
         return classes
     return [
@@ -31,7 +33,7 @@ def claim_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
         # What refuses, and what makes templates, before what lets pods ask.
         *refusal_policies(cluster, offered),
         *share_quota_policies(cluster),
-        *template_maker(cluster, image),
+        *controller_objects(TEMPLATE_MAKER_CONTROLLER, cluster, image),
         *warning_policy(cluster),
         *sized_limits_policy(cluster, offered),
     ]

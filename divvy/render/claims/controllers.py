@@ -1,0 +1,52 @@
+"""The controllers beside the agents, and what each may do."""
+
+from __future__ import annotations
+
+from divvy.model.contract import CONFIG_MAP, PREEMPTION, TEMPLATE_MAKER, Component
+from divvy.render.claims.controller import Controller
+
+# A second one would do no harm and be of no use: a template is there once.
+TEMPLATE_MAKER_CONTROLLER = Controller(
+    name=TEMPLATE_MAKER,
+    component=Component.CLAIMS,
+    module="divvy.claim_templates",
+    rules=(
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+        {
+            "apiGroups": ["resource.k8s.io"],
+            "resources": ["resourceslices"],
+            "verbs": ["list", "watch"],
+        },
+        {
+            "apiGroups": ["resource.k8s.io"],
+            "resources": ["resourceclaimtemplates"],
+            "verbs": ["get", "list", "watch", "create", "delete"],
+        },
+    ),
+    readiness=True,
+    metrics=True,
+)
+PREEMPTION_CONTROLLER = Controller(
+    name=PREEMPTION,
+    component=Component.PREEMPTION,
+    module="divvy.preemption",
+    rules=(
+        {"apiGroups": [""], "resources": ["nodes", "pods", "resourcequotas"], "verbs": ["list"]},
+        {
+            "apiGroups": ["resource.k8s.io"],
+            "resources": ["devicetaintrules", "resourceclaims", "resourceslices"],
+            "verbs": ["list"],
+        },
+        {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["pods/eviction", "events"], "verbs": ["create"]},
+    ),
+    memory="1Gi",
+    in_namespace=(
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": [CONFIG_MAP],
+            "verbs": ["get"],
+        },
+    ),
+)
