@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_port
+from tests.fakes.ports import free_port
 
 
 @pytest.mark.parametrize(

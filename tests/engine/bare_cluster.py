@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from divvy.lab.tools import KUBERNETES
 from tests.api_reader import ApiReader
-from tests.ports import free_port
+from tests.fakes.ports import free_port
 
 _TOKEN = "bare-cluster-administrator"
 VIEWER_TOKEN = "bare-cluster-viewer"

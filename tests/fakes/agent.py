@@ -26,7 +26,7 @@ from divvy.model.gpu_models import gpu_model
 from tests.fakes.api import NAMESPACE, FakeApi, fake_api
 from tests.fakes.dra_kubelet import FakeDraKubelet, fake_dra_kubelet
 from tests.fakes.kubelet import AGENT_POD, FakeKubelet, fake_kubelet
-from tests.ports import free_port
+from tests.fakes.ports import free_port
 
 MODEL = "A100-SXM4-40GB"
 VERSION = "550.163.01"

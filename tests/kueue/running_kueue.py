@@ -22,7 +22,7 @@ from divvy.lab.certificates import create_authority
 from divvy.lab.tools import KUEUE
 from tests.api_reader import ApiReader
 from tests.engine.bare_cluster import BareCluster
-from tests.ports import free_port
+from tests.fakes.ports import free_port
 from tests.running_lab import RunningLab
 
 MANAGED = {"kueue-of-tests": "true"}

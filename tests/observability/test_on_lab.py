@@ -15,9 +15,9 @@ from divvy.render.dashboard import dashboard_json
 from divvy.render.observability import observability_objects
 from tests.agent.tenants import pod, run
 from tests.deployment import Deployment
+from tests.fakes.ports import free_port
 from tests.limited_shares import limited_shares
 from tests.observability.prometheus import running
-from tests.ports import free_port
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 NODE = "gpu-a100"

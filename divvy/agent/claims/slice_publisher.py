@@ -71,7 +71,9 @@ class SlicePublisher:
                 self.forbidden = is_forbidden(error)
                 if not self._wanted and self.forbidden:
                     # The stack file no longer has claims, and its rights went with them. The
-                    # kubelet removes the slices of a driver that is gone.
+                    # kubelet removes the slices of a driver that is gone. There is nothing to ask
+                    # for until the next change.
+                    self._wake.clear()
                     self._published, self._have = self._changes, {}
                     self._tell("")
                     continue

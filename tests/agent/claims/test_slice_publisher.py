@@ -200,6 +200,26 @@ async def test_backs_off_from_a_server_that_refuses(
         await until(lambda: publisher.current and not publisher.problem)
 
 
+async def test_rests_without_rights_when_nothing_is_to_be_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rights go with the last claims; an agent that has restarted hears of that afterwards."""
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
+    async with publishing(tmp_path, monkeypatch) as (api, publisher):
+        api.resources.forbidden = True
+        publisher.publish(specs(GPU_0=2), "uid")
+        await until(lambda: "forbidden" in publisher.problem)
+        publisher.publish({}, "uid")
+        await until(lambda: publisher.current and not publisher.problem)
+        before = api.resources.requests
+        await asyncio.sleep(0.5)
+        assert api.resources.requests == before
+        api.resources.forbidden = False
+        publisher.publish(specs(), "uid")
+        await until(lambda: publisher.current)
+        assert not publisher.forbidden
+
+
 async def test_relists_without_a_problem_after_a_forgotten_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
