@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -55,6 +56,12 @@ class RunningLab:
     def api(self) -> ApiReader:
         """Return a connection to its API server, as administrator."""
         return ApiReader(self.kubeconfig)
+
+    def refused_requests(self) -> int:
+        """Return how many requests the API server has refused for want of rights."""
+        metrics = self.kubectl("get", "--raw=/metrics")
+        refused = re.findall(r'^apiserver_request_total{code="403".* (\d+)$', metrics, re.MULTILINE)
+        return sum(map(int, refused))
 
     def get(self, *arguments: str) -> Any:
         """Return what kubectl get answers."""
