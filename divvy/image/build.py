@@ -8,6 +8,7 @@ import hashlib
 import http.client
 import os
 import py_compile
+import re
 import shutil
 import subprocess
 import sys
@@ -31,8 +32,9 @@ _ROOMS = ("agent", "claim_templates", "kube", "model", "plan", "preemption")
 _FILES = ("__init__.py", "atomic_file.py", "py.typed")
 IMAGE_NAME = "divvy/agent"
 _INPUTS_OF_BUILD = ("image/build.py", "image/platforms.py")
-# What registries answer, in skopeo's words, where an image is not there.
-_ABSENT = ("manifest unknown", "name unknown")
+# What registries answer, in skopeo's words, where an image is not there: Harbor has a code of its
+# own, and others only a status.
+_ABSENT = re.compile("manifest unknown|name unknown|: unknown: .* not found|StatusCode: 404")
 _MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.oci.image.index.v1+json",
@@ -247,7 +249,7 @@ def exists(reference: str, *, insecure: bool = False) -> bool:
     try:
         inspect(reference, "--raw", _tls_verify(insecure))
     except BuildFailed as problem:
-        if any(absent in str(problem) for absent in _ABSENT):
+        if _ABSENT.search(str(problem)):
             return False
         raise BuildFailed(f"cannot tell whether {reference} still exists: {problem}") from None
     return True

@@ -33,6 +33,7 @@ class Registry(HTTPServer):
     """A registry without TLS; ``head`` and ``get`` are the statuses that it answers."""
 
     head = get = 200
+    body = UNKNOWN
     accepted = ""
     server = "registry"
 
@@ -51,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         assert isinstance(self.server, Registry)
-        body = b"{}" if self.path == "/v2/" else UNKNOWN
+        body = b"{}" if self.path == "/v2/" else self.server.body
         self.send_response(200 if self.path == "/v2/" else self.server.get)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -92,9 +93,34 @@ def test_takes_no_word_of_a_server_that_is_no_registry(
     assert answers == [registry.reference()]
 
 
-def test_asks_a_registry_with_a_login_by_skopeo(registry: Registry) -> None:
-    registry.head, registry.get = 401, 404
+@pytest.mark.parametrize(
+    "body",
+    [
+        UNKNOWN,
+        b'{"errors": [{"code": "NAME_UNKNOWN", "message": "repository name not known"}]}',
+        # Harbor's, which the specification of registries does not have, and what it leaves out.
+        b'{"errors": [{"code": "NOT_FOUND", "message": "artifact divvy/agent@sha256:0 not found"}]}',
+        b"",
+    ],
+)
+def test_asks_a_registry_with_a_login_by_skopeo(registry: Registry, body: bytes) -> None:
+    registry.head, registry.get, registry.body = 401, 404, body
     assert exists(registry.reference(), insecure=True) is False
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"errors": [{"code": "PROJECTPOLICYVIOLATION", "message": "it has vulnerabilities"}]}',
+        b'{"errors": [{"code": "DENIED", "message": "requested access is denied"}]}',
+    ],
+)
+def test_does_not_assume_an_image_gone_that_a_registry_keeps_back(
+    registry: Registry, body: bytes
+) -> None:
+    registry.head, registry.get, registry.body = 401, 412, body
+    with pytest.raises(BuildFailed, match="cannot tell whether"):
+        exists(registry.reference(), insecure=True)
 
 
 def test_does_not_assume_an_image_gone_when_the_registry_fails(registry: Registry) -> None:
