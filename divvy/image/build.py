@@ -147,8 +147,9 @@ def build_and_push(
             raise BuildFailed(
                 "a source of the agent's image changed during the build: run it again"
             )
-        # Clusters of one registry run different versions, and it may remove what has no tag.
-        tag = "-".join((sources[:12], *(platform.architecture for platform in wanted)))
+        # A registry may remove what has no tag, or refuse a tag that it has: another cluster's
+        # image of the same sources may be another compiler's.
+        tag = f"{sources[:12]}-{uuid.uuid4().hex[:12]}"
         return push_contexts(contexts, registry, IMAGE_NAME, base, tag, insecure=insecure)
 
 
