@@ -250,27 +250,51 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ran.append(command[2])
         python.ENVIRONMENT.mkdir(exist_ok=True)
         if command[2] == "venv":
-            config = f"home = /usr/bin\ncommand = /usr/bin/python3 -m venv {command[3]}\n"
-            (python.ENVIRONMENT / "pyvenv.cfg").write_text(config)
+            make_environment(python.ENVIRONMENT)
 
     monkeypatch.setattr(python, "ENVIRONMENT", tmp_path / ".venv")
     monkeypatch.setattr(python, "_run", run)
-    monkeypatch.setattr(python, "_works", lambda: True)
     return ran
 
 
-def test_makes_the_environment_anew_in_a_checkout_that_was_moved(
+def make_environment(folder: Path) -> None:
+    """Make an environment of which pip alone runs; like every command it has the folder's path."""
+    interpreter = folder / "bin/python3"
+    interpreter.parent.mkdir(parents=True)
+    # As pip says where it is.
+    package = folder / "lib/python3.11/site-packages/pip"
+    interpreter.write_text(f"#!/bin/sh\necho 'pip 26.0 from {package} (python 3.11)'\n")
+    pip = folder / "bin/pip"
+    pip.write_text(f"#!/bin/sh\nexec {interpreter}\n")
+    for command in (interpreter, pip):
+        command.chmod(0o755)
+
+
+def test_makes_the_environment_anew_in_a_checkout_that_was_moved_or_copied(
     commands: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert python.ensure_environment() == "packages installed, divvy installed"
     assert commands == ["venv", "pip", "pip"]
     assert python.ensure_environment() == ""
-    # Its commands begin with the path of its Python.
-    moved = tmp_path / "moved"
-    (tmp_path / ".venv").rename(moved)
-    monkeypatch.setattr(python, "ENVIRONMENT", moved)
+    source = tmp_path / ".venv"
+    for take in (shutil.move, shutil.copytree):
+        commands.clear()
+        folder = tmp_path / take.__name__
+        take(source, folder)
+        monkeypatch.setattr(python, "ENVIRONMENT", folder)
+        assert python.ensure_environment() == "packages installed, divvy installed"
+        assert commands == ["venv", "pip", "pip"]
+        source = folder
+
+
+def test_keeps_an_environment_of_another_tool(commands: list[str], tmp_path: Path) -> None:
+    # virtualenv and uv note no command, and a link to the checkout is as good a path.
+    (tmp_path / "link").symlink_to(tmp_path)
+    make_environment(tmp_path / "link/.venv")
+    (tmp_path / ".venv/of-its-user").touch()
     assert python.ensure_environment() == "packages installed, divvy installed"
-    assert commands[3:] == ["venv", "pip", "pip"]
+    assert commands == ["pip", "pip"]
+    assert (tmp_path / ".venv/of-its-user").exists()
 
 
 @pytest.mark.parametrize(
@@ -286,7 +310,7 @@ def test_waits_for_a_set_up_of_the_same_checkout(
 ) -> None:
     def compile_nothing(*_command: object, **_how: object) -> subprocess.CompletedProcess[str]:
         commands.append("make")
-        return subprocess.CompletedProcess([], 0)
+        return subprocess.CompletedProcess([], 0, stdout="")
 
     monkeypatch.setattr(python, "_is_stale", lambda _proto: True)
     monkeypatch.setattr(subprocess, "run", compile_nothing)

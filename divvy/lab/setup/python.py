@@ -23,7 +23,7 @@ _REMEDY = "If .venv is damaged, make clean removes it."
 @turn_at(_REQUIREMENTS)
 def ensure_environment() -> str:
     """Create .venv with exactly the pinned packages, and divvy itself in it."""
-    if not (_was_made_here() and _works()):
+    if not _works():
         shutil.rmtree(ENVIRONMENT, ignore_errors=True)
         _run([sys.executable, "-m", "venv", str(ENVIRONMENT)], "Is python3-venv installed?")
     pip = [str(_PYTHON), *_PIP]
@@ -84,18 +84,19 @@ def _is_stale(proto: Path) -> bool:
     return not has_stub or _once(proto.name, _digest(proto) + _digest(_REQUIREMENTS))
 
 
-def _was_made_here() -> bool:
-    # Its commands begin with its path: in a checkout that has moved they run nothing, and in a
-    # copy the other checkout's Divvy.
-    config = ENVIRONMENT / "pyvenv.cfg"
-    return config.is_file() and f" -m venv {ENVIRONMENT}\n" in config.read_text()
-
-
 def _works() -> bool:
-    if not _PYTHON.exists():
+    """Return whether the environment's commands run, and run what is in it.
+
+    They begin with its path: where it was moved they run nothing, and a copy's are the original's.
+    """
+    command = [ENVIRONMENT / "bin" / "pip", "--version"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
         return False
-    command = [str(_PYTHON), "-m", "pip", "--version"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    # As in: pip 26.0 from /checkout/.venv/lib/python3.11/site-packages/pip (python 3.11)
+    place = Path(done.stdout.partition(" from ")[2]).resolve()
+    return done.returncode == 0 and place.is_relative_to(ENVIRONMENT.resolve())
 
 
 def _once(what: str, digest: str) -> bool:
