@@ -53,15 +53,14 @@ def main() -> None:
     options = parser.parse_args()
     if options.key is not None and not options.key.is_file():
         parser.error(f"--key {options.key}: there is no such file")
-    if not _is_replaceable(options.out):
-        sys.exit(
-            f"error: --out {options.out}: it has other files than a release's: name a new folder"
-        )
+    out = options.out.resolve()
+    if not _is_replaceable(out):
+        sys.exit(f"error: --out {out}: it has other files than a release's: name a new folder")
     try:
-        _fill(options.out, options.key, options.base, options.platform or DEFAULT_PLATFORMS)
+        _fill(out, options.key, options.base, options.platform or DEFAULT_PLATFORMS)
     except OSError as problem:
         sys.exit(f"error: {problem}")
-    for path in sorted(options.out.iterdir()):
+    for path in sorted(out.iterdir()):
         print(path.name)
     if options.base is None:
         print("without the agent's image: name its base by digest (make dist BASE=...)")
@@ -72,17 +71,19 @@ def main() -> None:
 
 def _is_replaceable(folder: Path) -> bool:
     """Return whether nothing but an earlier release is lost with a folder."""
-    if folder.is_dir():
-        return (folder / SUMS).is_file() or not any(folder.iterdir())
-    return not folder.exists()
+    if not folder.is_dir():
+        return not folder.exists()
+    files = {SUMS, f"{SUMS}.sig"}
+    if (folder / SUMS).is_file():
+        lines = (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
+        files |= {line.partition("  ")[2] for line in lines}
+    return all(path.is_file() and path.name in files for path in folder.iterdir())
 
 
 def _fill(folder: Path, key: Path | None, base: str | None, platforms: Sequence[str]) -> None:
     """Build beside the folder, and take its place once everything is there; raises OSError."""
-    # Its steps run in other folders.
-    beside = folder.parent.absolute()
-    beside.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".release-", dir=beside) as scratch:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".release-", dir=folder.parent) as scratch:
         sources, dist = Path(scratch, "sources"), Path(scratch, "dist")
         dist.mkdir()
         _build(sources, dist, base, platforms)

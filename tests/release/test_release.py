@@ -144,10 +144,14 @@ def make_release(
     command.main()
 
 
-@pytest.mark.parametrize("name", ["thesis.txt", "SHA256SUMS/thesis.txt"])
+@pytest.mark.parametrize("name", ["thesis.txt", "SHA256SUMS/thesis.txt", "wheel/thesis.txt"])
+@pytest.mark.parametrize("sums", ["", "0  wheel\n"])
 def test_leaves_a_folder_alone_that_is_no_release(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, sums: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if sums and not name.startswith(command.SUMS):
+        # Of a release, or of whatever else has such a list.
+        (tmp_path / command.SUMS).write_text(sums)
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_text("years of work")
@@ -163,8 +167,13 @@ def test_replaces_an_earlier_release_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "a/dist"
-    make_release(monkeypatch, out, lambda dist: (dist / command.SUMS).write_text("first"))
-    (out / "of-the-first").touch()
+
+    def fill_the_first(dist: Path) -> None:
+        (dist / command.SUMS).write_text("0  of-the-first\n")
+        for name in ("of-the-first", "SHA256SUMS.sig"):
+            (dist / name).touch()
+
+    make_release(monkeypatch, out, fill_the_first)
     make_release(monkeypatch, out, lambda dist: (dist / command.SUMS).write_text("second"))
     assert [path.name for path in out.iterdir()] == [command.SUMS]
     assert (out / command.SUMS).read_text() == "second"
@@ -177,3 +186,14 @@ def test_replaces_an_earlier_release_as_a_whole(
         make_release(monkeypatch, out, fill_the_disk)
     assert (out / command.SUMS).read_text() == "second"
     assert list(out.parent.iterdir()) == [out]
+
+
+def test_replaces_the_folder_that_it_runs_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "dist"
+    out.mkdir()
+    monkeypatch.chdir(out)
+    make_release(monkeypatch, Path(), lambda dist: (dist / command.SUMS).write_text("first"))
+    assert (out / command.SUMS).read_text() == "first"
+    assert list(tmp_path.iterdir()) == [out]
