@@ -21,7 +21,7 @@ payload=$here/payload.tar.gz
 gzip -t "$payload" 2>/dev/null || stop "$payload is missing or damaged: copy the whole folder again"
 # Unpacked for the time of the run, where there is room and programs may run.
 tried=
-for place in "${TMPDIR:-/tmp}" /tmp /var/tmp /run /dev/shm; do
+for place in ${TMPDIR:+"$TMPDIR"} /tmp /var/tmp /run /dev/shm; do
 	free=$(df -Pk "$place" 2>/dev/null | { read -r _ && read -r _ _ _ kib _ && echo $((kib / 1024)); })
 	if [ "${free:-0}" -lt "$NEEDED_MIB" ]; then
 		tried="$tried; $place has ${free:-0} MiB"

@@ -41,10 +41,13 @@ def place(tmp_path: Path) -> Path:
     return folder
 
 
-def run(kit: Path, place: Path, *options: str, path: str = "/usr/bin:/bin") -> tuple[int, str]:
+def run(
+    kit: Path, place: Path | None, *options: str, path: str = "/usr/bin:/bin"
+) -> tuple[int, str]:
     """Run the kit with dash, as Debian does; return its exit code and all that it says."""
+    variables = {"PATH": path, **({"TMPDIR": str(place)} if place else {})}
     done = subprocess.run(
-        ["/bin/dash", str(kit / "run.sh"), *options], env={"TMPDIR": str(place), "PATH": path},
+        ["/bin/dash", str(kit / "run.sh"), *options], env=variables,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout
@@ -69,6 +72,19 @@ def test_names_a_payload_that_was_not_copied_as_a_whole(
         2, f"hardware kit: {payload} is missing or damaged: copy the whole folder again\n"
     )  # fmt: skip
     assert list(place.iterdir()) == []
+
+
+def test_names_each_place_once_that_has_no_room(kit: Path, tmp_path: Path) -> None:
+    full = tmp_path / "bin/df"
+    full.parent.mkdir()
+    full.write_text("#!/bin/sh\necho\necho none 1 1 1024 1% /\n")
+    full.chmod(0o755)
+    places = ["/tmp", "/var/tmp", "/run", "/dev/shm"]
+    for own in (None, tmp_path):
+        code, output = run(kit, own, path=f"{full.parent}:/usr/bin:/bin")
+        assert code == 2
+        tried = [f"{name} has 1 MiB" for name in ([str(own)] if own else []) + places]
+        assert output.partition("set TMPDIR; ")[2] == "; ".join(tried) + "\n"
 
 
 def test_needs_none_of_the_programs_that_it_does_not_name(
