@@ -5,8 +5,9 @@ DEMO_KUBECTL = $(BIN)/kubectl --kubeconfig "$$($(BIN)/divvy lab kubeconfig)"
 DEMO_COLUMNS = 'NODE:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu,REPLICAS:.status.allocatable.nvidia\.com/gpu\.shared,3G:.status.allocatable.nvidia\.com/mig-3g\.20gb,2G:.status.allocatable.nvidia\.com/mig-2g\.10gb,1G:.status.allocatable.nvidia\.com/mig-1g\.5gb'
 
 # No proxy is on the way to the lab's registry and API server: see docs/lab.md.
-export NO_PROXY := $(addsuffix $(comma),$(or $(NO_PROXY),$(no_proxy)))10.123.0.1
-export no_proxy := $(NO_PROXY)
+direct = $(if $(filter *,$(1)),*,$(if $(1),$(1)$(comma))10.123.0.1)
+export NO_PROXY := $(call direct,$(or $(NO_PROXY),$(no_proxy)))
+export no_proxy := $(if $(no_proxy),$(call direct,$(no_proxy)),$(NO_PROXY))
 
 # The image that verify has just pushed.
 DEMO_WORKLOADS = $$(sed --quiet "s/^  image: //p" out/conformance/report.yaml)

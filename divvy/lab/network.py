@@ -64,9 +64,18 @@ def firewall_note(switch: Path = _BRIDGED_PACKETS) -> str | None:
 
 def past_proxies(lab: Lab) -> dict[str, str]:
     """Return this process's environment, in which no proxy is on the way to the lab."""
-    others = os.environ.get("NO_PROXY") or os.environ.get("no_proxy")
-    direct = ",".join(filter(None, (others, str(Addresses(lab.network).host))))
-    return {**os.environ, "NO_PROXY": direct, "no_proxy": direct}
+    host = str(Addresses(lab.network).host)
+    upper, lower = os.environ.get("NO_PROXY"), os.environ.get("no_proxy")
+    return {
+        **os.environ,
+        "NO_PROXY": _with_host(upper or lower, host),
+        "no_proxy": _with_host(lower or upper, host),
+    }
+
+
+def _with_host(hosts: str | None, host: str) -> str:
+    # Some programs take a star for everything only where it stands alone.
+    return hosts if hosts == "*" else ",".join(filter(None, (hosts, host)))
 
 
 def connect_node(lab: Lab, node: Node, pid: int) -> None:

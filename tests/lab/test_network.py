@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from divvy.lab import network
 from divvy.lab.errors import NetworkFailed
+from divvy.lab.paths import REPOSITORY
 from divvy.lab.section import parse_lab
 
 LAB = parse_lab({"nodes": [{"name": "n"}]})
@@ -79,21 +79,30 @@ def test_has_no_note_where_bridges_pass_the_firewall(tmp_path: Path) -> None:
     assert network.firewall_note(tmp_path / "no-such-module") is None
 
 
-def test_reaches_the_lab_past_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NO_PROXY", "no_proxy"):
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, ("10.123.0.1", "10.123.0.1")),
+        ({"no_proxy": "a, .b"}, ("a, .b,10.123.0.1", "a, .b,10.123.0.1")),
+        # Programs differ in which of the two they read.
+        ({"NO_PROXY": "a", "no_proxy": ".b"}, ("a,10.123.0.1", ".b,10.123.0.1")),
+        # Some take a star for everything only where it stands alone.
+        ({"NO_PROXY": "*"}, ("*", "*")),
+    ],
+)
+def test_reaches_the_lab_past_a_proxy(
+    before: dict[str, str], after: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("NO_PROXY", "no_proxy")
+    for name in names:
         monkeypatch.delenv(name, raising=False)
-    assert network.past_proxies(LAB)["NO_PROXY"] == "10.123.0.1"
-    monkeypatch.setenv("no_proxy", "localhost,.example")
-    for name in ("NO_PROXY", "no_proxy"):
-        assert network.past_proxies(LAB)[name] == "localhost,.example,10.123.0.1"
-
-
-@pytest.mark.parametrize(("before", "after"), [("", "10.123.0.1"), ("a,.b", "a,.b,10.123.0.1")])
-def test_reaches_the_demo_past_a_proxy(before: str, after: str) -> None:
-    show = "--eval=show: ; @echo $$NO_PROXY $$no_proxy"
-    done = subprocess.run(
+    for name, hosts in before.items():
+        monkeypatch.setenv(name, hosts)
+    direct = network.past_proxies(LAB)
+    assert tuple(direct[name] for name in names) == after
+    show = '--eval=show: ; @echo "$$NO_PROXY"; echo "$$no_proxy"'
+    of_the_demo = subprocess.run(
         ["make", "--no-print-directory", show, "show"],
-        env={"PATH": os.environ["PATH"], "no_proxy": before},
-        capture_output=True, text=True, check=True,
+        cwd=REPOSITORY, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout.split() == [after, after]
+    assert tuple(of_the_demo.stdout.splitlines()) == after
