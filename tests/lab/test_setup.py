@@ -83,11 +83,11 @@ def test_says_at_once_why_a_step_failed(capsys: pytest.CaptureFixture[str]) -> N
     reasons: list[str] = []
 
     def fail() -> str:
-        raise OSError(errno.ENOSPC, "No space left on device", "/cache/x")
+        raise OSError(errno.EACCES, "Permission denied", "/cache/x")
 
     def wait_for_the_reason() -> str:
         deadline = time.monotonic() + 10
-        while "No space" not in "".join(reasons) and time.monotonic() < deadline:
+        while "denied" not in "".join(reasons) and time.monotonic() < deadline:
             reasons.append(capsys.readouterr().err)
             time.sleep(0.01)
         slow_step_ended.set()
@@ -96,8 +96,35 @@ def test_says_at_once_why_a_step_failed(capsys: pytest.CaptureFixture[str]) -> N
     assert not run_steps([Step("slow", wait_for_the_reason)], [Step("quick", fail)])
     assert slow_step_ended.is_set()
     assert "".join(reasons).splitlines()[1:3] == [
-        "quick: [Errno 28] No space left on device: '/cache/x'",
+        "quick: [Errno 13] Permission denied: '/cache/x'",
         "Remove what stands in the way.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "/checkout/.venv"),
+        # As pip, apt and compilers have it.
+        StepFailed("could not install: [Errno 28] No space left on device", "Is .venv damaged?"),
+        StepFailed("link: write /tmp/a.out: no space left on device", "Is the network there?"),
+    ],
+)
+def test_advises_room_where_a_disk_is_full(
+    problem: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DIVVY_CACHE", "/cache")
+    monkeypatch.delenv("TMPDIR", raising=False)
+    # It tries to write, to each folder, and all may be on that disk.
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: pytest.fail("it was asked"))
+
+    def fail() -> str:
+        raise problem
+
+    assert not run_steps([Step("packages", fail)])
+    assert capsys.readouterr().err.splitlines()[1:3] == [
+        f"packages: {problem}",
+        "Make room on that disk. DIVVY_CACHE moves /cache to another, and TMPDIR /tmp.",
     ]
 
 
@@ -389,8 +416,6 @@ def test_builds_a_tool_once_per_inputs(tmp_path: Path, monkeypatch: pytest.Monke
     [
         ("dial tcp: lookup proxy.golang.org: no such host", "Is the network there? Both the Go "
          "proxy and the Debian mirror are needed once."),
-        ("link: write /tmp/go-build1/a.out: no space left on device", "Make room in /cache and "
-         "/tmp, or move them by DIVVY_CACHE and TMPDIR."),
         ("k8s.io/kubernetes/cmd/kubelet: compile: signal: killed", "Was it the kernel, for want of "
          "memory? Add memory or swap."),
     ],
@@ -398,9 +423,6 @@ def test_builds_a_tool_once_per_inputs(tmp_path: Path, monkeypatch: pytest.Monke
 def test_advises_what_the_failure_needs(
     words: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DIVVY_CACHE", "/cache")
-    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
-
     def fail_to_build_a_tool(_tool: tools.Tool) -> bool:
         raise tools.ToolBuildFailed(words)
 

@@ -1,15 +1,13 @@
 """The parts that are built here: Go tools, images, the simulated driver."""
 
-import errno
 import os
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from divvy.lab.images import Image
 from divvy.lab.images.build import ImageBuildFailed
-from divvy.lab.paths import REPOSITORY, cache
+from divvy.lab.paths import REPOSITORY
 from divvy.lab.setup.python import ENVIRONMENT
 from divvy.lab.setup.steps import StepFailed
 from divvy.lab.tools import HELM, KUBERNETES, Tool, ToolBuildFailed
@@ -41,11 +39,7 @@ def build_image(image: Image) -> Callable[[], str]:
 
 
 def _remedy(error: Exception) -> str:
-    words = str(error).lower()
-    if os.strerror(errno.ENOSPC).lower() in words:
-        places = f"{cache()} and {tempfile.gettempdir()}"
-        return f"Make room in {places}, or move them by DIVVY_CACHE and TMPDIR."
-    if "signal: killed" in words:
+    if "signal: killed" in str(error):
         return "Was it the kernel, for want of memory? Add memory or swap."
     return "Is the network there? Both the Go proxy and the Debian mirror are needed once."
 

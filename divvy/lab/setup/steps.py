@@ -1,11 +1,15 @@
 """Run set-up steps, some beside others, and print one line for each."""
 
+import errno
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
+
+from divvy.lab.paths import cache
 
 
 class StepFailed(Exception):
@@ -55,19 +59,23 @@ class _Run:
             try:
                 outcome = step.ensure() or "there already"
             except StepFailed as failure:
-                self._fail(step, failure)
+                self._fail(step, str(failure), failure.remedy)
                 return
             except OSError as problem:
-                # A disk that is full, a folder that cannot be written to.
-                self._fail(step, StepFailed(str(problem), "Remove what stands in the way."))
+                # Such as a folder that cannot be written to.
+                self._fail(step, str(problem), "Remove what stands in the way.")
                 return
             self._print(step, f"{outcome} ({_duration(time.monotonic() - began)})")
 
-    def _fail(self, step: Step, failure: StepFailed) -> None:
+    def _fail(self, step: Step, reason: str, remedy: str) -> None:
         self.failed = True
+        if os.strerror(errno.ENOSPC).lower() in reason.lower():
+            scratch = os.environ.get("TMPDIR", "/tmp")
+            others = f"DIVVY_CACHE moves {cache()} to another, and TMPDIR {scratch}"
+            remedy = f"Make room on that disk. {others}."
         self._print(step, "failed")
         # Other lanes may take half an hour to end their step.
-        print(f"\n{step.name}: {failure}\n{failure.remedy}", file=sys.stderr, flush=True)
+        print(f"\n{step.name}: {reason}\n{remedy}", file=sys.stderr, flush=True)
 
     def _print(self, step: Step, outcome: str) -> None:
         with self._lock:
