@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -47,18 +48,28 @@ def test_leaves_no_cordon_behind_when_interrupted(cluster: Cluster, machine: Mac
 
 
 @pytest.mark.parametrize("outdated", [True, False])
+@pytest.mark.parametrize("drain", [True, False])
 def test_takes_its_own_cordon_away_after_a_kill(
-    outdated: bool, cluster: Cluster, machine: Machine
+    outdated: bool,
+    drain: bool,
+    cluster: Cluster,
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     killed = lifecycle._drained(machine)
     killed.__enter__()
     assert cluster.cordoned
     # The next upgrade finds the node before or after the exchange of its programs.
-    if outdated:
-        with lifecycle._drained(machine):
-            pass
-    else:
-        lifecycle._end_drain(machine)
+    machine.outdated = lambda: outdated
+    machine.upgrade = lambda: None
+    monkeypatch.setattr(lifecycle, "Machine", lambda _lab, _node: machine)
+    monkeypatch.setattr(lifecycle, "_alone", contextlib.nullcontext)
+    for name in (
+        *("_check_machine", "_build_releases", "_build_driver", "running_lab", "_check_upgrade"),
+        *("write_private", "Api", "control_plane.upgrade", "_wait_nodes"),
+    ):
+        monkeypatch.setattr(f"divvy.lab.lifecycle.{name}", lambda *_: None)
+    lifecycle.upgrade(machine.lab, print, drain)
     assert not cluster.cordoned
     assert list(machine.directory.iterdir()) == []
 

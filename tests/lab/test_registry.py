@@ -48,3 +48,13 @@ def test_reports_only_the_reason_of_a_failed_push(
     with pytest.raises(RegistryFailed) as refused:
         registry.push(lab, "dir:/x", "thing:1")
     assert str(refused.value) == 'dir:/x cannot be pushed as thing:1: no "such" image'
+
+
+def test_pushes_past_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skopeo = tmp_path / "skopeo"
+    skopeo.write_text('#!/bin/sh\necho "msg=\\"$NO_PROXY\\"" >&2\nexit 1\n')
+    skopeo.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("NO_PROXY", ".example")
+    with pytest.raises(RegistryFailed, match=r"thing:1: \.example,10\.123\.0\.1$"):
+        registry.push(parse_lab({"nodes": [{"name": "n"}]}), "dir:/x", "thing:1")

@@ -7,6 +7,7 @@ import fcntl
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,22 @@ def test_removes_what_a_killed_build_has_left_and_nothing_else(tmp_path: Path) -
     with scratch_folder(tmp_path, ".build-") as folder:
         assert sorted(tmp_path.iterdir()) == sorted([folder, tmp_path / ".other-1"])
     assert list(tmp_path.iterdir()) == [tmp_path / ".other-1"]
+
+
+def test_makes_no_folder_while_another_process_looks_for_abandoned_ones(tmp_path: Path) -> None:
+    # One that is new and not yet locked would look abandoned.
+    with ThreadPoolExecutor() as threads:
+        with turn_at(tmp_path):
+            building = threads.submit(scratch_folder(tmp_path, ".x-").__enter__)
+            assert not wait([building], timeout=0.2).done
+            assert list(tmp_path.iterdir()) == []
+        assert building.result(10).is_dir()
+
+
+def test_goes_on_if_a_folder_goes_while_it_looks(tmp_path: Path) -> None:
+    (tmp_path / ".x-1").symlink_to("gone")
+    with scratch_folder(tmp_path, ".x-") as folder:
+        assert folder.is_dir()
 
 
 def test_removes_its_folder_after_an_error(tmp_path: Path) -> None:
