@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# Of network file systems: NFS locks only what is open for writing, as no folder can be.
+# Of network file systems: NFS locks no folders.
 _NO_LOCKS = (errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -58,7 +58,9 @@ def _remove_abandoned(parent: Path, prefix: str) -> None:
 @contextlib.contextmanager
 def _locked(path: Path, operation: int) -> Iterator[bool]:
     """Lock a file or folder, and give whether its file system can do that."""
-    descriptor = os.open(path, os.O_RDONLY)
+    # NFS locks only what is open for writing.
+    is_writable = path.is_file() and os.access(path, os.W_OK)
+    descriptor = os.open(path, os.O_RDWR if is_writable else os.O_RDONLY)
     try:
         is_locked = True
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
 import signal
 import subprocess
 import sys
@@ -60,6 +61,26 @@ def test_removes_its_folder_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="full"), scratch_folder(tmp_path / "new", ".x-"):
         raise OSError("full")
     assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_waits_its_turn_at_a_file_on_nfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = fcntl.flock
+
+    def lock_as_nfs(descriptor: int, operation: int) -> None:
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", lock_as_nfs)
+    file = tmp_path / "dev.txt"
+    file.write_text("pinned")
+    with turn_at(file), file.open() as other, pytest.raises(BlockingIOError):
+        lock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert file.read_text() == "pinned"
+    # Nobody writes in a checkout that is read-only.
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with turn_at(file), file.open() as other:
+        lock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_goes_on_without_locks_and_removes_nothing_then(
