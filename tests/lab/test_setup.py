@@ -367,8 +367,8 @@ def test_takes_debian_from_sources_of_which_no_lists_were_fetched(
     with pytest.raises(build.ImageBuildFailed) as refused:
         debian_mirror("trixie")
     assert str(refused.value) == (
-        "apt of this machine has no source for Debian trixie main: name one in "
-        "/etc/apt/sources.list.d, as a machine with Debian 12 has it"
+        "apt of this machine has no source for Debian trixie main: the lab is set up on "
+        "Debian 12, whose apt has one"
     )
 
 

@@ -27,8 +27,8 @@ def debian_mirror(release: str) -> Mirror:
         if (name, component, kind) == (release, "main", "Packages"):
             return Mirror(_debootstrap_uri(uri), _proxy())
     raise ImageBuildFailed(
-        f"apt of this machine has no source for Debian {release} main: name one in "
-        "/etc/apt/sources.list.d, as a machine with Debian 12 has it"
+        f"apt of this machine has no source for Debian {release} main: the lab is set up on "
+        "Debian 12, whose apt has one"
     )
 
 
