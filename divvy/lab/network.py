@@ -75,7 +75,7 @@ def past_proxies(lab: Lab) -> dict[str, str]:
 
 def _with_host(hosts: str | None, host: str) -> str:
     # Some programs take a star for everything only where it stands alone.
-    return hosts if hosts == "*" else ",".join(filter(None, (hosts, host)))
+    return "*" if hosts == "*" else ",".join(filter(None, (hosts, host)))
 
 
 def connect_node(lab: Lab, node: Node, pid: int) -> None:

@@ -60,8 +60,8 @@ def test_takes_its_own_cordon_away_after_a_kill(
     killed.__enter__()
     assert cluster.cordoned
     # The next upgrade finds the node before or after the exchange of its programs.
-    machine.outdated = lambda: outdated
-    machine.upgrade = lambda: None
+    monkeypatch.setattr(machine, "outdated", lambda: outdated)
+    monkeypatch.setattr(machine, "upgrade", lambda: None)
     monkeypatch.setattr(lifecycle, "Machine", lambda _lab, _node: machine)
     monkeypatch.setattr(lifecycle, "_alone", contextlib.nullcontext)
     for name in (

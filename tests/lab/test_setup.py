@@ -303,15 +303,14 @@ def test_makes_the_environment_anew_in_a_checkout_that_was_moved_or_copied(
     assert python.ensure_environment() == "packages installed, divvy installed"
     assert commands == ["venv", "pip", "pip"]
     assert python.ensure_environment() == ""
-    source = tmp_path / ".venv"
-    for take in (shutil.move, shutil.copytree):
-        commands.clear()
-        folder = tmp_path / take.__name__
-        take(source, folder)
-        monkeypatch.setattr(python, "ENVIRONMENT", folder)
-        assert python.ensure_environment() == "packages installed, divvy installed"
-        assert commands == ["venv", "pip", "pip"]
-        source = folder
+    moved, copied = tmp_path / "moved", tmp_path / "copied"
+    (tmp_path / ".venv").rename(moved)
+    monkeypatch.setattr(python, "ENVIRONMENT", moved)
+    assert python.ensure_environment() == "packages installed, divvy installed"
+    shutil.copytree(moved, copied)
+    monkeypatch.setattr(python, "ENVIRONMENT", copied)
+    assert python.ensure_environment() == "packages installed, divvy installed"
+    assert commands == ["venv", "pip", "pip"] * 3
 
 
 def test_keeps_an_environment_of_another_tool(commands: list[str], tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def _works() -> bool:
 
     They begin with its path: where it was moved they run nothing, and a copy's are the original's.
     """
-    command = [ENVIRONMENT / "bin" / "pip", "--version"]
+    command = [str(ENVIRONMENT / "bin" / "pip"), "--version"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
