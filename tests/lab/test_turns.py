@@ -43,12 +43,14 @@ def test_removes_what_a_killed_build_has_left_and_nothing_else(tmp_path: Path) -
 
 def test_makes_no_folder_while_another_process_looks_for_abandoned_ones(tmp_path: Path) -> None:
     # One that is new and not yet locked would look abandoned.
+    scratch = scratch_folder(tmp_path, ".x-")
     with ThreadPoolExecutor() as threads:
         with turn_at(tmp_path):
-            building = threads.submit(scratch_folder(tmp_path, ".x-").__enter__)
+            building = threads.submit(scratch.__enter__)
             assert not wait([building], timeout=0.2).done
             assert list(tmp_path.iterdir()) == []
         assert building.result(10).is_dir()
+    scratch.__exit__(None, None, None)
 
 
 def test_goes_on_if_a_folder_goes_while_it_looks(tmp_path: Path) -> None:
