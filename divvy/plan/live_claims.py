@@ -1,10 +1,11 @@
 """What pods claim now: the devices of the cluster's slices and who holds them."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain, product
 from operator import is_
 from typing import Any
 
@@ -29,6 +30,8 @@ from divvy.model.stack import Names
 from divvy.plan.claimable import BY_CLAIMS
 
 _MIB = 1 << 20
+# Effects with which a taint keeps new pods off; those that a later Kubernetes adds only inform.
+_KEEP_OFF = ("NoSchedule", "NoExecute")
 
 
 class UnreadableClaims(Exception):
@@ -125,7 +128,7 @@ def claimed_gpus(
 
     ``taint_rules`` are the cluster's DeviceTaintRules. Raises UnreadableClaims.
     """
-    rules = [rule["spec"] for rule in taint_rules]
+    rules = _taints_by_place(rule["spec"] for rule in taint_rules)
     held = holders_by_device(claims)
     devices: dict[tuple[str, str], list[tuple[Mapping[str, Any], LiveDevice]]] = {}
     counters: dict[tuple[str, str], dict[str, int]] = {}
@@ -140,7 +143,9 @@ def claimed_gpus(
         for raw in resource_slice.get("devices", ()):
             with _reading(f"device {raw['name']} of pool {pool}"):
                 attributes = {key: _value(value) for key, value in raw["attributes"].items()}
-                taints = (*(raw.get("taints") or ()), *_taints_of_rules(rules, pool, raw["name"]))
+                places = product((None, pool), (None, raw["name"]))
+                of_rules = chain(*(rules.get(place, ()) for place in places))
+                taints = (*(raw.get("taints") or ()), *of_rules)
                 device = _device(raw, attributes, taints, held.get((pool, raw["name"]), ()))
                 key = (node, str(attributes[UUID]))
             devices.setdefault(key, []).append((attributes, device))
@@ -248,17 +253,20 @@ def holders_by_device(
     return held
 
 
-def _taints_of_rules(
-    rules: Iterable[Mapping[str, Any]], pool: str, device: str
-) -> Iterator[Mapping[str, Any]]:
-    """Yield the taints that rules give a device of Divvy's; a rule without a selector has none."""
-    place = {"driver": CLAIMS_DRIVER, "pool": pool, "device": device}
+def _taints_by_place(
+    rules: Iterable[Mapping[str, Any]],
+) -> Mapping[tuple[str | None, str | None], Sequence[Mapping[str, Any]]]:
+    """Return the taints that rules give devices of Divvy's, by pool and device, None for all.
+
+    A rule without a selector has none.
+    """
+    taints: dict[tuple[str | None, str | None], list[Mapping[str, Any]]] = {}
     for rule in rules:
         selector = rule.get("deviceSelector")
-        if selector is not None and all(
-            selector.get(name, value) == value for name, value in place.items()
-        ):
-            yield rule["taint"]
+        if selector is not None and selector.get("driver", CLAIMS_DRIVER) == CLAIMS_DRIVER:
+            place = selector.get("pool"), selector.get("device")
+            taints.setdefault(place, []).append(rule["taint"])
+    return taints
 
 
 def _device(
@@ -287,7 +295,7 @@ def _device(
         taints=tuple(
             f"{taint['key']}={taint['value']}" if taint.get("value") else taint["key"]
             for taint in taints
-            if taint["effect"] != "None"
+            if taint["effect"] in _KEEP_OFF
         ),
         holders=holders,
         **_policies(raw),

@@ -81,9 +81,30 @@ def test_taints_the_devices_that_a_rule_of_the_cluster_selects(
         assert {taint for device in devices for taint in device.taints} <= {
             "example.com/repair=fan"
         }
-    # This one only informs.
-    gpus = claimed_gpus(slices("n", {"shares": {}}), (), [rule("None")])
-    assert not any(device.taints for gpu in gpus for device in gpu.devices)
+    # The first only informs; what a later Kubernetes may add is to be taken for that.
+    for effect in ("None", "NoExecuteWithPodDisruptionBudget"):
+        gpus = claimed_gpus(slices("n", {"shares": {}}), (), [rule(effect)])
+        assert not any(device.taints for gpu in gpus for device in gpu.devices)
+
+
+def test_looks_at_a_rule_for_the_devices_that_it_selects_alone() -> None:
+    """5,000 nodes have 40,000 GPUs and more, and an administrator may taint each by itself."""
+    reads: list[str] = []
+
+    class Selector(dict[str, str]):
+        def get(self, name: str, default: Any = None) -> Any:
+            reads.append(name)
+            return super().get(name, default)
+
+    listed = [spec for number in range(20) for spec in slices(f"n{number}", {"shares": {}})]
+    taint = {"key": "example.com/repair", "effect": "NoSchedule"}
+    rules = [
+        {"spec": {"taint": taint, "deviceSelector": Selector(pool=f"n{number}/divvy")}}
+        for number in range(10)
+    ]
+    gpus = claimed_gpus(listed, (), rules)
+    assert sum(bool(device.taints) for gpu in gpus for device in gpu.devices) == 20
+    assert len(reads) <= 3 * len(rules)
 
 
 @pytest.mark.parametrize(
