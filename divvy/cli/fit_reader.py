@@ -9,6 +9,7 @@ import typer
 
 from divvy.cli.cluster_reader import ClusterReader, NotAllowed
 from divvy.cli.live import live_node_of, with_claims
+from divvy.cli.taint_rules import taint_rules
 from divvy.model import Cluster
 from divvy.plan import compare_live
 from divvy.plan import plan as predict
@@ -127,10 +128,8 @@ class FitReader:
 
     @cached_property
     def _taint_rules(self) -> list[dict[str, Any]]:
-        if not self._slices:
-            return []
         try:
-            return list(self._reader.paged(f"{_RESOURCES}/devicetaintrules"))
+            return taint_rules(self._reader, self._slices)
         except NotAllowed as refusal:
             typer.echo(f"DeviceTaintRules are left out: {refusal}", err=True)
             return []

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from divvy.cli.agent_metrics import samples_of
 from divvy.cli.cluster_reader import ClusterReader, NotAllowed, Silent
 from divvy.cli.errors import fail
+from divvy.cli.taint_rules import taint_rules
 from divvy.model import Cluster
 from divvy.model.contract import METRICS_PORT, Component, component_labels
 from divvy.plan.live import named_resources
@@ -83,11 +84,13 @@ class UsageReader:
         named = {
             (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims
         }
-        return named, claimed_gpus(slices, claims, self._taint_rules(notes) if slices else ())
+        return named, claimed_gpus(slices, claims, self._taint_rules(slices, notes))
 
-    def _taint_rules(self, notes: list[str]) -> list[dict[str, Any]]:
+    def _taint_rules(
+        self, slices: Iterable[Mapping[str, Any]], notes: list[str]
+    ) -> list[dict[str, Any]]:
         try:
-            return list(self.reader.paged(f"{_RESOURCES}/devicetaintrules"))
+            return taint_rules(self.reader, slices)
         except NotAllowed as refused:
             notes.append(f"what DeviceTaintRules keep from pods is not shown: {refused.reason}")
             return []

@@ -22,13 +22,16 @@ from divvy.cli.main import app
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
 from divvy.lab.paths import REPOSITORY
+from divvy.model.contract import CLAIMS_DRIVER
 from tests.agent.tenants import pod as tenant
 from tests.agent.tenants import run as start
 from tests.deployment import Deployment
 from tests.limited_shares import limited_shares
+from tests.plan.claimed import slices
 from tests.plan.used import raw_gpu, raw_node, raw_pod
 
 GPU = "nvidia.com/gpu"
+_CLAIMS = "/apis/resource.k8s.io/v1"
 STACK = """\
 config:
   divvy:cluster:
@@ -234,6 +237,41 @@ def test_works_without_the_right_to_list_agents_or_claims(api: Api) -> None:
     # This stack has no claims: that they may not be read is no news.
     assert document["notes"] == ["GPU usage is not shown: pods is forbidden"]
     assert document["nodes"][0]["unknown"] == "this user may not list the agents"
+
+
+def test_counts_no_gpu_as_free_that_an_administrator_has_tainted(api: Api) -> None:
+    api.answers[f"{_CLAIMS}/resourceslices"] = slices("n0", {}, gpus=1)
+    assert nodes_of()[0]["gpus"][0]["free"] == {"whole (claims)": 1}
+    taint = {"key": "example.com/repair", "effect": "NoSchedule"}
+    rule = {"spec": {"deviceSelector": {"pool": "n0/divvy"}, "taint": taint}}
+    api.answers[f"{_CLAIMS}/devicetaintrules"] = [rule]
+    assert nodes_of()[0]["gpus"][0]["free"] == {}
+
+
+@pytest.mark.parametrize(
+    ("driver", "resources", "notes"),
+    [
+        (CLAIMS_DRIVER, ["resourceslices"], []),
+        ("nic.example.com", ["resourceslices", "devicetaintrules"], []),
+        (
+            CLAIMS_DRIVER,
+            ["resourceslices", "devicetaintrules"],
+            ["what DeviceTaintRules keep from pods is not shown: devicetaintrules is forbidden"],
+        ),
+    ],
+)
+def test_misses_the_right_to_taint_rules_only_where_there_are_some(
+    driver: str, resources: list[str], notes: list[str], api: Api
+) -> None:
+    """Whoever lacks a right is refused also what the cluster does not have."""
+    listed = slices("n0", {}, gpus=1)
+    for resource_slice in listed:
+        resource_slice["spec"]["driver"] = driver
+    api.answers[f"{_CLAIMS}/resourceslices"] = listed
+    api.answers[f"{_CLAIMS}/devicetaintrules"] = lambda: forbidden("devicetaintrules")
+    known = {"resources": [{"name": name} for name in resources]}
+    api.answers[_CLAIMS] = lambda: httpx2.Response(200, json=known)
+    assert json.loads(top("-o", "json"))["notes"] == notes
 
 
 def test_fails_without_the_right_to_nodes(api: Api) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,14 @@ _CLAIMS = "/apis/resource.k8s.io/v1"
 
 
 class PodsApi(ClusterApi):
-    """Also answers for one pod."""
+    """Also answers for one pod, and which resources there are of claims."""
+
+    resources: Sequence[str] = ()
 
     def answer(self, request: httpx2.Request) -> httpx2.Response:
+        if request.url.path == _CLAIMS:
+            known = [{"name": name} for name in self.resources]
+            return httpx2.Response(200, json={"resources": known})
         name = request.url.path.removeprefix("/api/v1/namespaces/team/pods/")
         pods = self.lists["/api/v1/pods"]
         matches = [pod for pod in pods if pod["metadata"]["name"] == name]
@@ -97,8 +103,10 @@ def test_names_the_taints_of_devices(api: PodsApi) -> None:
     api.lists[path] = [{"metadata": {"name": "r"}, "spec": rule}]
     words = "offers no whole GPU to claims: its devices have taints (example.com/repair=fan)"
     assert words in why("train")
-    # Who may not read them is told so.
+    # Who may not read them is told so, where there may be some.
     api.forbidden.add(path)
+    assert "DeviceTaintRules" not in why("train")
+    api.resources = ["devicetaintrules"]
     assert "DeviceTaintRules are left out: this user may not read" in why("train")
 
 
