@@ -1,6 +1,6 @@
 """What a node lacks for a pod, from bad to nearly enough, in words."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from fractions import Fraction
@@ -55,38 +55,39 @@ def claim_shortage(
     requests: Sequence[Request], devices: NodeDevices, holders: Sequence[str]
 ) -> Shortage:
     """Return what a node lacks for claims that it could not serve."""
+    also = _taints("; some devices", requests, devices)
     for request in requests:
-        devices_of_it = [
-            device
-            for gpu in devices.gpus
-            for device in gpu.devices
-            if is_kind(request, device) and is_wanted_type(request, gpu) and not device.taints
-        ]
+        devices_of_it = [device for device in _devices(request, devices) if not device.taints]
         if not devices_of_it:
-            lacks = f"offers no {_kind(request)}{_taints(request, devices)}"
+            lacks = f"offers no {_kind(request)}{_taints(': its devices', [request], devices)}"
             return Shortage(Lack.NOT_OFFERED, lacks, Fraction(request.count))
         never = _never(request, devices_of_it)
         if never:
-            return Shortage(Lack.TOO_MUCH, never)
+            return Shortage(Lack.TOO_MUCH, never + also)
     requests_text = " and ".join(request.words for request in requests)
     if NodeDevices([_free(gpu) for gpu in devices.gpus], devices.spread).claim(requests) is None:
-        return Shortage(
-            Lack.TOO_MUCH, f"has no GPUs that give {requests_text}, even with nothing held"
-        )
+        words = f"has no GPUs that give {requests_text}, even with nothing held{also}"
+        return Shortage(Lack.TOO_MUCH, words)
     held = f"; held by {names(holders)}" if holders else ""
-    return Shortage(Lack.NOT_FREE, f"has no room left for {requests_text}{held}")
+    return Shortage(Lack.NOT_FREE, f"has no room left for {requests_text}{held}{also}")
 
 
-def _taints(request: Request, devices: NodeDevices) -> str:
-    """Say which taints the devices have that a request could get without them, "" if none."""
+def _devices(request: Request, devices: NodeDevices) -> Iterator[LiveDevice]:
+    """Yield the devices that a request means, also those with taints."""
+    for gpu in devices.gpus:
+        if is_wanted_type(request, gpu):
+            yield from (device for device in gpu.devices if is_kind(request, device))
+
+
+def _taints(which: str, requests: Iterable[Request], devices: NodeDevices) -> str:
+    """Name the taints of devices that requests mean, "" if there are none."""
     taints = {
         taint
-        for gpu in devices.gpus
-        for device in gpu.devices
-        if is_kind(request, device) and is_wanted_type(request, gpu)
+        for request in requests
+        for device in _devices(request, devices)
         for taint in device.taints
     }
-    return f": its devices have taints ({names(sorted(taints))})" if taints else ""
+    return f"{which} have taints ({names(sorted(taints))})" if taints else ""
 
 
 def _never(request: Request, devices: Sequence[LiveDevice]) -> str:
