@@ -51,6 +51,7 @@ def gpu(uuid: str, minor: int, *parts: str) -> Any:
         product="T4",
         memory_mib=15360,
         present=True,
+        mig_mode=bool(parts),
         instances=instances,
     )
 
@@ -77,14 +78,20 @@ NOWHERE = Path("/nowhere")
 
 
 def scrape(
-    state: str = "Ready", success: float | None = None, logs: Path = NOWHERE
+    state: str = "Ready",
+    success: float | None = None,
+    logs: Path = NOWHERE,
+    prepared: ClaimRecord = CLAIMED,
+    current: ClaimRecord = CLAIMED,
 ) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """Return the samples of a page; claims were ``prepared``, and are used as is ``current``."""
+
     async def holders() -> tuple[Holder, ...]:
         return HELD
 
     async def users() -> tuple[ClaimRecord, tuple[Holder, ...]]:
         containers = {("default", "first"): [("default/first", "main")]}
-        return CLAIMED, named_holders(CLAIMED, containers)
+        return current, named_holders(current, containers)
 
     async def readings(of: Any) -> dict[str, dict[str, float]]:
         parts = {part.uuid: {"memory_used_mib": 50.0} for part in of.instances}
@@ -114,7 +121,10 @@ def scrape(
         state_seconds=lambda _now: {("GPU-a", "Changing"): 1.5},
         driver=SimpleNamespace(
             snapshot=SimpleNamespace(
-                gpus=(gpu("GPU-a", 0), gpu("GPU-b", 1), gpu("GPU-c", 2, "MIG-c"))
+                gpus=(
+                    *(gpu("GPU-a", 0), gpu("GPU-b", 1), gpu("GPU-c", 2, "MIG-c")),
+                    *(gpu(uuid, 3) for uuid in prepared.offered if prepared is not CLAIMED),
+                )
             ),
             problem="",
             readings=readings,
@@ -123,7 +133,7 @@ def scrape(
         container_logs=logs,
         holders=SimpleNamespace(of_pods=holders),
         mps=SimpleNamespace(figures=(MpsFigures("GPU-a", False, 3), MpsFigures("GPU-b", True, 1))),
-        claims=SimpleNamespace(record=CLAIMED, users=users, prepare_seconds=_prepared()),
+        claims=SimpleNamespace(record=prepared, users=users, prepare_seconds=_prepared()),
     )
     page = asyncio.run(metrics_page(agent, "node-1")).decode()
     samples: dict[str, list[tuple[dict[str, str], float]]] = {}
@@ -224,6 +234,26 @@ def test_publishes_what_claims_hold_of_each_gpu() -> None:
         "memory_mib": {"0": 4000, "1": 3000},
         "cores": {"0": 50, "1": 30},
     }
+
+
+def test_attributes_a_shared_claim_to_the_pods_that_use_it_now() -> None:
+    """The kubelet asks for a claim once, for the first of its pods."""
+    offered = offered_gpu(3, {})
+    first = claim("first", held(offered, ""))
+    prepared = claim_record(offered, claims=(first,))
+
+    def pods(*names: str) -> tuple[list[str], list[str]]:
+        users = replace(first, pods=tuple((name, "") for name in names))
+        samples = scrape(prepared=prepared, current=claim_record(offered, claims=(users,)))
+        alone, charged = (
+            [labels["pod"] for labels, _ in samples[name] if labels["uuid"] == offered.uuid]
+            for name in ("divvy_pod_memory_used_mib", "divvy_allocated_devices")
+        )
+        return alone, charged
+
+    assert pods("second") == (["second"], ["second"])
+    # Whose the memory is nobody knows.
+    assert pods("first", "second") == ([], ["first"])
 
 
 def test_publishes_what_claims_can_still_get() -> None:

@@ -36,6 +36,7 @@ class PodsApi:
         self.asked: list[str] = []
         self.pods = [pod("1", "divvy-1x10m")]
         self.odd: list[list[Any]] = []
+        self.event: dict[str, Any] | None = None
         self.version = 1
         self.gone = True
         self.seconds_per_page = 0.0
@@ -71,6 +72,9 @@ class PodsApi:
             self.version += 1
             self.pods = [pod("2", "divvy-1x20m")]
             return
+        if self.event is not None:
+            event, self.event = self.event, None
+            writer.write(json.dumps({"type": "MODIFIED", "object": event}).encode() + b"\n")
         await writer.drain()
         await reader.read()  # until the client leaves
 
@@ -202,20 +206,33 @@ async def test_reads_a_list_of_many_pages_that_takes_longer_than_a_watch_may_be_
     assert len(pods) == 60
 
 
-@pytest.mark.parametrize("odd", [[{}], ["pod"], [None], [{"metadata": None}]])
+@pytest.mark.parametrize(
+    ("odd", "event"),
+    [
+        ([{}], None),
+        (["pod"], None),
+        ([None], None),
+        ([{"metadata": None}], None),
+        ([], {"metadata": {"resourceVersion": "2"}, "spec": "odd"}),
+    ],
+)
 async def test_lists_again_after_an_answer_that_is_no_list_of_pods(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: list[Any]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    odd: list[Any],
+    event: dict[str, Any] | None,
 ) -> None:
-    """Such as one of a proxy: the controller must not end."""
+    """Such as one of a proxy, or an event of something else: the controller must not end."""
     pods: dict[str, frozenset[Key]] = {}
     async with serving(tmp_path, monkeypatch) as server:
-        server.gone, server.odd = False, [odd]
+        server.gone, server.odd, server.event = False, [odd], event
         api = Api()
         listed = asyncio.Event()
 
         def replace(entries: Mapping[str, frozenset[Key]]) -> None:
             pods.update(entries)
-            listed.set()
+            if entries:
+                listed.set()
 
         async with running(api.watch_pods(replace, lambda _uid, _named: None)):
             await until(listed.is_set, 20)

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from divvy.claim_templates.maker import Maker
+from divvy.claim_templates.template import template_of
 from divvy.claim_templates.wanted import Key
+from divvy.model.claim_names import parse_template_name
 from tests.fakes.scene import play
 
 KEY = Key("team", "divvy-1x10m")
@@ -22,10 +24,17 @@ class Server:
 
     ``present`` is the template that stays after its deletion, as one with a finalizer does; None:
     every creation conflicts with nothing that can be read, as where a quota is being updated.
+    ``listed`` tells whether it has our label, ``following`` what takes its place.
     """
 
-    def __init__(self, present: Mapping[str, Any] | None) -> None:
-        self.present = present
+    def __init__(
+        self,
+        present: Mapping[str, Any] | None,
+        *,
+        listed: bool = True,
+        following: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.present, self.listed, self.following = present, listed, following
         self.asked: list[str] = []
         self.in_touch = True
 
@@ -33,7 +42,7 @@ class Server:
         replace({"1": frozenset({KEY})})
 
     async def watch_templates(self, replace: Callable[[Any], None], _change: Any) -> None:
-        replace({} if self.present is None else {KEY: self.present})
+        replace({KEY: self.present} if self.listed and self.present else {})
 
     async def watch_slices(self, replace: Callable[[Any], None], _change: Any) -> None:
         replace({})
@@ -47,6 +56,7 @@ class Server:
 
     async def delete(self, _key: Key) -> None:
         await self._ask("delete")
+        self.present = self.following or self.present
 
     async def _ask(self, what: str) -> None:
         self.asked.append(what)
@@ -54,29 +64,48 @@ class Server:
 
 
 @pytest.mark.parametrize(
-    ("present", "asked", "text"),
+    ("present", "listed", "asked", "text"),
     [
-        (FOREIGN, ["delete", "create", "read"], "stays after its deletion"),
-        (None, ["create", "read"], "conflict"),
+        (FOREIGN, True, ["delete", "create", "read"], "stays after its deletion"),
+        # Somebody made it before a policy kept the name: at first it may just go.
+        (FOREIGN, False, ["create", "read", "delete", "create", "read"], "stays after"),
+        (None, True, ["create", "read"], "conflict"),
     ],
 )
 def test_rests_where_a_name_stays_taken(
     caplog: pytest.LogCaptureFixture,
     present: Mapping[str, Any] | None,
+    *,
+    listed: bool,
     asked: list[str],
     text: str,
 ) -> None:
     """A tenant's finalizer must not make it ask hundreds of times a second."""
+    server = Server(present, listed=listed)
+    maker = run(server)
+    assert server.asked == asked
+    assert (maker.created, maker.failed) == (0, 1)
+    assert [text in message for message in caplog.messages] == [True]
+
+
+def test_takes_what_another_replica_has_made_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
+    request = parse_template_name(KEY.name)
+    assert request is not None
+    server = Server(FOREIGN, following=template_of(request, {}))
+    maker = run(server)
+    assert server.asked == ["delete", "create", "read"]
+    assert (maker.created, maker.failed, caplog.messages) == (0, 0, [])
+
+
+def run(server: Any) -> Maker:
+    """Let a template maker work for a moment."""
+    maker = Maker(server)
 
     async def scene() -> None:
-        server: Any = Server(present)
-        maker = Maker(server)
         running = asyncio.create_task(maker.run())
         await asyncio.sleep(LOOK_SECONDS)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        assert server.asked == asked
-        assert (maker.created, maker.failed) == (0, 1)
 
     play(scene)
-    assert [text in message for message in caplog.messages] == [True]
+    return maker

@@ -10,6 +10,7 @@ import pytest
 
 from divvy.cli import claims_checks
 from divvy.cli.claims_checks import check_claims
+from divvy.cli.cluster_reader import NotAllowed
 from divvy.cli.errors import CommandError
 from divvy.model import Cluster, parse_cluster
 from tests.plan.claimed import claim, slices
@@ -39,7 +40,10 @@ class Reader:
     @property
     def classes(self) -> list[dict[str, Any]]:
         """Return Divvy's own class, and those of NVIDIA's driver as its chart has them."""
-        named = {"divvy-gpu": GPU, "gpu.nvidia.com": GPU, "mig.nvidia.com": None}
+        named = {
+            **{"divvy-gpu": GPU, "gpu.nvidia.com": GPU, "mig.nvidia.com": None},
+            **{"gpu.example.com": GPU, "share.example.com": f"{GPU}.shared"},
+        }
         return [
             {
                 "metadata": {"name": name},
@@ -92,15 +96,38 @@ def test_warns_of_another_drivers_class_for_the_same_resource(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Kubernetes takes the younger of two classes, for all pods of the cluster."""
-    pools = {"a": CLAIMS, "b": {**CLAIMS, "select": {"pool": "b"}}}
-    check_claims(stack(pools), preview=True)
-    assert (
-        "warning: pods that request nvidia.com/gpu get devices of one DeviceClass alone, the one "
-        "that was created last, and it is also the resource of gpu.nvidia.com: leave "
-        "extendedResourceName out there, or give `names.gpu` another name"
-    ) in capsys.readouterr().err.splitlines()
-    renamed = parse_cluster(
-        {"profiles": PROFILES, "pools": pools, "names": {"gpu": "example.com/gpu"}}
+
+    def warnings(**names: str) -> list[str]:
+        pools = {"a": CLAIMS, "b": {**CLAIMS, "select": {"pool": "b"}}}
+        check_claims(
+            parse_cluster({"profiles": PROFILES, "pools": pools, "names": names}), preview=True
+        )
+        return [line for line in capsys.readouterr().err.splitlines() if "DeviceClass" in line]
+
+    shared = (
+        "warning: pods that request nvidia.com/gpu.shared get devices of one DeviceClass alone, "
+        "the one that was created last, and it is also the resource of share.example.com: leave "
+        "extendedResourceName out there"
     )
-    check_claims(renamed, preview=True)
-    assert "DeviceClass" not in capsys.readouterr().err
+    assert warnings() == [
+        "warning: pods that request nvidia.com/gpu get devices of one DeviceClass alone, the one "
+        "that was created last, and it is also the resource of gpu.nvidia.com, gpu.example.com: "
+        "leave extendedResourceName out there, or give `names.gpu` another name",
+        shared,
+    ]
+    assert warnings(gpu="example.com/gpu") == [shared]
+
+
+def test_tells_who_may_not_read_the_classes_that_they_are_not_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(_reader: Reader) -> Iterator[dict[str, Any]]:
+        raise NotAllowed("deviceclasses", "forbidden")
+        yield {}
+
+    monkeypatch.setattr(Reader, "classes", property(refused))
+    check_claims(stack({"a": CLAIMS, "b": {**CLAIMS, "select": {"pool": "b"}}}), preview=True)
+    assert (
+        "warning: it is not known whether other DeviceClasses name the same resources: this user "
+        "may not read deviceclasses: forbidden"
+    ) in capsys.readouterr().err

@@ -10,7 +10,7 @@ import pytest
 
 from divvy.kube.access import Access
 from divvy.kube.async_client import AsyncClient
-from divvy.kube.errors import NOT_FOUND, ApiError, Unreachable
+from divvy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError, Unreachable
 from divvy.preemption.client import Api
 
 MAX_PAGE = 1 << 24
@@ -62,13 +62,19 @@ def test_observes_a_cluster_without_rules_of_taints(monkeypatch: pytest.MonkeyPa
     assert asyncio.run(api(monkeypatch, rule).observed()).taint_rules == [rule]
     request = Server.request
 
+    code = NOT_FOUND
+
     async def refuse(server: Server, method: str, path: str, *more: Any, **options: Any) -> Any:
         if path.endswith("/devicetaintrules"):
-            raise ApiError(NOT_FOUND, "the server could not find the requested resource")
+            raise ApiError(code, "the server could not find the requested resource")
         return await request(server, method, path, *more, **options)
 
     monkeypatch.setattr(Server, "request", refuse)
     assert asyncio.run(api(monkeypatch, rule).observed()).taint_rules == []
+    # While they are not known, no pod is evicted.
+    code = FORBIDDEN
+    with pytest.raises(ApiError):
+        asyncio.run(api(monkeypatch, rule).observed())
 
 
 def test_keeps_only_what_decides_of_a_running_pod(monkeypatch: pytest.MonkeyPatch) -> None:
