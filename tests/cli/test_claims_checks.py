@@ -121,11 +121,10 @@ def test_warns_of_another_drivers_class_for_the_same_resource(
 def test_tells_who_may_not_read_the_classes_that_they_are_not_known(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refused(_reader: Reader) -> Iterator[dict[str, Any]]:
+    def refuse(_name: str) -> None:
         raise NotAllowed("deviceclasses", "forbidden")
-        yield {}
 
-    monkeypatch.setattr(Reader, "classes", property(refused))
+    monkeypatch.setattr(Reader, "classes", property(lambda _: map(refuse, ["divvy-gpu"])))
     check_claims(stack({"a": CLAIMS, "b": {**CLAIMS, "select": {"pool": "b"}}}), preview=True)
     assert (
         "warning: it is not known whether other DeviceClasses name the same resources: this user "
