@@ -174,7 +174,8 @@ def without_claims(gpu: ClaimedGpu, claims: Collection[tuple[str, str]]) -> Clai
 
 def pods_with_claims(claims: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the pods that hold a device of Divvy's, by namespace/name; raises UnreadableClaims."""
-    holders = (holder for group in holders_by_device(claims).values() for holder in group)
+    held = holders_by_device(claims, admins=True)
+    holders = (holder for group in held.values() for holder in group)
     return tuple(sorted({f"{holder.namespace}/{pod}" for holder in holders for pod in holder.pods}))
 
 
@@ -223,9 +224,12 @@ def _current(slices: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def holders_by_device(
-    claims: Iterable[Mapping[str, Any]], driver: str = CLAIMS_DRIVER
+    claims: Iterable[Mapping[str, Any]], driver: str = CLAIMS_DRIVER, *, admins: bool = False
 ) -> dict[tuple[str, str], tuple[Holder, ...]]:
-    """Return who holds each of a driver's devices, by pool and device; raises UnreadableClaims."""
+    """Return who holds each of a driver's devices, by pool and device; raises UnreadableClaims.
+
+    With ``admins`` also whose claims have admin access, which takes nothing of a device.
+    """
     held: dict[tuple[str, str], tuple[Holder, ...]] = {}
     for claim in claims:
         status = claim.get("status") or {}
@@ -237,7 +241,7 @@ def holders_by_device(
             if consumer.get("resource") == "pods"
         )
         for result in results:
-            if result["driver"] != driver:
+            if result["driver"] != driver or (result.get("adminAccess") and not admins):
                 continue
             consumed = unqualified(result.get("consumedCapacity") or {})
             with _reading(f"claim {meta['namespace']}/{meta['name']}"):

@@ -26,6 +26,17 @@ def test_subtracts_claims_from_free_shares() -> None:
     assert second.holders == ()
 
 
+def test_takes_nothing_for_a_claim_with_admin_access() -> None:
+    """Such as one for monitoring: the scheduler gives the device to others, too."""
+    watching = claim("watching", "n", "gpu-n-0-share")
+    watching["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
+    (gpu,) = claimed_gpus(slices("n", ON_DEMAND, gpus=1), [watching])
+    assert gpu.holders == ()
+    assert gpu.free == claimed_gpus(slices("n", ON_DEMAND, gpus=1), ())[0].free
+    # Its pod has to end like others before the driver goes.
+    assert pods_with_claims([watching]) == ("team/watching",)
+
+
 def test_consumes_the_counters_of_a_shared_device_once() -> None:
     held = [
         claim("a", "n", "gpu-n-0-share", "3000Mi", "30"),
