@@ -180,6 +180,15 @@ def test_names_pod_and_container_of_a_claims_share() -> None:
     assert limit == ({"node": "node-1", **where}, 3000)
 
 
+def test_attributes_the_share_of_several_pods_to_the_first_by_name() -> None:
+    """As the bill does: a second pod must not take the figures away."""
+    first = CLAIMED.claims["uid-first"]
+    users = replace(first, pods=(("first", "pod-uid-first"), ("second", "")))
+    samples = scrape(current=replace(CLAIMED, claims={first.uid: users}))
+    pods = [labels["pod"] for labels, _ in samples["divvy_share_memory_limit_mib"]]
+    assert (pods.count("first"), pods.count("second")) == (1, 0)
+
+
 def test_attributes_no_past_share_to_the_replicas_current_holder() -> None:
     samples = scrape()
     where = {"node": "node-1", "uuid": "GPU-b", "namespace": "team", "pod": "two"}

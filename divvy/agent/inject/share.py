@@ -23,7 +23,8 @@ def share_holders(holders: Iterable[Holder]) -> dict[frozenset[str], Holder]:
     container's by then, and what the files tell is not that one's.
     """
     containers: dict[tuple[str, ...], list[Holder]] = {}
-    for holder in holders:
+    # Of several pods that share a claim the first by name has it, as where claims are charged.
+    for holder in sorted(holders, reverse=True):
         # Of a claim there is no resource: each is a share of its own.
         of = holder.resource or holder.device_id
         key = (holder.pod, holder.pod_uid, holder.container, of)
