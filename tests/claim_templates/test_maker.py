@@ -12,7 +12,7 @@ from divvy.claim_templates.maker import Maker
 from divvy.claim_templates.template import template_of
 from divvy.claim_templates.wanted import Key
 from divvy.model.claim_names import parse_template_name
-from tests.fakes.scene import play
+from tests.fakes.scene import play, running, until
 
 KEY = Key("team", "divvy-1x10m")
 FOREIGN = {"spec": {"devices": {"requests": [{"name": "other"}]}}}
@@ -82,7 +82,7 @@ def test_rests_where_a_name_stays_taken(
 ) -> None:
     """A tenant's finalizer must not make it ask hundreds of times a second."""
     server = Server(present, listed=listed)
-    maker = run(server)
+    maker = work(server, len(asked))
     assert server.asked == asked
     assert (maker.created, maker.failed) == (0, 1)
     assert [text in message for message in caplog.messages] == [True]
@@ -92,20 +92,19 @@ def test_takes_what_another_replica_has_made_meanwhile(caplog: pytest.LogCapture
     request = parse_template_name(KEY.name)
     assert request is not None
     server = Server(FOREIGN, following=template_of(request, {}))
-    maker = run(server)
+    maker = work(server, 3)
     assert server.asked == ["delete", "create", "read"]
     assert (maker.created, maker.failed, caplog.messages) == (0, 0, [])
 
 
-def run(server: Any) -> Maker:
-    """Let a template maker work for a moment."""
+def work(server: Any, requests: int) -> Maker:
+    """Let a template maker make its requests, and a moment longer."""
     maker = Maker(server)
 
     async def scene() -> None:
-        running = asyncio.create_task(maker.run())
-        await asyncio.sleep(LOOK_SECONDS)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        async with running(maker.run()):
+            await until(lambda: len(server.asked) >= requests)
+            await asyncio.sleep(LOOK_SECONDS)
 
     play(scene)
     return maker
