@@ -177,7 +177,8 @@ class AsyncClient:
                     raise
                 size = max(1, size // 8)
                 continue
-            size = min(limit, 2 * size)
+            # Not at once: where all objects are large, every page that is too long is read in vain.
+            size = min(limit, size + max(1, size // 4))
             with raising_unreachable():
                 page["items"] = page["items"] or []
                 token = page["metadata"].get("continue")

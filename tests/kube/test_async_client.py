@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -265,3 +266,23 @@ async def test_times_out_an_answer_that_never_comes(monkeypatch: pytest.MonkeyPa
     async with silent() as port:
         with pytest.raises(Unreachable, match="in time"):
             await AsyncClient(Access("127.0.0.1", port)).request("GET", "/api")
+
+
+async def test_asks_for_few_pages_in_vain_where_all_objects_are_large() -> None:
+    """Nodes of 18 KiB each, as those with many images are: 233 of them make the longest page."""
+    limits: list[int] = []
+    objects, most = 5000, 233
+
+    class Cluster(AsyncClient):
+        async def request(self, _method: str, _path: str, *_: object, **options: Any) -> Any:
+            limits.append(int(options["query"]["limit"]))
+            if limits[-1] > most:
+                raise Unreachable("the answer is too long", too_long=True)
+            end = int(options["query"].get("continue", 0)) + limits[-1]
+            items = range(end - limits[-1], min(end, objects))
+            return {"metadata": {"continue": str(end) if end < objects else ""}, "items": items}
+
+    pages = Cluster(Access("127.0.0.1", 1)).pages("/api/v1/nodes", 250)
+    assert [item async for page in pages for item in page["items"]] == list(range(objects))
+    assert sum(limit > most for limit in limits) < 10
+    assert len(limits) < 100
