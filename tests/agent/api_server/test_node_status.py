@@ -87,11 +87,13 @@ async def test_writes_a_status_once_while_the_watch_lags(tmp_path: Path) -> None
         assert len(work.api.patches) == 2
 
 
-async def test_skips_a_status_superseded_while_refused(tmp_path: Path) -> None:
+async def test_skips_a_status_superseded_while_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with writing(tmp_path) as work:
         work.api.refused = {("PATCH", NODE)}
         work.update(DEGRADED)
-        await asyncio.sleep(0.1)
+        await until(lambda: "cannot write to the node: too many requests" in caplog.messages)
         work.update(STATUS)
         work.api.refused = set()
         for _ in range(20):
