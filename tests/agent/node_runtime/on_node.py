@@ -33,13 +33,27 @@ def python_on_node(lab: RunningLab, program: str) -> str:
 
 def restart(lab: RunningLab) -> None:
     """Have containerd read its files again."""
+    # Its supervisor may still be about to start it again after an earlier restart.
+    lab.until(lambda: containerd_pids(lab))
+    before = containerd_pids(lab)
     on_node(lab, "pkill", "-TERM", "-x", "containerd")
-    lab.until(lambda: "io.containerd" in try_plugins(lab))
+    # The one that ends may answer for a moment.
+    lab.until(lambda: containerd_pids(lab) - before and "io.containerd" in try_plugins(lab))
+
+
+def containerd_pids(lab: RunningLab) -> set[str]:
+    """Return the process that is the node's containerd now, if there is one."""
+    return set(try_on_node(lab, "pgrep", "-x", "containerd").split())
 
 
 def try_plugins(lab: RunningLab) -> str:
     """Return containerd's list of plugins, an empty text if it does not answer."""
-    entered = lab.machine(NODE).enter_command(["ctr", "--connect-timeout=1s", "plugins", "ls"])
+    return try_on_node(lab, "ctr", "--connect-timeout=1s", "plugins", "ls")
+
+
+def try_on_node(lab: RunningLab, *command: str) -> str:
+    """Run a command on the node and return its output, however it ends."""
+    entered = lab.machine(NODE).enter_command(command)
     return subprocess.run(entered, capture_output=True, text=True, check=False).stdout
 
 
