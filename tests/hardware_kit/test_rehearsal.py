@@ -196,6 +196,7 @@ def test_says_what_it_needs_without_root_or_space(bench: Bench, tmp_path: Path) 
     )
     completed = subprocess.run(
         ["unshare", "-m", "sh", "-c", f"{full} {script} | TMPDIR={small} sh"],
+        cwd=bench.kit,  # a script without a path takes its payload from there
         capture_output=True,
         text=True,
         check=False,
