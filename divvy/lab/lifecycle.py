@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -99,8 +99,10 @@ def upgrade(lab: Lab, tell: Tell, drain: bool, patience: float = 90.0) -> None:
         for machine in (Machine(lab, node) for node in lab.nodes):
             if machine.outdated():
                 with _drained(machine) if drain else contextlib.nullcontext():
+                    # The new kubelet may report before this process goes on, as a full second, and
+                    # then for minutes nothing more: its status stays the same.
+                    since = {machine.node.name: _now() - timedelta(seconds=1)}
                     machine.upgrade()
-                    since = {machine.node.name: _now()}
                     _wait_nodes(api, since, tell, patience)
             # Also of an upgrade that was killed when it had replaced everything.
             _end_drain(machine)
