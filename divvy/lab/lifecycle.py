@@ -294,7 +294,7 @@ def _drained(machine: Machine) -> Iterator[None]:
     name = machine.node.name
     kubectl = partial(_kubectl, machine.lab)
     if not kubectl("get", "node", name, "--output=jsonpath={.spec.unschedulable}"):
-        # The cordon that follows is no administrator's, whatever becomes of this process.
+        # The next upgrade removes this cordon, also if this process is killed.
         _own_cordon(machine).touch()
     try:
         kubectl("drain", name, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=5m")

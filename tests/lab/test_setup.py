@@ -413,7 +413,7 @@ def test_builds_a_tool_once_per_inputs(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
-        ("dial tcp: lookup proxy.golang.org: no such host", "Is the network there? Both the Go "
+        ("dial tcp: lookup modules.example: no such host", "Is the network there? Both the Go "
          "proxy and the Debian mirror are needed once."),
         ("k8s.io/kubernetes/cmd/kubelet: compile: signal: killed", "Was it the kernel, for want of "
          "memory? Add memory or swap."),
