@@ -108,7 +108,7 @@ class Api:
     ) -> None:
         """Keep a list up: ``entry`` is all that is kept of an object, None for nothing.
 
-        ``gone`` is what an object that is deleted changes to.
+        An object that is deleted changes to ``gone``.
         """
         path, reported = kind.path(""), ""
         while True:

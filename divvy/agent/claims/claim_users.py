@@ -19,9 +19,9 @@ _SOURCE = "the size of its share"
 def with_current_pods(
     record: ClaimRecord, containers: Containers, active: Collection[str]
 ) -> ClaimRecord:
-    """Return what is held, by the pods that use it now; ``active`` are all pods of the node.
+    """Return the record with the pods that use each claim now; ``active`` are all of the node.
 
-    A claim is prepared once, for the first of its pods. Others come later, and may stay longer.
+    A claim is prepared once, for the first of its pods. Others start later, and may stay longer.
     """
     claims = {}
     for claim in record.claims.values():

@@ -31,7 +31,7 @@ class Step:
 def run_steps(*lanes: Sequence[Step]) -> bool:
     """Run lanes at once, the steps of a lane in order; print a line when a step is done.
 
-    After a failure, of which it is said at once why and how to go on, no lane begins another step.
+    A failure is reported at once, with how to go on; no lane starts another step after it.
     """
     run = _Run(sum(map(len, lanes)))
     with ThreadPoolExecutor(len(lanes)) as threads:

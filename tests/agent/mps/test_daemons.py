@@ -274,14 +274,19 @@ async def test_serves_again_after_a_crash_once_the_clients_before_it_have_ended(
         end(later)
 
 
+async def start_without_mps(node: AgentNode) -> None:
+    """Start the agent of two GPUs again, which a stack file without MPS makes whole."""
+    node.configure({})
+    await node.start()
+    await node.offered(GPU, 2)
+    await node.until(lambda: modes(node) == ["Default"] * 2)
+
+
 async def test_repairs_what_a_killed_agent_left() -> None:
     async with agent_node(2, MPS) as node:
         await node.offered(SHARED, 8)
         await node.kill()
-        node.configure({})
-        await node.start()
-        await node.offered(GPU, 2)
-        await node.until(lambda: modes(node) == ["Default"] * 2)
+        await start_without_mps(node)
         nothing_is_left(node)
 
 
@@ -295,9 +300,7 @@ async def test_repairs_what_was_left_without_a_record(lost: str) -> None:
         (node.folder / "state/mps.json").unlink()
         if lost == "state":
             shutil.rmtree(node.folder / "state/mps")
-        node.configure({})
-        await node.start()
-        await node.offered(GPU, 2)
+        await start_without_mps(node)
         nothing_is_left(node)
 
 
@@ -388,9 +391,7 @@ async def test_ends_daemons_and_restores_the_mode_when_stopped() -> None:
         assert [gpu["pid"] for gpu in record(node).values()] == [0, 0]
         assert daemons_of(node) == []
         # Containers have its folders: they go with the profile, whenever that is.
-        node.configure({})
-        await node.start()
-        await node.offered(GPU, 2)
+        await start_without_mps(node)
         nothing_is_left(node)
 
 

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.agent.nvml.driver import Driver, loaded_module
 from divvy.agent.nvml.process import DriverProblem, GpuHangs, Xid
 from tests.fakes.agent import simulate, simulated_driver
@@ -48,6 +49,17 @@ async def watched(gpus: int) -> AsyncIterator[Watched]:
                 yield scene
         finally:
             await driver.stop()
+
+
+async def partition(at: Watched) -> tuple[Gpu, Any]:
+    """Give the only GPU one MIG instance; return both."""
+    await at.driver.change("set_mig_mode", at.snapshot.gpus[0], enabled=True)
+    instance = await at.driver.change(
+        "create_instance", at.snapshot.gpus[0], nvml_profile=0, start=6, size=1
+    )
+    await at.driver.rescan()
+    (gpu,) = at.snapshot.gpus
+    return gpu, instance
 
 
 @needs_simulator
@@ -127,12 +139,7 @@ async def test_isolates_a_hanging_gpu() -> None:
 async def test_destroys_only_the_named_instance() -> None:
     """Numbers of GPU instances are given again: one alone says nothing about which it is."""
     async with watched(1) as at:
-        await at.driver.change("set_mig_mode", at.snapshot.gpus[0], enabled=True)
-        instance = await at.driver.change(
-            "create_instance", at.snapshot.gpus[0], nvml_profile=0, start=6, size=1
-        )
-        await at.driver.rescan()
-        (gpu,) = at.snapshot.gpus
+        gpu, instance = await partition(at)
         with pytest.raises(DriverProblem, match="not MIG-of-another-time"):
             await at.driver.change(
                 "destroy_instance", gpu, gi=instance["gi"], uuid="MIG-of-another-time"
@@ -150,12 +157,7 @@ async def test_destroys_only_the_named_instance() -> None:
 async def test_keeps_a_mig_device_that_the_driver_does_not_show() -> None:
     """It shows none without device nodes. They are made; where that fails, nothing is known."""
     async with watched(1) as at:
-        await at.driver.change("set_mig_mode", at.snapshot.gpus[0], enabled=True)
-        instance = await at.driver.change(
-            "create_instance", at.snapshot.gpus[0], nvml_profile=0, start=6, size=1
-        )
-        await at.driver.rescan()
-        (gpu,) = at.snapshot.gpus
+        gpu, instance = await partition(at)
         nodes = at.root / "dev/nvidia-caps"
         shutil.rmtree(nodes)
         with pytest.raises(DriverProblem, match="hides the MIG device"):
