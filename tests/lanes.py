@@ -55,22 +55,25 @@ def run(commands: Sequence[Sequence[str]], at_once: int | None = None) -> list[i
     """Run commands, print what they write in their order; return their exit codes.
 
     `at_once` of them run at the same time, all of them without it. SIGINT and SIGTERM reach each
-    running command once, as SIGINT, so that pytest takes down what it has up; no other one starts.
+    running command once, as SIGINT, so that pytest takes down what it has up; no other one starts,
+    and all count as interrupted, also those that had just ended. An error ends them likewise.
     """
-    with tempfile.TemporaryDirectory(prefix="divvy-tests-") as folder, ExitStack() as files:
+    interrupts: list[int] = []
+    with tempfile.TemporaryDirectory(prefix="divvy-tests-") as folder, ExitStack() as stack:
         paths = [Path(folder) / str(number) for number in range(len(commands))]
-        outputs = [files.enter_context(path.open("wb")) for path in paths]
-        reports = [files.enter_context(path.open("rb")) for path in paths]
-        interrupts: list[int] = []
+        outputs = [stack.enter_context(path.open("wb")) for path in paths]
+        reports = [stack.enter_context(path.open("rb")) for path in paths]
         processes: list[subprocess.Popen[bytes]] = []
         left_to_start = len(commands)
-        printed = 0
+        printed = passed_on = 0
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda number, _frame: interrupts.append(number))
+            before = signal.signal(number, lambda number, _frame: interrupts.append(number))
+            stack.callback(signal.signal, number, before)
+        stack.callback(_end, processes)
         while printed < len(processes) or left_to_start:
             running = [process for process in processes if process.poll() is None]
-            if interrupts:
-                interrupts.pop()
+            if len(interrupts) > passed_on:
+                passed_on += 1
                 left_to_start = 0
                 for process in running:
                     process.send_signal(signal.SIGINT)
@@ -87,8 +90,18 @@ def run(commands: Sequence[Sequence[str]], at_once: int | None = None) -> list[i
                 printed += 1
             sys.stdout.buffer.flush()
             time.sleep(_PERIOD)
-        codes = [process.returncode for process in processes]
-        return codes + [_INTERRUPTED] * (len(commands) - len(codes))
+    if interrupts:
+        return [_INTERRUPTED] * len(commands)
+    return [process.returncode for process in processes]
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Let what still runs take down what it has up."""
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+    for process in processes:
+        process.wait()
 
 
 def _start(command: Sequence[str], output: BinaryIO, niceness: int) -> subprocess.Popen[bytes]:
@@ -123,6 +136,8 @@ def main() -> int:
     # One that hangs fails with its stack; without a limit it would take the whole run with it.
     parser.add_argument("--timeout", default=900, metavar="SECONDS", help="for each test")
     arguments = parser.parse_args()
+    if arguments.at_once is not None and arguments.at_once < 1:
+        parser.error(f"--at-once: {arguments.at_once} lanes run nothing; give 1 or more")
     if arguments.second_lab and os.environ.get("DIVVY_LAB") == _SECOND_LAB_NAME:
         parser.error(f"DIVVY_LAB is {_SECOND_LAB_NAME}, the second lab's name: choose another")
     # What an interrupted lane has left in its buffer is worth reading.

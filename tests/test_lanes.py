@@ -161,6 +161,46 @@ def test_passes_an_interrupt_to_each_running_lane_once_and_starts_no_other(tmp_p
     assert [(tmp_path / name).read_text() for name in ("a", "b")] == ["x\n", "x\n"]
 
 
+def test_takes_an_interrupt_that_no_lane_has_heard_for_its_own(tmp_path: Path) -> None:
+    """They have just ended, and nothing may run after them: what began it has been interrupted."""
+    script = f"touch {tmp_path}/ended"
+    with subprocess.Popen(
+        [sys.executable, "-c", _SLOW_LOOK + command(script, "exit 1")[-1]],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as both:
+        while not (tmp_path / "ended").exists():
+            time.sleep(0.05)
+        time.sleep(0.3)
+        both.send_signal(signal.SIGINT)
+        output, _ = both.communicate(timeout=20)
+    assert output == "[2, 2]\n"
+
+
+_SLOW_LOOK = "from tests import lanes; lanes._PERIOD = 4; "
+
+
+def test_can_be_interrupted_between_two_runs() -> None:
+    begun, raised = "run([['true']])", "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+    program = f"from tests.lanes import run; {begun}; {raised}; print('goes on')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert "KeyboardInterrupt" in done.stderr
+    assert done.stdout == ""
+
+
+def test_ends_its_lanes_when_its_output_is_closed(tmp_path: Path) -> None:
+    """As behind `make test | head`: they would go on, and nothing would say so."""
+    script = f"trap 'touch {tmp_path}/clean; exit 2' INT; echo x; while true; do sleep 0.1; done"
+    with subprocess.Popen(command(script), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as lane:
+        assert lane.stdout
+        lane.stdout.close()
+        assert lane.stderr
+        assert b"BrokenPipeError" in lane.stderr.read()
+    assert (tmp_path / "clean").exists()
+
+
 ON_SECOND_LAB = """
 import os
 from dataclasses import astuple
@@ -226,6 +266,13 @@ def test_refuses_the_second_labs_name_for_the_first(
 ) -> None:
     monkeypatch.setenv("DIVVY_LAB", "second")
     assert lanes("-m", "not shared_lab", "--second-lab", "shared_lab") == (2, [])
+
+
+@pytest.mark.parametrize("at_once", ["0", "-1"])
+def test_refuses_to_run_fewer_lanes_than_one(
+    lanes: Callable[..., tuple[int, list[str]]], at_once: str
+) -> None:
+    assert lanes("-m", "not shared_lab", "--at-once", at_once) == (2, [])
 
 
 def test_ends_at_an_interrupt_of_a_second_run(
