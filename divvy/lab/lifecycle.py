@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -99,9 +99,11 @@ def upgrade(lab: Lab, tell: Tell, drain: bool, patience: float = 90.0) -> None:
         for machine in (Machine(lab, node) for node in lab.nodes):
             if machine.outdated():
                 with _drained(machine) if drain else contextlib.nullcontext():
-                    # The new kubelet may report before this process goes on, as a full second, and
-                    # then for minutes nothing more: its status stays the same.
-                    since = {machine.node.name: _now() - timedelta(seconds=1)}
+                    if machine.needs_boot() and machine.running():
+                        machine.shut_down()
+                    # The new kubelet may report before this process goes on, and then for minutes
+                    # nothing more: its status stays the same.
+                    since = {machine.node.name: _past_second()}
                     machine.upgrade()
                     _wait_nodes(api, since, tell, patience)
             # Also of an upgrade that was killed when it had replaced everything.
@@ -171,6 +173,14 @@ def _boot(machine: Machine) -> datetime:
 def _now() -> datetime:
     # The API server has whole seconds only.
     return datetime.now(UTC).replace(microsecond=0)
+
+
+def _past_second() -> datetime:
+    """Return this second once it is over: nothing reported in it counts, all from now on does."""
+    second = _now()
+    while _now() <= second:
+        time.sleep(0.01)
+    return second
 
 
 def _wait_nodes(api: Api, since: Mapping[str, datetime], tell: Tell, patience: float) -> None:

@@ -101,13 +101,16 @@ class Machine:
 
     def outdated(self) -> bool:
         """Return whether the node runs other programs or another driver than its description."""
-        return self._has_other_driver() or bool(self._other_commands())
+        return self.needs_boot() or bool(self._other_commands())
+
+    def needs_boot(self) -> bool:
+        """Return whether the node has another driver than its description: shut it down first."""
+        started = json.loads(self._specification.read_text())["node"]
+        return bool(started["driver_version"] != self.node.driver_version)
 
     def upgrade(self) -> None:
-        """Replace what is outdated; pods keep running, unless another driver needs a boot."""
-        if self._has_other_driver():
-            if self.running():
-                self.shut_down()
+        """Replace what is outdated; pods keep running, unless the node was shut down for it."""
+        if self.needs_boot():
             self.boot()
             self.join()
             return
@@ -139,10 +142,6 @@ class Machine:
     def logs(self) -> list[Path]:
         """Return the logs of the node's components."""
         return sorted((self.directory / "log").glob("*.log"))
-
-    def _has_other_driver(self) -> bool:
-        started = json.loads(self._specification.read_text())["node"]
-        return bool(started["driver_version"] != self.node.driver_version)
 
     def _other_commands(self) -> dict[str, list[str]]:
         started = json.loads(self._specification.read_text())["commands"]

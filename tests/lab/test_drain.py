@@ -62,6 +62,7 @@ def test_takes_its_own_cordon_away_after_a_kill(
     # The next upgrade finds the node before or after the exchange of its programs.
     monkeypatch.setattr(machine, "outdated", lambda: outdated)
     monkeypatch.setattr(machine, "upgrade", lambda: None)
+    monkeypatch.setattr(machine, "needs_boot", lambda: False)
     monkeypatch.setattr(lifecycle, "Machine", lambda _lab, _node: machine)
     monkeypatch.setattr(lifecycle, "_alone", contextlib.nullcontext)
     for name in (

@@ -1,0 +1,75 @@
+"""Whose report says that an upgraded node is Ready: its new kubelet's, never its old one's."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from divvy.lab import lifecycle
+from divvy.lab.machine import Machine
+from divvy.lab.section import parse_lab
+
+pytestmark = pytest.mark.pure
+
+
+def _second() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+class Node:
+    """A node whose old kubelet reports until it is shut down or replaced."""
+
+    def __init__(self, needs_boot: bool) -> None:
+        self.boots = needs_boot
+        self.runs = True
+        self.reported = _second()
+        self.looks: list[bool] = []
+        self.is_new = False
+
+    def outdated(self) -> bool:
+        return not self.is_new
+
+    def needs_boot(self) -> bool:
+        return self.boots
+
+    def running(self) -> bool:
+        return self.runs
+
+    def shut_down(self) -> None:
+        self.runs, self.reported = False, _second()
+
+    def upgrade(self) -> None:
+        assert self.runs != self.boots
+        self.runs = True
+
+    def ready_nodes(self) -> dict[str, datetime]:
+        """Return what the old one reported last at first, and what the new one reports at once."""
+        self.looks.append(self.is_new)
+        reports = {"gpu-1": self.reported}
+        self.is_new, self.reported = True, _second()
+        return reports
+
+
+@pytest.mark.parametrize("needs_boot", [False, True])
+def test_takes_the_first_report_of_the_new_kubelet_and_none_of_the_old_one(
+    needs_boot: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API objects have whole seconds only, and the old one may report until its last instant."""
+    lab = parse_lab({"nodes": [{"name": "gpu-1"}]})
+    machine, node = Machine(lab, lab.nodes[0]), Node(needs_boot)
+    machine.directory = tmp_path
+    for name in ("outdated", "needs_boot", "running", "shut_down", "upgrade"):
+        monkeypatch.setattr(machine, name, getattr(node, name))
+    monkeypatch.setattr(lifecycle, "Machine", lambda _lab, _node: machine)
+    monkeypatch.setattr(lifecycle, "Api", lambda _lab: node)
+    monkeypatch.setattr(lifecycle, "_alone", contextlib.nullcontext)
+    for name in (
+        *("_check_machine", "_build_releases", "_build_driver", "running_lab", "_check_upgrade"),
+        *("write_private", "control_plane.upgrade"),
+    ):
+        monkeypatch.setattr(f"divvy.lab.lifecycle.{name}", lambda *_: None)
+    lifecycle.upgrade(lab, print, drain=False, patience=5)
+    assert node.looks == [False, True]
