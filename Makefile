@@ -65,8 +65,9 @@ test: setup        ## every commit: pure tests first, then five lanes at once
 		-m "agent_process and second_lane and not thorough"
 
 test-all: setup-all ## everything: sanitizers, long walks, every fault, the wheel, random programs, the mixed lab
-	@DIVVY_THOROUGH=1 $(LANES) --at-once 4 -m "$(ALONE) and not lab" -m "$(ALONE) and lab" \
-		-m "shared_lab and not second_lane" --second-lab "shared_lab and second_lane" \
+	@DIVVY_THOROUGH=1 $(LANES) --at-once 4 -m "$(ALONE) and not lab" \
+		--second-lab "shared_lab and second_lane" -m "shared_lab and not second_lane" \
+		-m "$(ALONE) and lab and not second_lane" -m "$(ALONE) and lab and second_lane" \
 		-m "agent_process and not second_lane" -m "agent_process and second_lane"
 
 unit:              ## what needs neither root nor the lab

@@ -38,6 +38,7 @@ _SECOND_LANE = {
     "pure": ("cli", "conformance"),
     "agent_process": ("agent/claims", "agent/mps", "agent/walk"),
     "shared_lab": ("conformance",),
+    "lab": ("engine", "examples", "policy_pack", "render"),
 }
 
 
@@ -62,7 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if is_pure and not markers & {"lab", "agent_process", "thorough"}:
             item.add_marker("pure")
             markers.add("pure")
-        if any(mark in markers and room.startswith(_SECOND_LANE[mark]) for mark in _SECOND_LANE):
+        mark = next((mark for mark in _SECOND_LANE if mark in markers), None)
+        if mark and room.startswith(_SECOND_LANE[mark]):
             item.add_marker("second_lane")
     items.sort(
         key=lambda item: (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -303,20 +304,42 @@ def lanes_of(target: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("target", "all_tests"),
-    [("test", "not hardware and not thorough"), ("test-all", "not hardware")],
+    ("target", "all_tests", "lanes_of_files"),
+    [
+        (
+            "test",
+            "not hardware and not thorough",
+            [
+                ["test_words.py"],
+                ["cli/test_fit.py"],
+                ["test_lanes.py"],
+                ["lab/test_lifecycle.py", "engine/test_own_stack.py"],
+                ["lab/test_cluster.py", "conformance/test_on_lab.py"],
+                ["agent/test_held.py"],
+                ["agent/mps/test_daemons.py"],
+            ],
+        ),
+        (
+            "test-all",
+            "not hardware",
+            [
+                ["test_words.py"],
+                ["cli/test_fit.py"],
+                ["test_lanes.py"],
+                ["conformance/test_on_lab.py"],
+                ["lab/test_cluster.py"],
+                ["lab/test_lifecycle.py"],
+                ["engine/test_own_stack.py"],
+                ["agent/test_held.py"],
+                ["agent/mps/test_daemons.py"],
+            ],
+        ),
+    ],
 )
-def test_puts_every_test_in_one_lane(target: str, all_tests: str) -> None:
-    files = (
-        "test_words.py",
-        "cli/test_fit.py",
-        "test_lanes.py",
-        "lab/test_lifecycle.py",
-        "agent/test_held.py",
-        "agent/mps/test_daemons.py",
-        "lab/test_cluster.py",
-        "conformance/test_on_lab.py",
-    )
+def test_puts_every_test_in_one_lane(
+    target: str, all_tests: str, lanes_of_files: list[list[str]]
+) -> None:
+    files = itertools.chain.from_iterable(lanes_of_files)
     collect = [sys.executable, "-c", _MARKED, *(f"tests/{file}" for file in files)]
     done = subprocess.run(collect, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     marked = {
@@ -338,17 +361,8 @@ def test_puts_every_test_in_one_lane(target: str, all_tests: str) -> None:
         }
 
     lanes = [chosen(expression) for expression in lanes_of(target)]
-    pure, more_pure, alone, servers, *shared, agents, second = lanes
     assert set().union(*lanes) == chosen(all_tests)
     assert sum(map(len, lanes)) == len(chosen(all_tests))
-    assert {name.partition("::")[0] for name in alone} == {"tests/test_lanes.py"}
-    assert {name.partition("::")[0] for name in pure} == {"tests/test_words.py"}
-    assert {name.partition("::")[0] for name in more_pure} == {"tests/cli/test_fit.py"}
-    assert {name.partition("::")[0] for name in agents} == {"tests/agent/test_held.py"}
-    assert {name.partition("::")[0] for name in second} == {"tests/agent/mps/test_daemons.py"}
-    of_labs = [{name.partition("::")[0] for name in lane} for lane in shared]
-    if target == "test-all":
-        assert of_labs == [{"tests/lab/test_cluster.py"}, {"tests/conformance/test_on_lab.py"}]
-    else:
-        assert of_labs == [{"tests/lab/test_cluster.py", "tests/conformance/test_on_lab.py"}]
-    assert {name.partition("::")[0] for name in servers} == {"tests/lab/test_lifecycle.py"}
+    assert [{name.partition("::")[0] for name in lane} for lane in lanes] == [
+        {f"tests/{file}" for file in files_of_lane} for files_of_lane in lanes_of_files
+    ]
