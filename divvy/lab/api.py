@@ -4,6 +4,7 @@ Before there is a kubeconfig, and with what no client asks for: ``/readyz``.
 """
 
 import ssl
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,14 @@ from divvy.lab.description import Lab
 from divvy.lab.errors import ControlPlaneFailed
 from divvy.lab.identities import server
 from divvy.lab.paths import PKI
+
+
+@dataclass(frozen=True)
+class ReadyNode:
+    """What the kubelet of a Ready node has reported: when, its own version and its runtime's."""
+
+    reported: datetime
+    versions: tuple[str, str]
 
 
 class Api:
@@ -27,8 +36,8 @@ class Api:
         """Return whether the API server is ready to serve."""
         return self._status("/readyz") == 200
 
-    def ready_nodes(self) -> dict[str, datetime]:
-        """Return the nodes that are Ready, each with the time of its kubelet's last report.
+    def ready_nodes(self) -> dict[str, ReadyNode]:
+        """Return the nodes that are Ready, by name.
 
         Raises ControlPlaneFailed.
         """
@@ -36,8 +45,8 @@ class Api:
             nodes = self._get("/api/v1/nodes").raise_for_status().json()["items"]
         except httpx2.HTTPError as error:
             raise ControlPlaneFailed(f"the API server does not list nodes: {error}") from None
-        reported = {node["metadata"]["name"]: _reported_ready(node) for node in nodes}
-        return {name: time for name, time in reported.items() if time}
+        ready = {node["metadata"]["name"]: _ready_node(node["status"]) for node in nodes}
+        return {name: node for name, node in ready.items() if node}
 
     def accepts_pods(self) -> bool:
         """Return whether pods can be created in the namespace default."""
@@ -55,8 +64,11 @@ class Api:
         return httpx2.get(self._server + path, verify=self._tls, timeout=5, trust_env=False)
 
 
-def _reported_ready(node: dict[str, Any]) -> datetime | None:
-    for condition in node["status"].get("conditions", []):
+def _ready_node(status: dict[str, Any]) -> ReadyNode | None:
+    for condition in status.get("conditions", []):
         if condition["type"] == "Ready" and condition["status"] == "True":
-            return datetime.fromisoformat(condition["lastHeartbeatTime"])
+            info = status["nodeInfo"]
+            reported = datetime.fromisoformat(condition["lastHeartbeatTime"])
+            versions = (info["kubeletVersion"], info["containerRuntimeVersion"])
+            return ReadyNode(reported, versions)
     return None

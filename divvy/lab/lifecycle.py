@@ -18,7 +18,7 @@ from pathlib import Path
 from divvy.lab import cgroups, control_plane, network, processes, registry
 from divvy.lab.addresses import Addresses
 from divvy.lab.api import Api
-from divvy.lab.description import Lab, lab_of
+from divvy.lab.description import Lab, Node, lab_of
 from divvy.lab.errors import LabFailed
 from divvy.lab.identities import ensure_identities
 from divvy.lab.images import IMAGES
@@ -105,7 +105,8 @@ def upgrade(lab: Lab, tell: Tell, drain: bool, patience: float = 90.0) -> None:
                     # nothing more: its status stays the same.
                     since = {machine.node.name: _past_second()}
                     machine.upgrade()
-                    _wait_nodes(api, since, tell, patience)
+                    # While containerd is replaced, kubelet goes on reporting that it is Ready.
+                    _wait_nodes(api, since, tell, patience, _versions(lab, machine.node))
             # Also of an upgrade that was killed when it had replaced everything.
             _end_drain(machine)
 
@@ -175,6 +176,12 @@ def _now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
+def _versions(lab: Lab, node: Node) -> tuple[str, str]:
+    """Return the versions of kubelet and container runtime that a node's status will name."""
+    containerd_version = CONTAINERD_VERSIONS[node.containerd.version].removeprefix("v")
+    return KUBERNETES_VERSIONS[lab.kubernetes], f"containerd://{containerd_version}"
+
+
 def _past_second() -> datetime:
     """Return this second once it is over: nothing reported in it counts, all from now on does."""
     second = _now()
@@ -183,15 +190,23 @@ def _past_second() -> datetime:
     return second
 
 
-def _wait_nodes(api: Api, since: Mapping[str, datetime], tell: Tell, patience: float) -> None:
+def _wait_nodes(
+    api: Api,
+    since: Mapping[str, datetime],
+    tell: Tell,
+    patience: float,
+    versions: tuple[str, str] | None = None,
+) -> None:
     waiting = list(since)
     deadline = time.monotonic() + patience
     while waiting:
         # The word of a node's former life would stand for most of a minute.
         ready = api.ready_nodes()
-        for name in [n for n in waiting if ready.get(n, _LONG_AGO) > since[n]]:
-            waiting.remove(name)
-            tell(f"node {name} is Ready")
+        for name, node in ready.items():
+            is_new = name in waiting and node.reported > since[name]
+            if is_new and versions in (None, node.versions):
+                waiting.remove(name)
+                tell(f"node {name} is Ready")
         if time.monotonic() > deadline:
             raise LabFailed(
                 f"not Ready after {patience:.0f} s: {', '.join(waiting)}; "

@@ -1,4 +1,4 @@
-"""Whose report says that an upgraded node is Ready: its new kubelet's, never its old one's."""
+"""Whose report says that an upgraded node is Ready: one of its new programs alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from divvy.lab import lifecycle
+from divvy.lab.api import ReadyNode
+from divvy.lab.description import DEFAULT_KUBERNETES
 from divvy.lab.machine import Machine
 from divvy.lab.section import parse_lab
+from divvy.lab.tools import KUBERNETES_VERSIONS
 
 pytestmark = pytest.mark.pure
 
@@ -20,17 +23,17 @@ def _second() -> datetime:
 
 
 class Node:
-    """A node whose old kubelet reports until it is shut down or replaced."""
+    """A node whose kubelet reports to its last instant, and while containerd is replaced."""
 
     def __init__(self, needs_boot: bool) -> None:
         self.boots = needs_boot
         self.runs = True
         self.reported = _second()
-        self.looks: list[bool] = []
-        self.is_new = False
+        # One for each look: the first one is the old kubelet's last.
+        self.runtimes = ["2.3.7", "2.2.0", "Unknown", "2.3.7"]
 
     def outdated(self) -> bool:
-        return not self.is_new
+        return True
 
     def needs_boot(self) -> bool:
         return self.boots
@@ -45,16 +48,15 @@ class Node:
         assert self.runs != self.boots
         self.runs = True
 
-    def ready_nodes(self) -> dict[str, datetime]:
-        """Return what the old one reported last at first, and what the new one reports at once."""
-        self.looks.append(self.is_new)
-        reports = {"gpu-1": self.reported}
-        self.is_new, self.reported = True, _second()
-        return reports
+    def ready_nodes(self) -> dict[str, ReadyNode]:
+        runtime = f"containerd://{self.runtimes.pop(0)}"
+        ready = ReadyNode(self.reported, (KUBERNETES_VERSIONS[DEFAULT_KUBERNETES], runtime))
+        self.reported = _second()
+        return {"gpu-1": ready}
 
 
 @pytest.mark.parametrize("needs_boot", [False, True])
-def test_takes_the_first_report_of_the_new_kubelet_and_none_of_the_old_one(
+def test_takes_the_first_report_of_what_is_new_and_none_of_what_is_old(
     needs_boot: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """API objects have whole seconds only, and the old one may report until its last instant."""
@@ -72,4 +74,4 @@ def test_takes_the_first_report_of_the_new_kubelet_and_none_of_the_old_one(
     ):
         monkeypatch.setattr(f"divvy.lab.lifecycle.{name}", lambda *_: None)
     lifecycle.upgrade(lab, print, drain=False, patience=5)
-    assert node.looks == [False, True]
+    assert node.runtimes == []
