@@ -147,10 +147,9 @@ def build_and_push(
             raise BuildFailed(
                 "a source of the agent's image changed during the build: run it again"
             )
-        # A registry may remove what has no tag, or refuse a tag that it has: another cluster's
-        # image of the same sources may be another compiler's.
-        tag = f"{sources[:12]}-{uuid.uuid4().hex[:12]}"
-        return push_contexts(contexts, registry, IMAGE_NAME, base, tag, insecure=insecure)
+        return push_contexts(
+            contexts, registry, IMAGE_NAME, base, f"{sources[:12]}-", insecure=insecure
+        )
 
 
 def build_layout(
@@ -184,7 +183,7 @@ def push_contexts(
     registry: str,
     name: str,
     base: str,
-    tag: str = "latest",
+    tag_prefix: str = "",
     *,
     insecure: bool = False,
 ) -> str:
@@ -192,6 +191,9 @@ def push_contexts(
 
     Several are pushed with an index: the digest that is returned is the index's.
     """
+    # A registry may remove what has no tag, or refuse a tag that it has: another cluster's image
+    # of the same sources may be another compiler's.
+    tag = f"{tag_prefix}{uuid.uuid4().hex[:12]}"
     pull = _tls_verify(insecure and _host(base) == _host(registry))
     with tempfile.NamedTemporaryFile("r", prefix="divvy-digest-") as digest:
         push = (_tls_verify(insecure), "--digestfile", digest.name)
