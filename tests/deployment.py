@@ -92,9 +92,9 @@ class Deployment:
             # The kubelet removes the slices of a driver that has been away for half a minute.
             self.until(lambda: not self.lab.get("resourceslices")["items"], 90)
             # The rights have gone, too, and whoever asks again and again asks all day.
-            before = self.lab.refused_requests()
+            refused = self.lab.refused_requests()
             time.sleep(_REST_SECONDS)
-            assert self.lab.refused_requests() - before < _FEW_REQUESTS
+            assert self.lab.refused_requests() - refused < _FEW_REQUESTS
             # Agents leave their status: later tests would see GPU nodes that no pool selects.
             nodes = [f"node/{name}" for name in NODES_OF_CLAIMS]
             self.lab.kubectl("annotate", *nodes, f"{STATUS_ANNOTATION}-")
