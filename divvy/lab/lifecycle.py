@@ -38,6 +38,7 @@ from divvy.lab.tools import (
 
 _DESCRIPTION = STATE / "description.json"
 _IP_FREEBIND = 15
+_ENDING_SECONDS = 3.0
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _NEEDED = ("etcd", "docker-registry", "runc", "skopeo", "ip", "nft", "unshare", "nsenter")
 
@@ -355,11 +356,15 @@ def _check_ports(lab: Lab) -> None:
         ("kube-apiserver", host, lab.ports.api_server, "apiServer"),
         (registry.COMPONENT, host, lab.ports.registry, "registry"),
     )
+    # A component that was killed a moment ago holds its port until all of it has ended.
+    deadline = time.monotonic() + _ENDING_SECONDS
     for component, address, port, key in owners:
-        if not processes.find(component) and _in_use(address, port):
-            raise LabFailed(
-                f"divvy:lab.ports.{key}: another program uses port {port}; choose a free one"
-            )
+        while not processes.find(component) and _in_use(address, port):
+            if time.monotonic() > deadline:
+                raise LabFailed(
+                    f"divvy:lab.ports.{key}: another program uses port {port}; choose a free one"
+                )
+            time.sleep(0.1)
 
 
 def _in_use(address: str, port: int) -> bool:

@@ -38,6 +38,11 @@ def strict() -> Iterator[ApiServer]:
         server.namespace("covered", **{LABEL: "true"})
         server.close()
         with applied(bare, REQUIRED, namespace="covered") as api_server:
+            spec = claim("divvy-share")
+            # Each policy takes effect on its own.
+            api_server.until(
+                lambda: made_by_hand(api_server, "ResourceClaim", spec, "default") == NEEDS_QUOTA
+            )
             yield api_server
 
 
