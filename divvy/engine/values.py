@@ -82,6 +82,13 @@ def mapped_secrets(value: Any, on_secret: Callable[[dict[str, Any]], Any]) -> An
     return value
 
 
+def without_marks(value: Any) -> Any:
+    """Return a value from outside without the key by which this protocol marks secrets."""
+    if isinstance(value, dict):
+        return {key: without_marks(entry) for key, entry in value.items() if key != SIGNATURE_KEY}
+    return [without_marks(entry) for entry in value] if isinstance(value, list) else value
+
+
 def has_unknown(value: Any) -> bool:
     """Tell whether any part of a value is not known yet."""
     return any(part == UNKNOWN for part in _parts(value))

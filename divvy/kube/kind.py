@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import quote
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Kind:
         """Return the URL path of an object, or of a collection: without a namespace, of all."""
         group = f"/apis/{self.api_version}" if "/" in self.api_version else "/api/v1"
         inner = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
-        return f"{group}{inner}/{self.plural}" + (f"/{name}" if name else "")
+        # Roles and policies may have any name, such as `who?`.
+        return f"{group}{inner}/{self.plural}" + (f"/{quote(str(name), safe=':')}" if name else "")
 
 
 CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from divvy.engine.errors import StepFailed
+from divvy.engine.errors import NotSupported, StepFailed
 from divvy.engine.goal import Goal, seconds
+from divvy.engine.kubernetes.annotations import timeout_of
 from divvy.engine.kubernetes.compare import (
     drifted_paths,
     normalised,
@@ -16,7 +17,12 @@ from divvy.engine.kubernetes.compare import (
     projected,
     replacing_paths,
 )
-from divvy.engine.kubernetes.ready import not_stable, readiness, terminal_failure
+from divvy.engine.kubernetes.ready import (
+    not_stable,
+    readiness,
+    selector_text,
+    terminal_failure,
+)
 from divvy.engine.plan_step import Step, plan_step
 from divvy.engine.property_path import changed_paths, mapped, parse, restored
 from divvy.engine.provider import Diff
@@ -181,6 +187,11 @@ def test_merges_a_secrets_string_data_into_its_data() -> None:
     assert normalised({"kind": "Secret", "stringData": {"b": UNKNOWN}})["data"] == {"b": UNKNOWN}
 
 
+def test_takes_null_in_string_data_for_an_empty_text() -> None:
+    inputs = {"kind": "Secret", "stringData": {"password": None}}
+    assert normalised(inputs)["data"] == {"password": ""}
+
+
 def test_takes_empty_labels_and_annotations_for_none() -> None:
     named = {"kind": "ConfigMap", "metadata": {"name": "a"}}
     for empty in ({"labels": {}}, {"annotations": {}}, {"labels": {}, "annotations": {}}):
@@ -207,6 +218,17 @@ def test_finds_secrets_and_unknowns_at_any_depth() -> None:
 )
 def test_reads_go_durations(text: str, value: float) -> None:
     assert seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "5m", [5]])
+def test_refuses_a_timeout_that_never_ends(text: object) -> None:
+    with pytest.raises(NotSupported, match="write a number of seconds"):
+        timeout_of({"pulumi.com/timeoutSeconds": text}, 600)
+
+
+def test_reads_a_timeout() -> None:
+    assert timeout_of({"pulumi.com/timeoutSeconds": "90"}, 600) == 90
+    assert timeout_of({"pulumi.com/timeoutSeconds": UNKNOWN}, 600) == 600
 
 
 def daemon_set(**status: int) -> dict[str, Any]:
@@ -248,6 +270,29 @@ def test_counts_a_daemonset_as_ready_when_every_pod_is_new_and_ready() -> None:
     assert readiness(daemon_set(updatedNumberScheduled=3, numberReady=3)) is None
     assert readiness(daemon_set(updatedNumberScheduled=2, numberReady=3)) is not None
     assert readiness(daemon_set(updatedNumberScheduled=3, numberReady=2)) is not None
+
+
+def test_waits_until_pods_have_been_ready_for_as_long_as_the_workload_asks() -> None:
+    rolled_out = deployment(replicas=1, updatedReplicas=1, readyReplicas=1)
+    rolled_out["spec"]["minReadySeconds"] = 30
+    assert readiness(rolled_out) == "0 of 1 pods are ready for 30 s"
+    rolled_out["status"]["availableReplicas"] = 1
+    assert readiness(rolled_out) is None
+    everywhere = daemon_set(updatedNumberScheduled=3, numberReady=3, numberAvailable=2)
+    everywhere["spec"]["minReadySeconds"] = 30
+    assert readiness(everywhere) == "2 of 3 pods are ready for 30 s"
+
+
+@pytest.mark.parametrize(
+    ("selector", "query"),
+    [
+        ({"matchLabels": {"b": "2", "a": "1"}}, "a=1,b=2,hash=x"),
+        # The API server reads no query that begins with a comma.
+        ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, "hash=x"),
+    ],
+)
+def test_asks_for_the_pods_of_any_selector(selector: dict[str, Any], query: str) -> None:
+    assert selector_text({"spec": {"selector": selector}}, hash="x") == query
 
 
 def pod(reason: str, restarts: int) -> dict[str, Any]:
@@ -324,6 +369,20 @@ def test_counts_readiness_from_creation_without_a_transition_time() -> None:
     }
     assert not_stable([pod], now) is None
     assert not_stable([pod], now - timedelta(seconds=59)) == "pod p has just become ready"
+
+
+def test_does_not_wait_for_a_clock_that_is_behind_the_clusters() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    since = (now + timedelta(minutes=15)).isoformat()
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c"}]},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
+        },
+    }
+    assert not_stable([pod], now) is None
 
 
 @pytest.mark.parametrize(

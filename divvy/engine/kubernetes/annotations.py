@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,12 +30,28 @@ def is_autonamed(inputs: Mapping[str, Any]) -> bool:
     return isinstance(annotations, Mapping) and AUTONAMED in annotations
 
 
+def patience_of(inputs: Mapping[str, Any], default: float) -> float | None:
+    """Return how many seconds to wait for an object, None for not at all; raises NotSupported.
+
+    The program says so, and not who else annotates the object.
+    """
+    annotations = (inputs.get("metadata") or {}).get("annotations") or {}
+    if is_true(annotations.get("pulumi.com/skipAwait")):
+        return None
+    return timeout_of(annotations, default)
+
+
 def timeout_of(annotations: Mapping[str, Any], default: float) -> float:
     """Return how long to wait for an object, in seconds; raises NotSupported."""
     text = annotations.get("pulumi.com/timeoutSeconds", default)
+    if text == UNKNOWN:
+        return default
     try:
-        return default if text == UNKNOWN else float(text)
+        seconds = float(text)
     except (TypeError, ValueError):
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:  # "nan" would never be over
         raise NotSupported(
             f"the annotation pulumi.com/timeoutSeconds is {text!r}: write a number of seconds"
-        ) from None
+        )
+    return seconds

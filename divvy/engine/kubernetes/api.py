@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from divvy.engine.errors import Conflict, EngineError, StepFailed
+from divvy.engine.values import SIGNATURE_KEY, without_marks
 from divvy.kube.client import Answer, Client
 from divvy.kube.errors import (
+    NOT_FOUND,
     TOO_MANY_REQUESTS,
     UNAVAILABLE,
     ApiError,
@@ -20,10 +23,12 @@ from divvy.kube.kind import Kind
 from divvy.kube.kubeconfig import cluster_config
 from divvy.kube.media_types import APPLY, JSON_PATCH
 
-# How long a server that has answered before may be away: a restart takes some seconds.
+# How long a server that has answered before may be away, or busy: a restart takes some seconds.
 _RESTART_SECONDS = 20.0
 _RETRY_SECONDS = 0.5
 _CREATED = 201
+# Lines of a log may have any length.
+_MAX_LOG = 4_000
 
 
 class ApiProblem(StepFailed):
@@ -33,6 +38,10 @@ class ApiProblem(StepFailed):
         # Only a refusal says for certain that nothing was done.
         super().__init__(text, unsure=not 400 <= status < 500)
         self.status = status
+
+
+class _NoSuchKind(ApiProblem):
+    """The cluster does not have a kind in a version of its group."""
 
 
 class Api:
@@ -112,8 +121,32 @@ class Api:
                         )
                         self._kinds[api_version, resource["kind"]] = known
             if (api_version, kind) not in self._kinds:
-                raise ApiProblem(f"the cluster has no {kind} in {api_version}", 404)
+                raise _NoSuchKind(f"the cluster has no {kind} in {api_version}", NOT_FOUND)
             return self._kinds[api_version, kind]
+
+    def served_kind(self, api_version: str, kind: str) -> Kind | None:
+        """Look a kind up in this version of its group, else in the others, which share objects.
+
+        Returns None if the cluster does not have it in any.
+        """
+        with contextlib.suppress(_NoSuchKind):
+            return self.kind(api_version, kind)
+        for version in self._versions(api_version.rpartition("/")[0]):
+            with contextlib.suppress(_NoSuchKind):
+                return self.kind(version, kind)
+        return None
+
+    def _versions(self, group: str) -> Sequence[str]:
+        """Return the versions that a group is served in, preferred ones first."""
+        if not group:
+            return ()  # the core group has v1 alone
+        try:
+            versions = self._request("GET", f"/apis/{group}").get("versions") or ()
+        except ApiProblem as problem:
+            if problem.status != NOT_FOUND:
+                raise
+            return ()
+        return [str(version["groupVersion"]) for version in versions]
 
     def _kinds_of(self, api_version: str) -> Sequence[Mapping[str, Any]]:
         group = f"/apis/{api_version}" if "/" in api_version else "/api/v1"
@@ -201,32 +234,37 @@ class Api:
             answer = self._client.send("GET", path, query=query, seconds=5)
         except Unreachable:
             return ""
-        return answer.text.strip() if answer.is_success else ""
+        text = answer.text.strip() if answer.is_success else ""
+        # It goes to the terminal and into the state. Half a word may be half a secret.
+        return text if len(text) <= _MAX_LOG else f"… {' '.join(text[-_MAX_LOG:].split(' ')[1:])}"
 
     def _persistently(
         self, method: str, path: str, body: object, **options: Any
     ) -> tuple[Answer, bool]:
-        """Send a request; while the server restarts, send it again, and tell whether it was.
+        """Send a request; while the server restarts or is busy, again, and tell whether it was.
 
         Every request here may be sent twice: reads, reviews, applies, and deletions that name
         the object's uid.
         """
-        deadline = time.monotonic() + self._patience
+        began = time.monotonic()
         again = False
         while True:
+            delay = _RETRY_SECONDS
             try:
                 answer = self._client.send(method, path, body, **options)
             except Unreachable as error:
-                if time.monotonic() >= deadline:
+                if time.monotonic() >= began + self._patience:
                     raise ApiProblem(f"the API server does not answer: {error}", 0) from None
             except KubeconfigError as error:  # a credential plugin is asked with the first request
                 raise EngineError(str(error)) from None
             else:
-                self._patience = _RESTART_SECONDS
-                if not _starting(answer) or time.monotonic() >= deadline:
+                if answer.code != UNAVAILABLE or answer.retry_after:
+                    self._patience = _RESTART_SECONDS
+                delay = max(delay, answer.retry_after or 0)
+                if not _is_busy(answer) or time.monotonic() + delay > began + self._patience:
                     return answer, again
             again = True
-            time.sleep(_RETRY_SECONDS)
+            time.sleep(delay)
 
     def _request(
         self, method: str, path: str, body: object = None, **options: Any
@@ -235,14 +273,16 @@ class Api:
         return _body(answer)
 
 
-def _starting(answer: Answer) -> bool:
-    """Tell whether an API server answers that is not ready to serve yet."""
-    return answer.code in (TOO_MANY_REQUESTS, UNAVAILABLE)
+def _is_busy(answer: Answer) -> bool:
+    """Tell whether an API server wants the request later: it is starting, or throttles."""
+    return answer.code in (TOO_MANY_REQUESTS, UNAVAILABLE) or answer.retry_after is not None
 
 
 def _body(answer: Answer) -> dict[str, Any]:
     try:
-        return answer.object()
+        obj = answer.object()
+        # Anybody may have given an object an annotation that reads like a mark of a secret.
+        return without_marks(obj) if SIGNATURE_KEY in answer.text else obj
     except ApiError as error:
         raise _problem(error) from None
     except Unreachable as error:

@@ -55,7 +55,7 @@ def normalised(inputs: Mapping[str, Any]) -> dict[str, Any]:
     if normal.get("kind") == "Secret" and isinstance(text, Mapping):
         del normal["stringData"]
         encoded = {
-            key: value if value == UNKNOWN else base64.b64encode(str(value).encode()).decode()
+            key: value if value == UNKNOWN else base64.b64encode(_plain(value)).decode()
             for key, value in text.items()
         }
         data = normal.get("data")
@@ -158,6 +158,11 @@ def projected(inputs: Any, recorded: Any, live: Any) -> Any:
         trios = zip(inputs, known, live, strict=True)
         return [projected(*trio) for trio in trios]
     return live
+
+
+def _plain(value: Any) -> bytes:
+    """Return a text of stringData; the API server takes null for an empty one."""
+    return b"" if value is None else str(value).encode()
 
 
 def _group(obj: Mapping[str, Any]) -> str:

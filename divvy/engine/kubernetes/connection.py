@@ -63,17 +63,15 @@ class Connection:
     def location(self, obj: Mapping[str, Any]) -> tuple[Kind, str]:
         """Return kind and namespace of an object; raises ApiProblem (404) for an unknown kind."""
         kind = self.api.kind(str(obj["apiVersion"]), str(obj["kind"]))
-        namespace = str(obj["metadata"].get("namespace") or self.default_namespace)
-        return kind, namespace if kind.namespaced else ""
+        return kind, self._namespace(obj, kind)
 
     def known_location(self, obj: Mapping[str, Any]) -> tuple[Kind, str] | None:
-        """Return kind and namespace of an object, None if the cluster does not have its kind."""
-        try:
-            return self.location(obj)
-        except ApiProblem as problem:
-            if problem.status == 404:
-                return None
-            raise
+        """Return kind and namespace of a recorded object, None if its kind is gone.
+
+        A cluster that was upgraded may serve it in another version than the recorded one.
+        """
+        kind = self.api.served_kind(str(obj["apiVersion"]), str(obj["kind"]))
+        return None if kind is None else (kind, self._namespace(obj, kind))
 
     def namespaced(self, obj: Mapping[str, Any]) -> bool:
         """Tell whether this kind is namespaced; one that the cluster does not have is not."""
@@ -83,6 +81,12 @@ class Connection:
             if problem.status == 404:
                 return False
             raise
+
+    def _namespace(self, obj: Mapping[str, Any], kind: Kind) -> str:
+        """Return an object's namespace, "" for a kind without."""
+        if not kind.namespaced:
+            return ""
+        return str(obj["metadata"].get("namespace") or self.default_namespace)
 
     def _connected(self) -> Api:
         if self._api is None:

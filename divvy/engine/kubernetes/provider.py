@@ -14,6 +14,7 @@ from divvy.engine.kubernetes.annotations import (
     is_autonamed,
     is_forced,
     is_true,
+    patience_of,
     timeout_of,
 )
 from divvy.engine.kubernetes.api import Api, ApiProblem, conflict_text
@@ -44,12 +45,14 @@ from divvy.engine.provider import Diff, ProviderResult
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.urn import urn_name
 from divvy.engine.values import UNKNOWN, has_unknown
+from divvy.kube.errors import CONFLICT, INVALID
 from divvy.kube.kind import Kind
 
 _OWN_METADATA = ("name", "namespace", "labels", "annotations", "finalizers", "ownerReferences")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MAX_MANAGER = 128
-_INVALID = 422
+# To write an object that a controller writes, too.
+_TRIES = 5
 _NEVER_CHANGES = re.compile(
     "immutable|may not be changed|updates to .* are forbidden", re.IGNORECASE
 )
@@ -73,7 +76,7 @@ class KubernetesProvider:
         recorded: Mapping[str, str],
     ) -> None:
         self._configuration = configuration
-        self._manager = manager
+        self._manager = manager[: _MAX_MANAGER - 9]
         self._connection = Connection(configuration, recorded)
         self._report = report
         self._waiting = Waiting(self._connection, report)
@@ -130,7 +133,9 @@ class KubernetesProvider:
         if metadata == UNKNOWN:
             return inputs
         metadata = dict(metadata)
-        timeout_of(metadata.get("annotations") or {}, 0.0)
+        annotations = metadata.get("annotations") or {}
+        if annotations != UNKNOWN:
+            timeout_of(annotations, 0.0)
         if "namespace" not in metadata and self._connection.namespaced(inputs):
             metadata["namespace"] = self._connection.default_namespace
         if not metadata.get("name"):
@@ -139,7 +144,11 @@ class KubernetesProvider:
                 metadata["name"] = known["name"]
             else:
                 metadata["name"] = f"{urn_name(urn).lower()}-{os.urandom(4).hex()}"
-            metadata["annotations"] = {**(metadata.get("annotations") or {}), AUTONAMED: "true"}
+            if annotations != UNKNOWN:
+                metadata["annotations"] = {**annotations, AUTONAMED: "true"}
+        name = str(metadata["name"])
+        if name in (".", "..") or {*name} & {*"/%"}:
+            raise StepFailed(f"{name!r} is no object's name: `/` and `%` cannot be part of one")
         inputs["metadata"] = metadata
         return inputs
 
@@ -165,7 +174,7 @@ class KubernetesProvider:
         It is written down before the creation, so that what a cut-off run has made is known
         among all objects of this name that may ever be there.
         """
-        manager = f"{self._manager[: _MAX_MANAGER - 9]}-{os.urandom(4).hex()}"
+        manager = f"{self._manager}-{os.urandom(4).hex()}"
         return identity_of(inputs), {"__fieldManager": manager}
 
     def create(
@@ -246,14 +255,15 @@ class KubernetesProvider:
         location = self._connection.known_location(obj)
         if location is None:
             return  # the kind itself is gone, and with it its objects
-        annotations = obj["metadata"].get("annotations") or {}
+        patience = patience_of(resource.inputs, timeout)
+        annotations = (resource.inputs.get("metadata") or {}).get("annotations") or {}
         # In the foreground a workload is gone when its pods are: they may still need, while they
         # end, what it depends on.
         usual = "foreground" if obj["kind"] in _OWNS_PODS else "background"
         policy = str(annotations.get("pulumi.com/deletionPropagationPolicy", usual))
         name = str(obj["metadata"]["name"])
         self._api.delete(*location, name, policy.capitalize(), uid)
-        self._waiting.until_gone(resource.urn, *location, obj, timeout)
+        self._waiting.until_gone(resource.urn, *location, obj, patience)
 
     def read(self, resource: ResourceState) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Read the live object."""
@@ -343,7 +353,8 @@ class KubernetesProvider:
 
         Raises StepFailed with what there is.
         """
-        live, reason = self._waiting.until_ready(urn, kind, namespace, applied, timeout)
+        patience = patience_of(inputs, timeout)
+        live, reason = self._waiting.until_ready(urn, kind, namespace, applied, patience)
         outputs = {**written_down(manager, inputs), **live}
         if reason is not None:
             raise StepFailed(reason, outputs)
@@ -404,7 +415,7 @@ class KubernetesProvider:
             # An entry that kubectl has added to a list may be in the way of the program's own.
             live = self._live(resource)
             if (
-                problem.status != _INVALID
+                problem.status != INVALID
                 or live is None
                 or from_kubectl(managed_fields(live), manager) is None
             ):
@@ -415,7 +426,7 @@ class KubernetesProvider:
         try:
             return apply(force=True)
         except ApiProblem as problem:
-            if dry_run and problem.status == _INVALID:
+            if dry_run and problem.status == INVALID:
                 return previewed(inputs)  # only the takeover itself would remove the entry
             raise _naming_replacement(problem) from None
 
@@ -428,12 +439,19 @@ class KubernetesProvider:
         dry_run: bool,
     ) -> bool:
         """Give other managers' fields to ``manager``; tell whether there are any."""
-        live = self._live(resource)
-        managed = None if live is None else handed_over(managed_fields(live), manager)
-        if live is None or managed is None:
-            return False
-        if not dry_run:
-            self._api.set_managers(*self._connection.location(live), live, managed)
+        for attempt in range(1, _TRIES + 1):
+            live = self._live(resource)
+            managed = None if live is None else handed_over(managed_fields(live), manager)
+            if live is None or managed is None:
+                return False
+            if dry_run:
+                break
+            try:
+                self._api.set_managers(*self._connection.location(live), live, managed)
+                break
+            except ApiProblem as problem:  # a controller has written its status since the look
+                if problem.status != CONFLICT or attempt == _TRIES:
+                    raise
         return True
 
     def _live(self, resource: ResourceState) -> dict[str, Any] | None:
@@ -454,7 +472,7 @@ def _described(resource: ResourceState) -> Mapping[str, Any]:
 
 def _naming_replacement(problem: ApiProblem) -> ApiProblem:
     """Add to the refusal of a field that never changes how the object can be replaced."""
-    if problem.status != _INVALID or not _NEVER_CHANGES.search(str(problem)):
+    if problem.status != INVALID or not _NEVER_CHANGES.search(str(problem)):
         return problem
     return ApiProblem(
         f"{problem}. This field never changes: delete the object and run again, and it will be "

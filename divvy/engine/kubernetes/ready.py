@@ -66,8 +66,7 @@ def _daemon_set(obj: Mapping[str, Any]) -> str | None:
         updated = status.get("updatedNumberScheduled", 0)
         if updated < wanted:
             return f"{updated} of {wanted} pods are updated"
-    ready = status.get("numberReady", 0)
-    return None if ready >= wanted else f"{ready} of {wanted} pods are ready"
+    return _not_ready(obj, wanted, "numberReady", "numberAvailable")
 
 
 def _deployment(obj: Mapping[str, Any]) -> str | None:
@@ -86,8 +85,19 @@ def _deployment(obj: Mapping[str, Any]) -> str | None:
     outdated = status.get("replicas", 0) - updated
     if outdated > 0:
         return f"{outdated} pods of an older revision are still running"
-    ready = status.get("readyReplicas", 0)
-    return None if ready >= wanted else f"{ready} of {wanted} pods are ready"
+    return _not_ready(obj, wanted, "readyReplicas", "availableReplicas")
+
+
+def _not_ready(obj: Mapping[str, Any], wanted: int, ready: str, available: str) -> str | None:
+    """Say how many pods are ready, for as long as `minReadySeconds` asks for; None if all are.
+
+    ``ready`` and ``available`` are the status's names of the two numbers.
+    """
+    seconds = obj["spec"].get("minReadySeconds", 0)
+    number = (obj.get("status") or {}).get(available if seconds else ready, 0)
+    if number >= wanted:
+        return None
+    return f"{number} of {wanted} pods are ready{f' for {seconds} s' if seconds else ''}"
 
 
 def _service(obj: Mapping[str, Any]) -> str | None:
@@ -197,13 +207,14 @@ def not_stable(pods: Sequence[Mapping[str, Any]], now: datetime) -> str | None:
         if leaving or status.get("phase") in ("Succeeded", "Failed"):
             continue
         name = pod["metadata"]["name"]
-        since = _ready_since(pod)
+        since = ready_since(pod)
         if since is None:
             return f"pod {name} is not ready"
         containers = pod["spec"].get("containers") or ()
         probed = all(_PROBES & set(container) for container in containers)
         failed = _has_failed(status)
-        if not probed and now - since < (_SETTLING_AGAIN if failed else _SETTLING):
+        # Of a clock that is behind the cluster's by more than that, nothing can be learnt.
+        if not probed and abs(now - since) < (_SETTLING_AGAIN if failed else _SETTLING):
             return f"pod {name} has just become ready{' again' if failed else ''}"
     return None
 
@@ -217,7 +228,8 @@ def _has_failed(status: Mapping[str, Any]) -> bool:
     return False
 
 
-def _ready_since(pod: Mapping[str, Any]) -> datetime | None:
+def ready_since(pod: Mapping[str, Any]) -> datetime | None:
+    """Return when a pod became ready, None if it is not."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition["type"] == "Ready" and condition["status"] == "True":
             # The API does not demand the time; a virtual kubelet may leave it out.
@@ -226,7 +238,10 @@ def _ready_since(pod: Mapping[str, Any]) -> datetime | None:
     return None
 
 
-def selector_text(obj: Mapping[str, Any]) -> str:
-    """Return the label selector of a workload as a query."""
-    labels = obj["spec"]["selector"].get("matchLabels") or {}
+def selector_text(obj: Mapping[str, Any], **more: str) -> str:
+    """Return the labels that a workload's selector names, and more of them, as a query.
+
+    A selector may have expressions alone: then all objects of the namespace are looked at.
+    """
+    labels = {**(obj["spec"]["selector"].get("matchLabels") or {}), **more}
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

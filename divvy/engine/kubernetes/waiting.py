@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -9,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from divvy.engine.errors import EngineError, StepFailed
-from divvy.engine.kubernetes.annotations import is_true, timeout_of
 from divvy.engine.kubernetes.api import ApiProblem
 from divvy.engine.kubernetes.connection import Connection
 from divvy.engine.kubernetes.ready import (
@@ -18,11 +18,13 @@ from divvy.engine.kubernetes.ready import (
     not_stable,
     pending_reason,
     readiness,
+    ready_since,
     revision_of,
     selector_text,
     terminal_failure,
     waits_for_pods,
 )
+from divvy.engine.kubernetes.record import uid_of
 from divvy.kube.kind import Kind
 
 _LOOK_SECONDS = 0.25
@@ -43,43 +45,45 @@ class Waiting:
         self._cancelled.set()
 
     def until_ready(
-        self, urn: str, kind: Kind, namespace: str, obj: dict[str, Any], timeout: float
+        self, urn: str, kind: Kind, namespace: str, obj: dict[str, Any], patience: float | None
     ) -> tuple[dict[str, Any], str | None]:
-        """Return the live object once it is ready, else as it is now and why it is not."""
-        annotations = obj["metadata"].get("annotations") or {}
-        if is_true(annotations.get("pulumi.com/skipAwait")):
+        """Return the live object once it is ready, else as it is now and why it is not.
+
+        ``patience``: so many seconds, None for not at all.
+        """
+        if patience is None:
             return obj, None
         live = obj
+        deadline = time.monotonic() + patience
         try:
-            allowed = timeout_of(annotations, timeout)
-            deadline = time.monotonic() + allowed
             while True:
+                began = time.monotonic()
                 missing = self._missing(live, namespace)
                 if missing is None:
                     return live, None
+                # The pods of thousands of nodes take the API server a while.
+                pause = max(_LOOK_SECONDS, time.monotonic() - began)
                 self._report(urn, missing)
                 if time.monotonic() >= deadline:
                     warning = self._last_warning(live, namespace)
-                    return live, f"not ready: {missing} after {allowed:.0f} s{warning}"
-                if self._cancelled.wait(_LOOK_SECONDS):
+                    return live, f"not ready: {missing} after {patience:.0f} s{warning}"
+                if self._cancelled.wait(pause):
                     return live, f"interrupted; {missing}"
                 present = self._connection.api.get(kind, namespace, obj["metadata"]["name"])
-                if present is None:
+                if present is None or uid_of(present) != uid_of(obj):
                     return live, "the object was deleted while the engine waited for it"
                 live = present
         except EngineError as problem:
             return live, str(problem)
 
     def until_gone(
-        self, urn: str, kind: Kind, namespace: str, obj: Mapping[str, Any], timeout: float
+        self, urn: str, kind: Kind, namespace: str, obj: Mapping[str, Any], patience: float | None
     ) -> None:
         """Return when the object with this uid is gone; raises StepFailed."""
-        metadata = obj["metadata"]
-        annotations = metadata.get("annotations") or {}
-        if is_true(annotations.get("pulumi.com/skipAwait")):
+        if patience is None:
             return
-        allowed = timeout_of(annotations, timeout)
-        deadline = time.monotonic() + allowed
+        metadata = obj["metadata"]
+        deadline = time.monotonic() + patience
         name = str(metadata["name"])
         while True:
             live = self._connection.api.get(kind, namespace, name)
@@ -88,7 +92,7 @@ class Waiting:
             state = deletion_state(live)
             self._report(urn, state)
             if time.monotonic() >= deadline:
-                raise StepFailed(f"{name} is not gone after {allowed:.0f} s: {state}")
+                raise StepFailed(f"{name} is not gone after {patience:.0f} s: {state}")
             if self._cancelled.wait(_LOOK_SECONDS):
                 raise StepFailed(f"interrupted; {name} is not gone: {state}")
 
@@ -133,7 +137,7 @@ class Waiting:
         revision = revision_of(obj, revisions)
         if revision is None:
             return []
-        own = f"{selector},{REVISION_LABELS[obj['kind']]}={revision}"
+        own = selector_text(obj, **{REVISION_LABELS[obj["kind"]]: revision})
         return list(api.list(api.kind("v1", "Pod"), namespace, labelSelector=own))
 
     def _last_warning(self, live: Mapping[str, Any], namespace: str) -> str:
@@ -141,13 +145,15 @@ class Waiting:
         if not waits_for_pods(live):
             return ""
         api = self._connection.api
-        involved = [live, *self._pods(live, namespace)]
-        for obj in involved:
-            query = f"involvedObject.uid={obj['metadata']['uid']},type=Warning"
-            events = api.list(api.kind("v1", "Event"), namespace, fieldSelector=query)
-            if events:
-                last = max(events, key=lambda event: str(event.get("lastTimestamp") or ""))
-                return f" ({last.get('reason')}: {last.get('message')})"
+        # The user may not be allowed to read events: what is missing is known without them.
+        with contextlib.suppress(EngineError):
+            waiting = [pod for pod in self._pods(live, namespace) if ready_since(pod) is None]
+            for obj in (live, *waiting):
+                query = f"involvedObject.uid={obj['metadata']['uid']},type=Warning"
+                events = api.list(api.kind("v1", "Event"), namespace, fieldSelector=query)
+                if events:
+                    last = max(events, key=lambda event: str(event.get("lastTimestamp") or ""))
+                    return f" ({last.get('reason')}: {last.get('message')})"
         return ""
 
     def _terminal_failure(self, pods: list[Mapping[str, Any]], namespace: str) -> str | None:
