@@ -13,8 +13,8 @@ def replace_file(path: Path, content: bytes, mode: int) -> None:
     scratch.unlink(missing_ok=True)
     try:
         with scratch.open("xb") as file:
+            os.fchmod(file.fileno(), mode)  # before anybody else could read what is in it
             file.write(content)
-            os.fchmod(file.fileno(), mode)
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(path)

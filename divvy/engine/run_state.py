@@ -93,9 +93,9 @@ class RunState:
 
     def began(self, operation: str, urn: str, resource: ResourceState) -> None:
         """Note that a creation is about to happen."""
+        self._journal.began(operation, urn, resource.id, resource)  # else nothing is created
         with self._lock:
             self._pending[urn] = Pending(operation, urn, resource.id, resource)
-        self._journal.began(operation, urn, resource.id, resource)
 
     def abandoned(self, urn: str) -> None:
         """Note that what began has made nothing."""

@@ -7,6 +7,8 @@ import hashlib
 import json
 import os
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +21,7 @@ from divvy.engine.state.resource import ResourceState
 from divvy.engine.state.secrets import Passphrase, opened_texts, passphrase_from
 from divvy.engine.state.store import StateStore
 from divvy.engine.values import SECRET_SIGNATURE, SIGNATURE_KEY, secret
-from tests.divvy_command import run_divvy
+from tests.divvy_command import divvy_environment, run_divvy
 
 OFFICIAL = Path(__file__).with_name("official")
 URN = "urn:pulumi:dev::p::kubernetes:core/v1:ConfigMap::"
@@ -97,7 +99,9 @@ def test_keeps_the_steps_of_a_dead_run(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("record", ["5", '{"gone": {}}', '{"began": 3}', '{"done": {"urn": "x"}}'])
+@pytest.mark.parametrize(
+    "record", ["5", '{"gone": {}}', '{"began": 3}', '{"done": {"urn": "x"}}', '{"later": 1}']
+)
 def test_refuses_a_damaged_record_in_the_journal(tmp_path: Path, record: str) -> None:
     state_store = store(tmp_path)
     state_store.done(resource("one"))
@@ -205,6 +209,13 @@ def test_names_a_nested_secret_that_is_no_text() -> None:
 def test_asks_for_no_passphrase_without_secrets(tmp_path: Path) -> None:
     store(tmp_path, None).write([resource("one")])
     assert store(tmp_path, None).load().resources
+
+
+def test_accepts_a_passphrase_of_any_bytes() -> None:
+    phrase = os.fsdecode(b"\xff")
+    crypter = Passphrase(None, lambda: phrase)
+    sealed = crypter.encrypt("hush")
+    assert Passphrase(crypter.salt, lambda: phrase).decrypt(sealed) == "hush"
 
 
 def test_accepts_an_empty_passphrase() -> None:
@@ -341,6 +352,102 @@ def test_names_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert state_store.checkpoint_path.read_bytes() == whole
 
 
+def test_continues_a_journal_whose_disk_was_full_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state_store = store(tmp_path)
+    state_store.create()
+    state_store.done(resource("one"))
+    write = os.write
+    taken: list[int] = []
+
+    def nearly_full(descriptor: int, data: bytes) -> int:
+        if taken:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken.append(write(descriptor, data[:20]))
+        return taken[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", nearly_full)
+        with pytest.raises(StateProblem, match="No space left on device"):
+            state_store.done(resource("two"))
+    state_store.done(resource("three"))
+    assert [left.id for left in store(tmp_path).load().resources] == ["ns/one", "ns/three"]
+
+
+def test_begins_a_journal_whose_first_line_found_no_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state_store = store(tmp_path)
+    state_store.create()
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(StateProblem, match="No space left on device"):
+            state_store.done(resource("one"))
+    state_store.done(resource("two"))
+    first, *_ = state_store.journal_path.read_text().splitlines()
+    digest = hashlib.sha256(state_store.checkpoint_path.read_bytes()).hexdigest()
+    assert json.loads(first) == {"checkpoint": digest}
+
+
+def test_keeps_the_former_state_where_no_file_has_two_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    state_store = store(tmp_path)
+    state_store.write([resource("one")])
+    former = state_store.checkpoint_path.read_bytes()
+    state_store.write([resource("two")])
+    backup = state_store.checkpoint_path.with_name("dev.json.bak")
+    assert backup.read_bytes() == former
+    assert [left.id for left in store(tmp_path).load().resources] == ["ns/two"]
+
+
+def test_reads_the_state_in_any_locale(tmp_path: Path) -> None:
+    state_store = store(tmp_path)
+    state_store.write([resource("one", outputs={"data": {"a": "grün"}})])
+    # The official engine does not escape what is not ASCII.
+    raw = json.loads(state_store.checkpoint_path.read_text())
+    state_store.checkpoint_path.write_text(json.dumps(raw, ensure_ascii=False), encoding="utf-8")
+    program = (
+        "import pathlib; from divvy.engine.state.store import StateStore\n"
+        "state = StateStore(pathlib.Path('.'), 'p', 'dev', lambda: None).load()\n"
+        "print(ascii(state.resources[0].outputs['data']['a']))"
+    )
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path, env=divvy_environment(plain), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("'gr\\xfcn'\n", "")
+
+
+def test_leaves_a_dead_runs_lock_that_a_preview_may_not_remove(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = lock_folder(tmp_path, "p", "dev")
+    folder.mkdir(parents=True)
+    holder = {"pid": 2**22 + 1, "hostname": socket.gethostname(), **_place()}
+    (folder / "dead.json").write_text(json.dumps(holder))
+
+    def refused(path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refused)
+        assert lock_holder(tmp_path, "p", "dev") == ""
+        with pytest.raises(StateProblem, match=r"dead\.json cannot be written: Permission denied"):
+            break_locks(tmp_path, "p", "dev")
+    assert break_locks(tmp_path, "p", "dev") == 1
+
+
 def test_keeps_creations_of_unknown_outcome_through_every_write(tmp_path: Path) -> None:
     dead = store(tmp_path)
     dead.create()
@@ -379,6 +486,23 @@ def test_restricts_the_state_to_its_owner(tmp_path: Path) -> None:
     assert [path.stat().st_mode & 0o777 for path in (state_store.checkpoint_path, backup)] == [
         0o600
     ] * 2
+
+
+def test_shows_nobody_a_backup_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state_store = store(tmp_path)
+    state_store.write([resource("one", outputs={"data": "x" * 100_000})])
+    restrict = os.fchmod
+    lengths: list[int] = []
+
+    def restricted(descriptor: int, mode: int) -> None:
+        lengths.append(os.fstat(descriptor).st_size)
+        restrict(descriptor, mode)
+
+    monkeypatch.setattr(os, "fchmod", restricted)
+    state_store.write([resource("two")])
+    assert lengths == [0]
 
 
 def test_keeps_encrypted_what_was_encrypted_once(tmp_path: Path) -> None:

@@ -66,8 +66,14 @@ class JournalFile:
         with self._lock, writing(self.path):
             if self._descriptor is None:
                 self._descriptor = self._opened()
-            write_all(self._descriptor, line.encode())
-            os.fdatasync(self._descriptor)
+            whole = os.fstat(self._descriptor).st_size
+            try:
+                write_all(self._descriptor, line.encode())
+                os.fdatasync(self._descriptor)
+            except OSError:
+                # What a full disk took of the line must not run into the next one.
+                os.ftruncate(self._descriptor, whole)
+                raise
 
     def records(self) -> list[dict[str, Any]]:
         """Return the records; a last line that a crash cut off never happened."""
@@ -75,7 +81,8 @@ class JournalFile:
             return []
         try:
             with reading(self.path):
-                records = [json.loads(line) for line in self.path.read_text().split("\n")[:-1]]
+                lines = self.path.read_text(encoding="utf-8").split("\n")[:-1]
+            records = [json.loads(line) for line in lines]
         except ValueError as error:
             raise damaged(self.path, error) from None
         if not all(isinstance(record, dict) for record in records):
@@ -92,15 +99,18 @@ class JournalFile:
 
     def _opened(self) -> int:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        begins = not self.path.exists()
-        if not begins:  # a last line that a crash cut off must not run into the next one
-            whole = self.path.read_bytes().rpartition(b"\n")[0]
-            os.truncate(self.path, len(whole) + 1 if whole else 0)
+        whole = self.path.read_bytes().rfind(b"\n") + 1 if self.path.exists() else 0
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        if begins:
-            first = json.dumps({"checkpoint": digest(self._checkpoint)}) + "\n"
-            write_all(descriptor, first.encode())
-            sync_folder(self.path.parent)
+        try:
+            # A last line that a crash cut off must not run into the next one.
+            os.ftruncate(descriptor, whole)
+            if not whole:
+                first = json.dumps({"checkpoint": digest(self._checkpoint)}) + "\n"
+                write_all(descriptor, first.encode())
+                sync_folder(self.path.parent)
+        except OSError:
+            os.close(descriptor)
+            raise
         return descriptor
 
 
@@ -156,6 +166,8 @@ def folded(
             state = {_key(resource): resource for resource in followed}
         elif "gone" in record:
             state.pop(_key(resource_from_json(record["gone"])), None)
+        elif not {*record} <= {"salt", "checkpoint", "folded"}:
+            raise ValueError(f"a newer divvy has written {', '.join(sorted(record))}")
     return StackState(tuple(state.values()), tuple(pending.values()))
 
 

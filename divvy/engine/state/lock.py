@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import os
 import socket
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ def lock_folder(root: Path, project: str, stack: str) -> Path:
     return root / "locks" / "organization" / project / stack
 
 
-@contextmanager
+@contextlib.contextmanager
 def locked(root: Path, project: str, stack: str) -> Iterator[None]:
     """Hold the stack's lock; raises StateProblem naming who holds it.
 
@@ -79,7 +79,8 @@ def _holders(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     for lock in sorted(folder.glob("*.json")):
         holder = _holder(lock)
         if _is_here(holder) and not _alive(holder.get("pid")):
-            lock.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a preview may have no right to it
+                lock.unlink(missing_ok=True)
         elif holder or lock.exists():  # its run may have ended since the look
             yield lock, holder
 
@@ -118,7 +119,8 @@ def break_locks(root: Path, project: str, stack: str) -> int:
                 "it first"
             )
     for lock in locks:
-        lock.unlink(missing_ok=True)
+        with writing(lock):
+            lock.unlink(missing_ok=True)
     return len(locks)
 
 

@@ -86,7 +86,9 @@ class Passphrase:
 
 
 def _cipher(phrase: str, salt: bytes) -> AESGCM:
-    return AESGCM(hashlib.pbkdf2_hmac("sha256", phrase.encode(), salt, _ROUNDS, 32))
+    # The environment may hold any bytes.
+    text = phrase.encode(errors="surrogateescape")
+    return AESGCM(hashlib.pbkdf2_hmac("sha256", text, salt, _ROUNDS, 32))
 
 
 def _seal(cipher: AESGCM, plain: str) -> str:

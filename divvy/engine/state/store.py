@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from divvy.atomic_file import sync_folder
+from divvy.atomic_file import replace_file, sync_folder
 from divvy.engine.errors import NotSupported, StateProblem
 from divvy.engine.state.checkpoint import check_version, decoded, encoded, salt_of
 from divvy.engine.state.files import digest, reading, write_private, writing
@@ -75,7 +75,8 @@ class StateStore(Journal):
         """Delete everything that is recorded of the stack."""
         files = (self.checkpoint_path, self._backup, self.journal_path, self.unsettled_path)
         for path in files:
-            path.unlink(missing_ok=True)
+            with writing(path):
+                path.unlink(missing_ok=True)
 
     def load(self) -> StackState:
         """Read the state, an unfinished run folded in; raises StateProblem."""
@@ -175,10 +176,8 @@ class StateStore(Journal):
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f".{path.name}.new")
         write_private(scratch, text)
-        if path.exists():
-            self._backup.unlink(missing_ok=True)
-            path.chmod(0o600)
-            self._backup.hardlink_to(path)
+        if path.exists():  # a copy: not all file systems have hard links
+            replace_file(self._backup, path.read_bytes(), 0o600)
         if self.journal_path.exists():
             # Between here and the journal's end: whichever of the two checkpoints there is,
             # the journal says what it is to it.
@@ -195,7 +194,7 @@ class StateStore(Journal):
             return StackState()
         try:
             with reading(self.checkpoint_path):
-                text = self.checkpoint_path.read_text()
+                text = self.checkpoint_path.read_text(encoding="utf-8")
             return self.decode(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateProblem(
