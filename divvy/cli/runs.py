@@ -12,7 +12,7 @@ from divvy.cli.errors import CHANGES, FAILED, INTERRUPTED
 from divvy.cli.target import target_of
 from divvy.engine import operations
 from divvy.engine.digest import diff_lines, preview_digest
-from divvy.engine.display import Display, RunConsole, summary_lines
+from divvy.engine.display import Display, RunConsole, printable_lines, summary_lines
 from divvy.engine.program import Program
 from divvy.engine.urn import urn_name
 from divvy.engine.values import masked
@@ -88,10 +88,10 @@ def run_up(program: Program, stack: str, yes: bool, diff: bool, *, wait: bool) -
     summary = operations.up(target, watching(preview=False), program)
     if yes:
         _show_topology(summary, stack)
-    conclude(summary, preview=False, diff=diff)
     unsettled = target.store().unsettled_path
-    if summary.changes:
+    if summary.changes:  # also of a run that failed, or was interrupted, after some steps
         unsettled.touch()
+    conclude(summary, preview=False, diff=diff)
     if wait and unsettled.exists():
         # Loads the model, which a run without changes does not need.
         from divvy.cli.topology import wait_advertised  # noqa: PLC0415
@@ -195,13 +195,14 @@ def _show(summary: Summary, *, preview: bool, diff: bool) -> None:
             for line in diff_lines(step):
                 typer.echo(line)
     for urn, text in summary.failures.items():
-        typer.echo(f"failed: {urn_name(urn) if '::' in urn else urn}: {text}", err=True)
+        name = urn_name(urn) if "::" in urn else urn
+        typer.echo(printable_lines(f"failed: {name}: {text}"), err=True)
     for line in summary_lines(summary, preview=preview):
         typer.echo(line)
     if not preview and not summary.failures:
         for name, value in masked(dict(summary.outputs)).items():
             if isinstance(value, (str, int, float, bool)):
-                typer.echo(f"  {name}: {value}")
+                typer.echo(printable_lines(f"  {name}: {value}"))
 
 
 def _show_topology(summary: Summary, stack: str) -> None:

@@ -22,7 +22,6 @@ from divvy.engine.property_path import restored
 from divvy.engine.provider import Diff, Provider, ProviderResult
 from divvy.engine.providers import Providers
 from divvy.engine.recorded import marked, plain, recorded
-from divvy.engine.redaction import redacted
 from divvy.engine.refresh import recover, refresh
 from divvy.engine.run_state import RunState
 from divvy.engine.state.resource import ResourceState
@@ -143,6 +142,7 @@ class Deployment:
         self._await_admission()
         try:
             self._state.claim(goal.urn)
+            self._outcome.hide(secret_texts(goal.inputs))
             goal = replace(goal, aliases=self._all_aliases(goal))
             old = self._state.old(goal)
             if goal.type.startswith(PROVIDER_PREFIX):
@@ -387,7 +387,7 @@ class Deployment:
                     result = provider.create(goal.urn, inputs, initial_outputs, timeout=allowed)
         except StepFailed as failure:
             # The API server's message, or a container's log, may repeat a secret.
-            text = redacted(str(failure), secret_texts(goal.inputs))
+            text = self._outcome.redacted(str(failure))
             if failure.partial is not None:
                 return ProviderResult(identity, dict(failure.partial)), (text,)
             if resource is None and not failure.unsure:

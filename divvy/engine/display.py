@@ -113,8 +113,16 @@ class Display(Watcher):
         line = Text(f"{sign:>2} ", style=colour)
         line.append(f"{short_type(urn)} ", style="dim")
         line.append(urn_name(urn), style="bold")
-        line.append(f"  {text}")
+        line.append(f"  {printable_lines(text)}")
         self._console.print(line, highlight=False, soft_wrap=True)
+
+
+def printable_lines(text: str) -> str:
+    """Return a text from outside, such as a container's log, without what drives a terminal."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else " " if char.isspace() else "\ufffd"
+        for char in text
+    )
 
 
 def described(step: StepReport, words: dict[str, str], seconds: float) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
+from divvy.engine.redaction import redacted
 from divvy.engine.watcher import StepReport, Summary, Watcher
 
 
@@ -13,7 +15,19 @@ class Outcome:
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
         self._lock = threading.Lock()
+        self._secrets: set[str] = set()
         self.summary = Summary()
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Note texts that no failure may repeat: a container's log, for one, has any of them."""
+        with self._lock:
+            self._secrets.update(secrets)
+
+    def redacted(self, text: str) -> str:
+        """Return a text without the secrets of the program and of the configuration."""
+        with self._lock:
+            text = redacted(text, self._secrets)
+        return self._watcher.redacted(text)
 
     def began(self, step: StepReport) -> None:
         """Note that a step begins."""
@@ -30,6 +44,7 @@ class Outcome:
 
         ``urn`` may also be a word ("program") for a failure outside all resources.
         """
+        text = self.redacted(text)
         with self._lock:
             first = urn not in self.summary.failures
             self.summary.failures.setdefault(urn, text)
@@ -42,4 +57,4 @@ class Outcome:
 
     def warn(self, urn: str, text: str) -> None:
         """Pass a warning on."""
-        self._watcher.message("warning", text, urn)
+        self._watcher.message("warning", self.redacted(text), urn)

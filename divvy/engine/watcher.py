@@ -64,5 +64,9 @@ class Watcher:
     def message(self, severity: str, text: str, urn: str) -> None:
         """A message of the program or the engine."""
 
+    def redacted(self, text: str) -> str:
+        """Return a text without the secrets that it knows."""
+        return text
+
 
 SILENT = Watcher()

@@ -302,3 +302,53 @@ def test_records_a_failed_creation_as_far_as_it_came(
     assert "hunter22" not in text
     for _, record, _ in registration.journal.notes[1:]:
         assert record is None or record.init_errors == (text,)
+
+
+def test_keeps_the_secrets_of_other_resources_and_of_the_configuration_out_of_a_failure() -> None:
+    """A container's log may repeat what its pod mounts: another resource has it."""
+    provider = MemoryProvider()
+    journal = MemoryJournal()
+    providers: Any = SimpleNamespace(
+        of=lambda _: provider, cluster_key=lambda _: "", same_cluster=lambda *_: True
+    )
+    state = RunState(journal, StackState())
+    run = Deployment(state, providers, RedactingWatcher(SILENT, {"swordfish"}))
+    run.admit((), lambda: None)
+    inputs = {"password": PASSWORD}
+    run.register(Goal(f"{URN}a", "t", "a", custom=True, inputs=inputs, provider="p::1"))
+    provider.create_failure = StepFailed("log: hunter22 swordfish", {"size": 1})
+    with pytest.raises(StepFailed, match=r"^log: \[secret\] \[secret\]$"):
+        run.register(Goal(f"{URN}b", "t", "b", custom=True, inputs={}, provider="p::1"))
+    _, record, _ = journal.notes[-1]
+    assert record is not None
+    assert record.init_errors == ("log: [secret] [secret]",)
+
+
+def test_leaves_no_creation_open_that_it_could_not_write_down() -> None:
+    class FullDisk(MemoryJournal):
+        def began(
+            self, operation: str, urn: str, identity: str, resource: ResourceState | None = None
+        ) -> None:
+            raise StateProblem("the disk is full")
+
+    provider, state = MemoryProvider(), RunState(FullDisk(), StackState())
+    run = run_of(provider, state)
+    run.admit((), lambda: None)
+    with pytest.raises(StateProblem):
+        run.register(Goal(f"{URN}a", "t", "a", custom=True, inputs={}, provider="p::1"))
+    assert (provider.objects, state.pending()) == ({}, [])
+
+
+def test_keeps_secrets_out_of_what_a_provider_says_of_inputs() -> None:
+    class Strict(MemoryProvider):
+        def check(
+            self, urn: str, old: Mapping[str, Any] | None, new: Mapping[str, Any]
+        ) -> dict[str, Any]:
+            raise StepFailed(f"{new['password']} is too short")
+
+    run = run_of(Strict())
+    run.admit((), lambda: None)
+    inputs = {"password": PASSWORD}
+    with pytest.raises(StepFailed):
+        run.register(Goal(f"{URN}a", "t", "a", custom=True, inputs=inputs, provider="p::1"))
+    assert run.summary.failures == {f"{URN}a": "[secret] is too short"}

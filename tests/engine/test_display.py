@@ -45,6 +45,19 @@ def test_continues_the_run_when_the_reader_leaves() -> None:
             display.ended(STEP, None)
 
 
+def test_passes_no_control_characters_of_a_log_on_to_the_terminal() -> None:
+    reader, writer = os.pipe()
+    log = "last log lines:\n\x1b]0;title\x07\x9b2J\u202edone\rnow"
+    with os.fdopen(writer, "w", buffering=1) as file:
+        display = Display(RunConsole(file=file), preview=False)
+        display.ended(STEP, log)
+        display.waiting(URN, log)
+    with os.fdopen(reader) as output:
+        shown = output.read()
+    assert shown.count("last log lines:\n\ufffd]0;title\ufffd\ufffd2J\ufffddone now") == 2
+    assert not any(char in shown for char in "\x1b\x07\x9b\u202e")
+
+
 def test_keeps_the_line_about_adopted_objects_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
