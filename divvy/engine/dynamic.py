@@ -6,9 +6,9 @@ import os
 import re
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import grpc
 
@@ -30,13 +30,20 @@ _LIMIT = [("grpc.max_receive_message_length", 400 << 20), ("grpc.max_send_messag
 class DynamicProvider(Provider):
     """Runs dynamic resources; the process starts with the first of them.
 
-    Whatever it has begun it ends: ``cancel`` does nothing.
+    Whatever it has begun it ends: ``cancel`` does nothing. ``output`` receives each line that a
+    provider prints.
     """
 
     def __init__(
-        self, python: str, folder: Path, project: str, configuration: Mapping[str, Any]
+        self,
+        python: str,
+        folder: Path,
+        project: str,
+        configuration: Mapping[str, Any],
+        output: Callable[[str], None],
     ) -> None:
         self._configuration = configuration
+        self._output = output
         self._python = python
         self._folder = folder
         self._project = project
@@ -61,7 +68,7 @@ class DynamicProvider(Provider):
                 self._channel.close()
             if self._process is not None:
                 self._process.kill()
-                self._process.communicate()
+                self._process.wait()  # but for its output: what it has started may still print
                 self._process = None
                 os.close(self._pipe)
 
@@ -186,6 +193,11 @@ class DynamicProvider(Provider):
             "when the program registers it; `divvy refresh --clear-pending-creates` forgets it"
         )
 
+    def _pass_on(self, printed: IO[bytes]) -> None:
+        with printed:
+            for line in printed:
+                self._output(line.decode(errors="replace").rstrip("\n"))
+
     def _call(self, name: str, request: Any) -> Any:
         try:
             return getattr(self._ready(), name)(request)
@@ -216,12 +228,17 @@ class DynamicProvider(Provider):
                     cwd=self._folder,
                     env=environment,
                     pass_fds=[reading],
+                    # A terminal's Ctrl-C goes to all processes of its foreground group.
+                    start_new_session=True,
                 )
                 os.close(reading)
-                assert self._process.stdout is not None
-                port = self._process.stdout.readline().strip()
+                printed = self._process.stdout
+                assert printed is not None
+                port = printed.readline().strip()
                 if not port.isdigit():
                     raise StepFailed("the dynamic provider process did not start")
+                # What nobody reads would fill the pipe, and the provider would wait for ever.
+                threading.Thread(target=self._pass_on, args=(printed,), daemon=True).start()
                 self._channel = grpc.insecure_channel(f"127.0.0.1:{port.decode()}", options=_LIMIT)
                 stub = stubs.ResourceProviderStub(self._channel)
                 stub.Configure(api.ConfigureRequest(args=to_struct(self._configuration)))

@@ -6,22 +6,23 @@ SIGHUP, more than once (its shell and the kernel), so that no SIGHUP counts as t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import FrameType
 
 from divvy.engine.deployment import Deployment
 
+_FIRST = "\ninterrupted; waiting for the steps in progress (a second interrupt ends immediately)\n"
 _AT_ONCE = "\ninterrupted immediately; the next run checks what this one had started\n"
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
-@contextmanager
+@contextlib.contextmanager
 def recorded_run(deployment: Deployment, cancel: Callable[[], None]) -> Iterator[None]:
     """Write the checkpoint after the block, also when an interrupt has ended it.
 
@@ -38,7 +39,7 @@ def recorded_run(deployment: Deployment, cancel: Callable[[], None]) -> Iterator
         deployment.finish()
 
 
-@contextmanager
+@contextlib.contextmanager
 def _interrupts(cancel: Callable[[], None]) -> Iterator[Callable[[], None]]:
     """Yield a function that makes the next interrupt the last."""
     if threading.current_thread() is not threading.main_thread():
@@ -46,7 +47,7 @@ def _interrupts(cancel: Callable[[], None]) -> Iterator[Callable[[], None]]:
         return
 
     def end(_signal: int, _frame: FrameType | None) -> None:
-        os.write(sys.stderr.fileno(), _AT_ONCE.encode())
+        _say(_AT_ONCE)
         os._exit(130)
 
     def last() -> None:
@@ -58,6 +59,7 @@ def _interrupts(cancel: Callable[[], None]) -> Iterator[Callable[[], None]]:
         last()
         if number == signal.SIGHUP:
             _leave_terminal()
+        _say(_FIRST)
         cancel()
         raise KeyboardInterrupt
 
@@ -70,6 +72,13 @@ def _interrupts(cancel: Callable[[], None]) -> Iterator[Callable[[], None]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _say(text: str) -> None:
+    # Its reader may have left, and `2>&-` may have given its number to another file.
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            os.write(sys.stderr.fileno(), text.encode())
 
 
 def _leave_terminal() -> None:

@@ -195,5 +195,17 @@ def serving(monitor: Monitor, workers: int) -> Iterator[str]:
     try:
         yield f"127.0.0.1:{port}"
     finally:
-        server.stop(None).wait()
-        pool.shutdown(wait=True)
+        ended = threading.Event()
+
+        def end() -> None:
+            server.stop(None).wait()
+            pool.shutdown(wait=True)
+            ended.set()
+
+        # In a thread, as an interrupted join takes a thread that still runs for one that has ended.
+        threading.Thread(target=end).start()
+        try:
+            ended.wait()
+        except KeyboardInterrupt:
+            ended.wait()
+            raise

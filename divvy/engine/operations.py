@@ -132,8 +132,6 @@ def _run(target: Target, watcher: Watcher, program: Program, *, preview: bool) -
     finally:
         providers.close()
     summary = deployment.summary
-    for urn, text in summary.failures.items():
-        summary.failures[urn] = watcher.redacted(text)
     summary.seconds = time.monotonic() - began
     return summary
 
@@ -212,7 +210,12 @@ def _providers(target: Target, watcher: Watcher, config: Mapping[str, Any]) -> P
     manager = f"divvy-{project.name}-{target.stack}"
     packages: dict[str, ProviderPackage] = {
         "kubernetes": KubernetesPackage(manager, watcher.waiting),
-        "pulumi-python": DynamicPackage(python_of(project), project.main, project.name),
+        "pulumi-python": DynamicPackage(
+            python_of(project),
+            project.main,
+            project.name,
+            lambda line: watcher.message("info", line, ""),
+        ),
     }
     return Providers(project.name, target.stack, packages, config)
 

@@ -45,11 +45,15 @@ class KubernetesPackage:
 
 @dataclass(frozen=True)
 class DynamicPackage:
-    """``pulumi-python``: dynamic providers, run by ``python`` in ``folder``."""
+    """``pulumi-python``: dynamic providers, run by ``python`` in ``folder``.
+
+    ``output`` receives each line that they print.
+    """
 
     python: str
     folder: Path
     project: str
+    output: Callable[[str], None]
     connection: tuple[str, ...] = ()
 
     def default(self, version: str, config: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
@@ -58,4 +62,4 @@ class DynamicPackage:
 
     def make(self, configuration: Mapping[str, Any], cluster: Mapping[str, str]) -> Provider:
         """Return a provider, whose process starts when it is needed."""
-        return DynamicProvider(self.python, self.folder, self.project, configuration)
+        return DynamicProvider(self.python, self.folder, self.project, configuration, self.output)

@@ -52,6 +52,7 @@ class Program:
                 stderr=subprocess.STDOUT,
                 env=environment,
                 text=True,
+                errors="replace",  # what the program starts may print in any encoding, or none
                 pass_fds=[remote.fileno()],
             )
 
@@ -78,9 +79,8 @@ class Program:
             "root": str(run.project.folder),
             "address": address,
         }
-        with contextlib.suppress(
-            BrokenPipeError
-        ):  # if it could not load the SDK, its output says why
+        # If it could not load the SDK, its output says why.
+        with contextlib.suppress(ConnectionError):
             self._socket.sendall(json.dumps(run_config).encode() + b"\n")
         reader = threading.Thread(target=self._declared, args=(admit,))
         reader.start()
@@ -95,11 +95,15 @@ class Program:
         """End the process if it still runs."""
         if self._child.poll() is None:
             self._child.kill()
-        self._child.communicate()
+        self._child.wait()
+        # Not to its end: what the program has started may still hold the other one.
+        assert self._child.stdout is not None
+        self._child.stdout.close()
         self._socket.close()
 
     def _declared(self, admit: Callable[[list[Declaration] | None], None]) -> None:
-        with self._socket.makefile("rb") as stream:
+        line = b""
+        with self._socket.makefile("rb") as stream, contextlib.suppress(ConnectionError):
             line = stream.readline()
         declared = json.loads(line) if line.endswith(b"\n") else None
         admit(None if declared is None else [declaration_from(entry) for entry in declared])

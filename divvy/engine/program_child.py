@@ -88,7 +88,8 @@ def main() -> None:
         cause = raised[0] if raised else error
         if isinstance(cause, pulumi.RunError):
             pulumi.log.error(str(cause))
-        elif not _registration(cause):
+        # A terminal interrupts this process beside the engine's, which says so.
+        elif not isinstance(cause, KeyboardInterrupt) and not _registration(cause):
             pulumi.log.error(_own_frames(cause, folder))
     finally:
         # Tasks that still wait for the engine are abandoned: no warnings about them.

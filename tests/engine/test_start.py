@@ -82,6 +82,12 @@ def test_passes_on_all_messages_but_debug(tmp_path: Path) -> None:
     assert not [text for severity, text in heard if severity == "debug" or "quiet" in text]
 
 
+def test_does_not_call_an_interrupt_a_failure_of_the_program(tmp_path: Path) -> None:
+    summary, heard = previewed(tmp_path, "print('begun')\nraise KeyboardInterrupt\n")
+    assert summary.failures == {"program": "the program ended with exit code 1"}
+    assert [text for _, text in heard if text] == ["begun"]
+
+
 @pytest.fixture
 def api_server() -> Iterator[tuple[str, list[str], threading.Event]]:
     """Serve as an API server that notes what it is asked."""
@@ -113,7 +119,7 @@ def providers_knowing(folder: Path, kind: str, inputs: dict[str, object]) -> tup
     """Return providers that know one of the state, and its reference."""
     packages: dict[str, ProviderPackage] = {
         "kubernetes": KubernetesPackage("divvy", lambda _urn, _text: None),
-        "pulumi-python": DynamicPackage(sys.executable, folder, "trial"),
+        "pulumi-python": DynamicPackage(sys.executable, folder, "trial", lambda _: None),
     }
     providers = Providers("trial", "dev", packages, {})
     urn = make_urn("dev", "trial", "", f"{PROVIDER_PREFIX}{kind}", "p")
