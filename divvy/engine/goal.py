@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,9 @@ from divvy.engine.property_path import parse
 from divvy.engine.subset import LEADS_ON, Declaration
 from divvy.engine.urn import make_urn
 from divvy.engine.values import from_struct, has_asset
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+_DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ms|s|m|h|\Z)")
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,9 @@ def _declared(request: Any, inputs: Mapping[str, Any]) -> Declaration:
         "replace_on_changes": bool(request.replaceOnChanges),
         "retain_on_delete": request.retainOnDelete,
         "deleted_with": bool(request.deletedWith),
+        "env_var_mappings": bool(request.envVarMappings),
+        "hide_diffs": bool(request.hideDiffs),
+        "plugin_download_url": bool(request.pluginDownloadURL),
         "state_migrations": bool(request.state_migrations),
         "hooks": any(bool(value) for _, value in request.hooks.ListFields()),
         "replacement_trigger": request.replacement_trigger.WhichOneof("kind")
@@ -127,14 +134,10 @@ def _aliases(request: Any, stack: str, project: str) -> list[str]:
 
 def seconds(text: str) -> float:
     """Return a Go duration ("1h2m3s", "500ms") in seconds; raises NotSupported."""
-    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-    total, number, rest = 0.0, "", text
-    while rest:
-        if rest[0].isdigit() or rest[0] == ".":
-            number, rest = number + rest[0], rest[1:]
-            continue
-        unit = "ms" if rest.startswith("ms") else rest[0]
-        if unit not in units or not number:
+    total, position = 0.0, 0
+    while position < len(text):
+        part = _DURATION_PART.match(text, position)
+        if part is None:
             raise NotSupported(f"{text!r} is not a duration: write 90s, 5m or 1h30m")
-        total, number, rest = total + float(number) * units[unit], "", rest[len(unit) :]
-    return total + float(number or 0)
+        total, position = total + float(part[1]) * _UNITS[part[2]], part.end()
+    return total

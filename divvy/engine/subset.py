@@ -81,9 +81,12 @@ OPTIONS = (
 )
 REFUSED_OPTIONS = {
     "deleted_with": "deleted_with",
+    "env_var_mappings": "env_var_mappings",
+    "hide_diffs": "hide_diffs",
     "hooks": "hooks",
     "id": "id (`.get()`)",
     "import_": "import_",
+    "plugin_download_url": "plugin_download_url",
     "remote": "remote components",
     "replace_on_changes": "replace_on_changes",
     "replace_with": "replace_with",
@@ -158,8 +161,9 @@ class Declaration:
             problem = _type_problem(self.type)
             if problem:
                 yield f"{problem} {LEADS_ON}"
-        for option in sorted(self.options & set(REFUSED_OPTIONS)):
-            yield f"the option {REFUSED_OPTIONS[option]} {LEADS_ON}"
+        # Also what a later SDK has.
+        for option in sorted(self.options - set(OPTIONS)):
+            yield f"the option {REFUSED_OPTIONS.get(option, option)} {LEADS_ON}"
         for annotation in sorted(self.annotations & set(REFUSED_ANNOTATIONS)):
             yield f"the annotation {annotation} {LEADS_ON}"
         if "generateName" in self.metadata:

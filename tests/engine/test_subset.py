@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
+import pulumi
 import pytest
 
-from divvy.engine.subset import KINDS, Declaration, declaration_from, refusals, refused_record
+from divvy.engine.subset import (
+    KINDS,
+    OPTIONS,
+    REFUSED_OPTIONS,
+    Declaration,
+    declaration_from,
+    refusals,
+    refused_record,
+)
 from tests.engine.test_await import SIMPLE, WORKLOADS
 from tests.render.documents import objects_of
 from tests.render.test_objects import IMAGE, STACKS, value
@@ -42,6 +52,16 @@ def test_accepts_a_programs_component() -> None:
     own = Declaration("divvy:index:GpuCluster", "c", component=True)
     chart = Declaration("kubernetes:helm.sh/v4:Chart", "h", component=True)
     assert list(refusals([own, chart])) == ["h"]
+
+
+def test_refuses_every_option_that_it_does_not_have() -> None:
+    known = {*OPTIONS, *REFUSED_OPTIONS}
+    assert {*inspect.signature(pulumi.ResourceOptions).parameters} <= known
+    later = Declaration("kubernetes:core/v1:ConfigMap", "a", options=frozenset({"later", "parent"}))
+    assert list(later.refusals()) == [
+        "the option later is not supported by the embedded engine; run `pulumi up`: it uses the "
+        "same state"
+    ]
 
 
 def test_accepts_provider_options_in_pythons_spelling() -> None:
