@@ -1,5 +1,6 @@
 """divvy config: a stack's configuration."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from divvy.engine.state.secrets import encrypt_config
 from divvy.stack.config import full_key, stack_config
 from divvy.stack.edit import set_value
 from divvy.stack.errors import StackError
+from divvy.stack.yaml_text import text_of
 
 app = typer.Typer(add_completion=False)
 
@@ -29,15 +31,34 @@ def get_config(key: str, stack: Stack) -> None:
 @app.command("set")
 def set_config(
     key: str,
-    value: str,
-    stack: Stack,
+    value: Annotated[
+        str | None,
+        typer.Argument(help="Read from standard input if left out: other users see arguments."),
+    ] = None,
     *,
+    stack: Stack,
     secret: Annotated[bool, typer.Option("--secret", help="Encrypt the value.")] = False,
 ) -> None:
     """Set one plain or secret value in the stack's file; the rest of the file stays as it is."""
     project = target_of(stack).project
     full, salt = full_key(project, key), None
-    new: str | dict[str, str] = value
+    text = _typed(secret=secret) if value is None else value
+    new: str | dict[str, str] = text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise StackError("the value is not text in UTF-8") from None
     if secret:
-        new, salt = encrypt_config(value, stack_config(project, stack).salt)
+        new, salt = encrypt_config(text, stack_config(project, stack).salt)
     set_value(project, stack, full, new, salt=salt)
+
+
+def _typed(*, secret: bool) -> str:
+    """Return a value from the terminal or a pipe, without the newline at its end."""
+    if sys.stdin.isatty():
+        typed: str = typer.prompt("value", hide_input=secret)
+        return typed
+    value = text_of(sys.stdin, "standard input").removesuffix("\n")
+    if not value:
+        raise StackError("there is no value: give one after the key, or write it to standard input")
+    return value

@@ -67,14 +67,17 @@ def _with_value(
         document["config"] = config = CommentedMap()
     written = next((name for name in config if full_key(project, str(name)) == key), key)
     before = config.get(written)
-    if isinstance(before, dict | list) and set(before) != {"secure"}:
+    if isinstance(before, list) or (isinstance(before, dict) and {*before} != {"secure"}):
         raise StackError(f"{file.source}: {key} is structured: edit the file")
     # In quotes, since YAML's versions disagree on what `yes` or `012` mean.
     config[written] = (
         DoubleQuotedScalarString(value) if isinstance(value, str) else CommentedMap(value)
     )
-    if salt is not None and "encryptionsalt" not in document:
+    if salt is not None and document.get("encryptionsalt") is None:
+        document.pop("encryptionsalt", None)
         document.insert(0, "encryptionsalt", salt)
+    elif salt is not None and document["encryptionsalt"] != salt:
+        raise StackError(f"{file.source}: its encryptionsalt has just been set: run again")
     stream = io.StringIO()
     yaml.dump(document, stream)
     return head + stream.getvalue()

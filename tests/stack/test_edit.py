@@ -69,6 +69,27 @@ def test_keeps_a_secret_value_out_of_the_file(
     assert (set(config.sealed), config.salt) == ({"p:token"}, salt)
 
 
+def test_sets_a_salt_where_its_key_is_empty(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "open")
+    file = project.stack_path("dev")
+    file.write_text("encryptionsalt:\nconfig: {}\n")
+    secret, salt = encrypt_config("hush", stack_config(project, "dev").salt)
+    set_value(project, "dev", "p:token", secret, salt=salt)
+    assert stack_config(project, "dev").salt == salt
+
+
+def test_writes_no_secret_beside_another_salt_than_its_own(project: Project) -> None:
+    file = project.stack_path("dev")
+    # Another `config set` came first.
+    file.write_text("encryptionsalt: v1:theirs:x\nconfig: {}\n")
+    before = file.read_bytes()
+    with pytest.raises(StackError, match="encryptionsalt has just been set: run again"):
+        set_value(project, "dev", "p:token", {"secure": "v1:a:b"}, salt="v1:ours:x")
+    assert file.read_bytes() == before
+
+
 def test_replaces_a_secret_that_the_official_cli_wrote(project: Project) -> None:
     file = project.stack_path("dev")
     file.write_text("config:\n  p:token:\n    secure: v1:old:old\n  p:level: one\n")
@@ -147,9 +168,9 @@ def test_names_a_file_that_cannot_be_written(
     assert str(refused.value) == f"cannot write {path}: {os.strerror(number)}"
 
 
-@pytest.mark.parametrize("text", ["config: {p:x: {a: 1}}\n", "config: {p:x: [1]}\n"])
-def test_refuses_to_set_a_structured_value(project: Project, text: str) -> None:
-    file = project.stack_path("dev")
+@pytest.mark.parametrize("value", ["{a: 1}", "[1]", "[{a: 1}]", "[secure]"])
+def test_refuses_to_set_a_structured_value(project: Project, value: str) -> None:
+    file, text = project.stack_path("dev"), f"config: {{p:x: {value}}}\n"
     file.write_text(text)
     with pytest.raises(StackError, match="p:x is structured: edit the file"):
         put(project, "x", "y")

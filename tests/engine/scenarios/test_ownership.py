@@ -84,6 +84,7 @@ def test_refuses_to_import_another_stacks_deployment(trial: Trial, tmp_path: Pat
 @pytest.mark.parametrize("resources", ['"x"', '["x"]', "[5]", '[{"urn": "x"}]'])
 def test_refuses_to_import_what_is_no_deployment(tmp_path: Path, resources: str) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: trial\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
     (tmp_path / "file.json").write_text(
         f'{{"version": 3, "deployment": {{"resources": {resources}}}}}'
     )
