@@ -77,7 +77,12 @@ def generation(text: str | None) -> str:
 
 
 def _plain(value: object) -> Any:
-    """Make keys text, as JSON has them, so that they can be sorted."""
+    """Make keys text, as JSON has them, so that they can be sorted, and 2.0 the same as 2.
+
+    Programs in other languages, and Pulumi's own engine, hand over the one for the other.
+    """
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -22,6 +22,12 @@ def test_writes_compact_sorted_versioned_verbatim_json():
     assert canonical_json(dict(reversed(VALUE.items()))) == text
 
 
+def test_writes_a_number_one_way():
+    values = [{"a": [number], "b": {"c": number}, "d": 1.5} for number in (2, 2.0)]
+    text = '{"cluster":{"a":[2],"b":{"c":2},"d":1.5},"schemaVersion":1}'
+    assert [canonical_json(value) for value in values] == [text, text]
+
+
 def test_omits_how_this_machine_reaches_the_cluster():
     here = {**VALUE, "kubeconfig": "~/.kube/config", "context": "prod"}
     assert canonical_json(here) == canonical_json(VALUE)
