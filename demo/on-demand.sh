@@ -14,6 +14,10 @@ own="pod/share-3000 pod/share-6000 pod/whole replicaset/seven"
 # What a run before this one has left, if it was killed.
 $KUBECTL delete --ignore-not-found --timeout=60s $own >/dev/null
 trap '$KUBECTL delete --ignore-not-found --wait=false $own >/dev/null' EXIT
+# A shell may end by a signal without what is to be done at its exit.
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 agents_before=$(agents)
 
 echo "-- two pods ask for 3,000 and 6,000 MiB of one A100"
