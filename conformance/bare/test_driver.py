@@ -111,7 +111,11 @@ def _smi_labels(answer: CommandResult) -> dict[str, str]:
         "gpu.memory": gpu.findtext("fb_memory_usage/total", "").removesuffix(" MiB"),
         "gpu.family": gpu.findtext("product_architecture", "").lower().replace(" ", "-"),
         "mig.capable": str("N/A" not in gpu.findtext("mig_mode/current_mig", "N/A")).lower(),
-        **{f"{label}.full": log.findtext(field, "") for field, label in versions.items()},
+        # A driver may add that the field has another name now.
+        **{
+            f"{label}.full": log.findtext(field, "").partition(" ")[0]
+            for field, label in versions.items()
+        },
     }
     return {f"nvidia.com/{name}": value for name, value in answers.items() if value}
 

@@ -18,7 +18,7 @@ from conformance.observe.fabric import fabric_is_up, read_fabric
 from conformance.observe.feature_labels import judge_labels, versions_are_advertised
 from conformance.observe.gpu_condition import clocks_are_free, lanes_are_up, links_are_sound
 from conformance.observe.gpu_memory_errors import memory_errors, memory_is_sound
-from conformance.observe.identities import driver_version
+from conformance.observe.identities import driver_version, libraries_version
 from conformance.observe.runtime import driver_devices, kernel_module, runtime_lacks, specification
 from conformance.promise import NO_POOL, NodePromise
 from divvy.model.versions import is_older
@@ -163,7 +163,7 @@ def test_kernel_module_and_libraries_are_of_one_version(
     kernel = kernel_module(target, node.name)
     smi = driver_looks.of(node)
     evidence.add(smi.log)
-    libraries = driver_version(smi.log)
+    libraries = libraries_version(smi.log)
     evidence.require(
         f"kernel module {kernel}, libraries in a pod {kernel}",
         f"kernel module {kernel or 'unknown'}, libraries in a pod {libraries or smi}",

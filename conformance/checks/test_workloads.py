@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from conformance.catalogue import check
-from conformance.checks.verdicts import every_device_burns, every_device_computes
+from conformance.checks.verdicts import (
+    every_device_burns,
+    every_device_computes,
+    shows_versions,
+)
 from conformance.evidence import Evidence
 from conformance.fixtures import Fills, Probes
 from conformance.load.neighbours import gigaflops
@@ -38,9 +42,7 @@ def test_nvidia_smi_answers(probes: Probes, promise: DevicePromise, evidence: Ev
     evidence.command = "nvidia-smi"
     smi = part(probes[promise], "nvidia-smi")
     evidence.add(smi.log)
-    words = ("NVIDIA-SMI", "Driver Version:", "CUDA Version:")
-    missing = [word for word in words if word not in smi.log]
-    evidence.require_that(smi.code == 0 and not missing, f"exit code 0 and {', '.join(words)}", smi)
+    evidence.require_that(*shows_versions(smi))
 
 
 @check("WORK-07")

@@ -12,6 +12,8 @@ from conformance.implementation import DIVVY, Implementation
 from conformance.load.fill import FillResult
 from conformance.observe.bare_look import BareLook
 from conformance.observe.device_memory import memory_fits
+from conformance.observe.identities import cuda_version, driver_version
+from conformance.observe.probes import Part
 from conformance.promise import DevicePromise
 
 
@@ -71,6 +73,13 @@ def opens_nothing_by_number(outcome: Outcome) -> Verdict:
         "1 GPU by name, nothing by number",
         f"{len(gpus)} GPU by name, {'; '.join(opened) or 'nothing'} by number",
     )
+
+
+def shows_versions(smi: Part) -> tuple[bool, str, Part]:
+    """Judge nvidia-smi's table, as every driver prints it: holds, what is expected, what came."""
+    versions = (driver_version(smi.log), cuda_version(smi.log))
+    shown = "NVIDIA-SMI" in smi.log and all(versions)
+    return smi.code == 0 and shown, "exit code 0, and the versions of the driver and of CUDA", smi
 
 
 def every_device_burns(filled: FillResult, promise: DevicePromise) -> Verdict:

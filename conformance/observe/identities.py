@@ -34,11 +34,23 @@ def physical(device_id: str) -> str:
 
 def cuda_version(table: str) -> str | None:
     """Return the CUDA version in nvidia-smi's table, or None."""
-    version = re.search(r"CUDA (?:\w+ )?Version: (\S+)", table)
+    version = re.search(r"CUDA (?:UMD )?Version: (\S+)", table)
     return version[1] if version else None
 
 
 def driver_version(table: str) -> str | None:
-    """Return the driver's version in nvidia-smi's table, or None."""
-    version = re.search(r"Driver Version: (\S+)", table)
+    """Return the driver's version in nvidia-smi's table, or None.
+
+    From driver 610 on the table calls it that of the kernel-mode driver.
+    """
+    version = re.search(r"(?:Driver|KMD) Version: (\S+)", table)
     return version[1] if version else None
+
+
+def libraries_version(table: str) -> str | None:
+    """Return the version of the driver's libraries in nvidia-smi's table, or None.
+
+    A table that names the kernel-mode driver says nothing of them: nvidia-smi's own is theirs.
+    """
+    version = re.search(r"NVIDIA-SMI (\S+) +KMD Version: ", table)
+    return version[1] if version else driver_version(table)

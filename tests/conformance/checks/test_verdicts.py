@@ -9,6 +9,7 @@ from conformance.checks.verdicts import (
     every_device_computes,
     extra_pod,
     sees_nothing,
+    shows_versions,
 )
 from conformance.cluster.pods import Outcome
 from conformance.implementation import DIVVY, NVIDIA_DRA, Implementation
@@ -84,3 +85,16 @@ def test_expects_the_schedulers_words_for_plugins_and_for_dra_drivers(
         filled = FillResult(tenants, waits, events, None)
         expected, actual = extra_pod(filled, promise, implementation)
         assert (expected == actual) is holds
+
+
+@pytest.mark.parametrize(
+    ("code", "table", "holds"),
+    [
+        (0, "| NVIDIA-SMI 580.95   Driver Version: 580.95   CUDA Version: 13.0 |", True),
+        (0, "| NVIDIA-SMI 610.57   KMD Version: 610.57   CUDA UMD Version: 13.3 |", True),
+        (0, "| NVIDIA-SMI 610.57   KMD Version: 610.57 |", False),
+        (9, "NVIDIA-SMI has failed", False),
+    ],
+)
+def test_takes_nvidia_smis_table_of_every_driver(code: int, table: str, holds: bool) -> None:
+    assert shows_versions(Part(code, table, outcome("")))[0] is holds

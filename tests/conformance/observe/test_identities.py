@@ -2,8 +2,16 @@
 
 from typing import Any
 
+import pytest
+
 from conformance.bare.host import devices_of
-from conformance.observe.identities import visible_devices, visible_gpus
+from conformance.observe.identities import (
+    cuda_version,
+    driver_version,
+    libraries_version,
+    visible_devices,
+    visible_gpus,
+)
 from conformance.observe.other_offers import other_offers
 
 LISTED = """\
@@ -41,6 +49,26 @@ GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-b)
 def test_reads_devices_by_uuid() -> None:
     assert visible_devices(LIST) == ("MIG-a", "GPU-b")
     assert visible_gpus(LIST) == ("GPU-a", "GPU-b")
+
+
+@pytest.mark.parametrize(
+    ("table", "driver", "libraries", "cuda"),
+    [
+        ("| NVIDIA-SMI 550.163.01   Driver Version: 550.163.01   CUDA Version: 12.4     |",
+         "550.163.01", "550.163.01", "12.4"),
+        ("| NVIDIA-SMI 610.57.04    KMD Version: 610.57.04     CUDA UMD Version: 13.3     |",
+         "610.57.04", "610.57.04", "13.3"),
+        ("| NVIDIA-SMI 615.71.09    KMD Version: 610.57.04     CUDA UMD Version: 13.4     |",
+         "610.57.04", "615.71.09", "13.4"),
+        ("Failed to initialize NVML: Driver/library version mismatch", None, None, None),
+    ],
+)  # fmt: skip
+def test_reads_the_versions_of_old_and_new_drivers(
+    table: str, driver: str | None, libraries: str | None, cuda: str | None
+) -> None:
+    assert (driver_version(table), libraries_version(table), cuda_version(table)) == (
+        driver, libraries, cuda,
+    )  # fmt: skip
 
 
 def test_names_other_offers_of_the_same_gpus() -> None:
