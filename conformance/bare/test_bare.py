@@ -9,6 +9,8 @@ import pytest
 from conformance.bare.host import BareHost, CommandResult, Device
 from conformance.catalogue import check
 from conformance.evidence import Evidence
+from conformance.load.overcommit import granted_mib, least_granted
+from conformance.load.share_limit import REFUSED
 
 MAX_DEVIATION = 0.02
 _BURN = "gpu-burn -m 64 -stts 1 3"
@@ -94,4 +96,9 @@ def test_a_mig_device_refuses_more_than_its_slice(
     evidence.command = command
     ran = _on(host, mig_device, workloads, command)
     evidence.add(ran.log)
-    evidence.require_that(ran.code == 12, "exit code 12 (out of memory)", ran)
+    least_mib = least_granted(mig_device.memory_mib)
+    evidence.require_that(
+        ran.code == REFUSED and granted_mib(ran.log) >= least_mib,
+        f"exit code {REFUSED} (out of memory), at least {least_mib} MiB allocated",
+        ran,
+    )

@@ -25,8 +25,9 @@ from conformance.disruption.restarts import (
     restart_kubelet,
 )
 from conformance.evidence import Evidence
-from conformance.load.workload_pods import WorkloadPods, workload_pods
+from conformance.load.workload_pods import WorkloadPods, kinds_to_hold, workload_pods
 from conformance.not_made import not_applicable
+from conformance.observe.claims import require_unclaimed
 from conformance.observe.holders import require_free, require_idle_node
 from conformance.promise import NodePromise
 
@@ -38,7 +39,7 @@ def workload(
     target: ClusterUnderTest, pods: PodNamespace, node: NodePromise
 ) -> Iterator[WorkloadPods]:
     """Give pods that hold one device of each kind on the node."""
-    promises = target.devices_of(node)
+    promises = kinds_to_hold(target.devices_of(node))
     for promise in promises:
         require_free(target, promise)
     with workload_pods(pods, promises) as running:
@@ -76,8 +77,8 @@ def test_a_restart_of_the_kubelet_leaves_pods_alone(
 def test_a_change_of_profile_leaves_pods_alone(
     target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
 ) -> None:
-    require_idle_node(target, node)
-    own = target.devices_of(node)
+    own = kinds_to_hold(target.devices_of(node))
+    _require_idle(target, node)
     with workload_pods(pods, [kind_to_hold(target, node, own)]) as workload:
         observation = change_profile(target, workload, node)
     _conclude(evidence, expected_of_change(target, node, workload.expected), observation)
@@ -100,7 +101,7 @@ def test_an_idle_holder_keeps_its_mig_device_through_a_restart_of_the_kubelet(
     node: NodePromise,
     evidence: Evidence,
 ) -> None:
-    require_idle_node(target, node)
+    _require_idle(target, node)
     privileged = namespaces.at("privileged")
     _conclude(evidence, *hold_through_change(target, pods, node, privileged=privileged))
 
@@ -109,7 +110,7 @@ def test_an_idle_holder_keeps_its_mig_device_through_a_restart_of_the_kubelet(
 def test_an_init_container_keeps_its_mig_device(
     target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
 ) -> None:
-    require_idle_node(target, node)
+    _require_idle(target, node)
     _conclude(evidence, *hold_through_change(target, pods, node, init=True))
 
 
@@ -133,6 +134,13 @@ def test_agent_kubelet_and_runtime_restart_at_once(
     observation = restart_all(target, workload, node, namespaces.at("privileged"))
     expected = f"kubelet and runtime back, agent back, {workload.expected}, allocatable as planned"
     _conclude(evidence, expected, observation)
+
+
+def _require_idle(target: ClusterUnderTest, node: NodePromise) -> None:
+    """Skip by name where somebody holds a device, or a claim of a GPU, of a node."""
+    require_idle_node(target, node)
+    if target.claims_of(node):
+        require_unclaimed(target, node)
 
 
 def _conclude(evidence: Evidence, expected: str, observation: Observation) -> None:

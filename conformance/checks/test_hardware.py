@@ -14,6 +14,7 @@ from conformance.load.neighbours import (
     COPY,
     PART_KEEPS,
     at_once,
+    fair_parts,
     mig_keeps,
     replicas_keep,
 )
@@ -67,7 +68,7 @@ def test_shares_under_load_all_advance(
     figures = contention.of(promise, BURN)
     evidence.command = " ".join(BURN)
     evidence.add("\n".join(figures.logs))
-    evidence.require_that(*replicas_keep(figures, promise.device.shares))
+    evidence.require_that(*replicas_keep(figures, fair_parts(promise)))
 
 
 @check("HW-05")
@@ -79,7 +80,7 @@ def test_shares_get_their_parts_of_the_compute_time(
     figures = contention.of(promise, BURN)
     evidence.command = " ".join(BURN)
     evidence.add("\n".join(figures.logs))
-    evidence.require_that(*replicas_keep(figures, promise.device.shares, PART_KEEPS))
+    evidence.require_that(*replicas_keep(figures, fair_parts(promise), PART_KEEPS))
 
 
 def _keeps(

@@ -81,6 +81,11 @@ def replicas_keep(
     )
 
 
+def fair_parts(promise: DevicePromise) -> int:
+    """Return into how many fair parts what a replica has alone is divided: none under a cap."""
+    return 1 if promise.compute == "cap" else promise.device.shares
+
+
 def gigaflops(log: str) -> float:
     """Return the last figure that gpu-burn gave, 0 if it gave none."""
     return _last(r"\((\d+(?:\.\d+)?) Gflop/s\)", log)

@@ -45,23 +45,31 @@ class Overcommit:
 
 
 def refuses_beyond(memory_mib: int, overcommit: Overcommit) -> tuple[bool, str, str]:
-    """Judge a device of this memory: whether it holds, what is expected, what came of it.
-
-    A device that grants less than half of its memory, and its process's context, does not have the
-    memory that it shows.
-    """
-    least_mib = max(memory_mib // 2 - _CONTEXT_MIB, 1)
-    greedy = overcommit.greedy
-    granted = re.search(r"^allocated (\d+) MiB", greedy.log, re.MULTILINE)
-    granted_mib = int(granted[1]) if granted else 0
+    """Judge a device of this memory: whether it holds, what is expected, what came of it."""
+    least_mib, greedy = least_granted(memory_mib), overcommit.greedy
     last_line = greedy.log.strip().splitlines()[-1:] or [str(greedy)]
     holds = greedy.code == REFUSED and all(overcommit.neighbours)
     return (
-        holds and granted_mib >= least_mib,
+        holds and granted_mib(greedy.log) >= least_mib,
         f"exit code {REFUSED} (out of memory), at least {least_mib} MiB of {memory_mib} "
         "allocated, neighbours on the same GPU compute on",
         f"exit code {greedy.code}, {last_line[0]}; {overcommit.words}",
     )
+
+
+def least_granted(memory_mib: int) -> int:
+    """Return the MiB that a device of this memory has to grant before it refuses more.
+
+    One that grants less than half of its memory, and its process's context, does not have the
+    memory that it shows.
+    """
+    return max(memory_mib // 2 - _CONTEXT_MIB, 1)
+
+
+def granted_mib(log: str) -> int:
+    """Return how much mem-hog was granted, 0 if nothing."""
+    granted = re.search(r"^allocated (\d+) MiB", log, re.MULTILINE)
+    return int(granted[1]) if granted else 0
 
 
 def overcommit(pods: PodNamespace, promise: DevicePromise) -> Overcommit:

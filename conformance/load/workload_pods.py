@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from conformance.cluster.pods import PodNamespace
+from conformance.not_made import not_applicable
 from conformance.promise import DevicePromise
 
 _MARK = "computed"
@@ -101,6 +102,16 @@ class WorkloadPods:
 
     def _rounds(self, name: str) -> int:
         return self.pods.log(name).count(_MARK)
+
+
+def kinds_to_hold(promises: Sequence[DevicePromise]) -> Sequence[DevicePromise]:
+    """Return the kinds of devices that pods can hold on a node; skip where there are none.
+
+    Without a pod nothing is shown of what becomes of pods.
+    """
+    if not promises:
+        not_applicable("pods claim all GPUs of the node: none of them holds a device of a plugin")
+    return promises
 
 
 @contextlib.contextmanager

@@ -71,6 +71,9 @@ def versions_are_advertised(labels: Mapping[str, str], table: str) -> Verdict:
         "driver": labels.get(f"{_PREFIX}cuda.driver-version.full"),
         "CUDA": labels.get(f"{_PREFIX}cuda.runtime-version.full"),
     }
+    if missing := [name for name, version in observed.items() if version is None]:
+        # Labels that say nothing are not right for it.
+        return "a pod finds both versions", f"a pod finds no version of {' and '.join(missing)}"
     expected, actual = (
         ", ".join(f"{name} {version or 'unknown'}" for name, version in versions.items())
         for versions in (observed, advertised)

@@ -16,7 +16,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-enum { GPU_MAJOR = 195, MAX_MAJORS = 16, MAX_MINORS = 512, MAX_NAMED = 1024 };
+/* MIG's capabilities are 135 for each of up to 32 GPUs, from number 3 on (mig-minors in /proc). */
+enum { GPU_MAJOR = 195, MAX_MAJORS = 16, MAX_MINORS = 3 + 32 * 135, MAX_NAMED = 1024 };
 
 static unsigned int majors[MAX_MAJORS];
 static int major_count;

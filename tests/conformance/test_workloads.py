@@ -1,5 +1,6 @@
 """The workloads: their PTX assembles for the GPUs it is meant for, and they have patience."""
 
+import re
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -34,6 +35,15 @@ def test_has_the_ptx_of_every_program_with_a_kernel() -> None:
         if line.startswith("EMBED_PTX(")
     }
     assert embedded == {path.name for path in WORKLOADS.glob("*.ptx")}
+
+
+def test_tries_the_numbers_of_every_gpus_mig_devices(tmp_path: Path) -> None:
+    """135 capabilities of each GPU: those of the fourth and later ones are beyond 512."""
+    compile_workloads(tmp_path)
+    done = subprocess.run([tmp_path / "open-devices"], capture_output=True, text=True, check=True)
+    tried = re.search(r"^tried (\d+) numbers", done.stdout, re.MULTILINE)
+    assert tried is not None
+    assert int(tried[1]) % (3 + 32 * 135) == 0, done.stdout
 
 
 def burnt(driver: DriverRoot, seconds: int) -> subprocess.CompletedProcess[str]:

@@ -12,12 +12,15 @@ from conformance.load.neighbours import (
     Figures,
     at_once,
     beside_all,
+    fair_parts,
     gigabytes,
     gigaflops,
     mig_keeps,
     replicas_keep,
 )
 from conformance.not_made import NotMade
+from conformance.promise import device_promises
+from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 
 @pytest.mark.parametrize(
@@ -49,6 +52,22 @@ def test_fails_a_share_below_a_quarter_of_its_fair_part() -> None:
         True, expected, "20, 5 Gflop/s: the worst has 25% of it",
     )  # fmt: skip
     assert replicas_keep(Figures(80.0, (20.0, 4.9), ()), 4)[0] is False
+
+
+@pytest.mark.parametrize(
+    ("compute", "parts"), [({"compute": "share"}, 4), ({"compute": "cap"}, 1), ({}, 4)]
+)
+def test_divides_nothing_that_a_replica_has_alone_under_a_cap(
+    compute: dict[str, str], parts: int
+) -> None:
+    """Alone, too, a capped share has its part alone: a part of that is no fair one."""
+    limit = {"limit": "auto", "action": "prevent"}
+    sharing = {"replicas": 4, "memoryLimit": limit, **compute}
+    value = {**CLUSTER, "profiles": {"whole": {"timeSlicing": sharing}}}
+    (promise,) = device_promises(promised(value, live("n1", {"nvidia.com/gpu.shared": "8"})))
+    assert fair_parts(promise) == parts
+    starved = replicas_keep(Figures(25.0, (5.0, 5.0, 5.0, 5.0), ()), fair_parts(promise), 0.8)
+    assert starved[0] is (parts == 4)
 
 
 def test_reads_the_last_printed_figures() -> None:
