@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from conformance import fixtures
 from conformance.bare.host import HOST
 from conformance.bare.session import begin, describe
 from conformance.catalogue import CATALOGUE, EVERY, Check
+from conformance.cluster.api import is_momentary
 from conformance.cluster.cluster_under_test import CLUSTER, CommandFailed
 from conformance.cluster.node_life import NodeLife
 from conformance.cluster.node_success import note_success
@@ -27,6 +29,7 @@ from conformance.promise import NO_POOL, NodePromise
 from conformance.report.identities import without_identities
 from conformance.report.progress import Progress
 from conformance.report.report import Record, Report
+from divvy.kube.errors import ApiError, KubeError
 from divvy.model.contract import Mode
 
 _REPORT = pytest.StashKey[Report]()
@@ -42,6 +45,7 @@ _COMPLETE = (
     pytest.ExitCode.TESTS_FAILED,
     pytest.ExitCode.NO_TESTS_COLLECTED,
 )
+_UNAUTHORIZED = 401
 _NEEDS_HARDWARE = "needs hardware: the GPUs are simulated"
 _SHOWS_NOTHING = "was exercised on simulated GPUs, which shows nothing"
 
@@ -203,6 +207,10 @@ def pytest_runtest_makereport(
     """Record the outcome of every check."""
     outcome = yield
     check = _check(item)
+    if check is not None and outcome.when == "teardown" and outcome.failed and call.excinfo:
+        with suppress(OSError):
+            left = f"what {check.id} needed could not be removed: {sentence(call.excinfo.value)}"
+            print(f"  {left}; the next run removes it", file=sys.stderr)
     relevant = outcome.when == "call" or (outcome.when == "setup" and not outcome.passed)
     if check is None or not relevant:
         return outcome
@@ -233,10 +241,19 @@ def _what_came(
         if check.needs_hardware and _now_simulated(item.config):
             return "skipped", _SHOWS_NOTHING, "not applicable"
         return "passed", "", None
+    if outcome.failed and _is_unanswered(problem):
+        return "skipped", f"the API server could not be asked: {text}", "not made"
     if outcome.failed:
         gone = _gone(item, wait=isinstance(problem, CommandFailed))
         return ("skipped", gone, "not made") if gone else ("failed", text, None)
     return "skipped", str(getattr(problem, "msg", "")), item.stash.get(_MISSED, None) or "not made"
+
+
+def _is_unanswered(problem: BaseException | None) -> bool:
+    """Return whether the API server did not answer, or no longer knows who asks."""
+    if isinstance(problem, ApiError):
+        return is_momentary(problem) or problem.code == _UNAUTHORIZED
+    return isinstance(problem, KubeError)
 
 
 def _node_of(item: pytest.Item) -> NodePromise | None:
@@ -270,7 +287,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if CLUSTER in session.config.stash:
         under_test = session.config.stash[CLUSTER]
         # What pods saw of the drivers is known now.
-        if exitstatus in _COMPLETE and not session.config.getoption("--divvy-select"):
+        selected = session.config.getoption("--divvy-select")
+        # What other programs do says nothing of an agent that serves it.
+        if exitstatus in _COMPLETE and not selected and under_test.implementation.is_divvy:
             note_success(under_test.api, report.sound_nodes, report.ended)
         report.target = {**under_test.describe(), "requests": dict(under_test.api.requests)}
     if _PROGRESS in session.config.stash:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -27,7 +28,12 @@ from conformance.load.overcommit import Overcommit, overcommit
 from conformance.load.release import release
 from conformance.not_made import NotApplicable, NotMade, not_made
 from conformance.observe.allocated import allocation
-from conformance.observe.bare_look import BareLook, look_without_request, nvidia_runtime_classes
+from conformance.observe.bare_look import (
+    BareLook,
+    classes_of,
+    look_without_request,
+    nvidia_runtime_classes,
+)
 from conformance.observe.claims import claimed_gpu_of
 from conformance.observe.fresh_status import FreshStatus, ask_agent
 from conformance.observe.gpu_condition import Conditions, read_conditions
@@ -136,14 +142,17 @@ def free(
 def bare(target: ClusterUnderTest, pods: PodNamespace, namespaces: PodNamespaces) -> Bare:
     """Look around without a request on every node: with few rights, and with the usual ones."""
     classes = nvidia_runtime_classes(target.api)
-    usual = namespaces.at("baseline")
+    usual: PodNamespace | None = None
+    with suppress(NotMade):
+        usual = namespaces.at("baseline")
 
     def look(node: NodePromise) -> BareLook:
-        try:
-            numbers = usual.run(node.name, ["open-devices"])
-        except NotMade:
-            numbers = None
-        return BareLook(look_without_request(pods, node.name, classes), numbers)
+        numbers: Outcome | None = None
+        if usual is not None:
+            with suppress(NotMade):
+                numbers = usual.run(node.name, ["open-devices"])
+        fitting = classes_of(classes, node.labels)
+        return BareLook(look_without_request(pods, node.name, fitting), numbers)
 
     return AtOnce(target.ready_nodes, look, _MAX_PODS)
 

@@ -55,9 +55,9 @@ every node's software, the agents' images, and the options of the run.
 There are three reasons why a check is not run, and `report.yaml` says which (`missed`): an *option*
 was not given; it is *not applicable*, since such a cluster cannot have it (no MIG, no systemd,
 simulated GPUs); or it was *not made*, since something was in the way: a node that is not Ready or
-left the cluster meanwhile, devices that others hold, a quota, an image that cannot be pulled, a
-pool without `hardware` in the stack file. MUST checks that were not made
-are counted in the first line; with `--require` they end the run with exit code 3.
+left the cluster meanwhile, devices that others hold, a quota, a rule of the cluster or a node's
+limit of pods, an image that cannot be pulled, a pool without `hardware` in the stack file. MUST
+checks that were not made are counted in the first line; with `--require` they end the run with exit code 3.
 
 A check's evidence does not come from what it checks. What a node advertises is read from the
 kubelet and tried with pods, the driver's devices are read from NVML in a separate process, what a

@@ -10,12 +10,14 @@ import pytest
 
 from conformance.catalogue import check
 from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.node_life import NodeLife
 from conformance.evidence import Evidence
 from conformance.fixtures import DriverLooks, FreshStatuses, GpuConditions
 from conformance.not_made import not_applicable, not_made
 from conformance.observe.compute_mode import compute_modes, let_in
 from conformance.observe.fabric import fabric_is_up, read_fabric
 from conformance.observe.feature_labels import judge_labels, versions_are_advertised
+from conformance.observe.fresh_status import FreshStatus, answers_of
 from conformance.observe.gpu_condition import clocks_are_free, lanes_are_up, links_are_sound
 from conformance.observe.gpu_memory_errors import memory_errors, memory_is_sound
 from conformance.observe.identities import driver_version, libraries_version
@@ -261,9 +263,17 @@ def test_every_node_of_a_pool_answers(
 ) -> None:
     if pool == NO_POOL:
         not_applicable("only nodes of pools have agents; NODE-05 names GPU nodes in none")
-    own = {node.name: statuses[node] for node in target.ready_nodes if node.pool == pool}
-    others = (node for node in target.unsampled_nodes if node.pool == pool)
-    answers = own | {node.name: other_statuses[node] for node in others}
+    life = NodeLife(target.api)
+    answers: dict[str, FreshStatus] = {}
+    for nodes, known in (
+        (target.ready_nodes, statuses),
+        (target.unsampled_nodes, other_statuses),
+    ):
+        own = (node for node in nodes if node.pool == pool)
+        some, ended = answers_of(own, known.__getitem__, life)
+        answers |= some
+        for why in ended:
+            evidence.add(why)
     if not answers:
         not_applicable("no node of the pool can run pods: see NODE-05")
     silent = [f"{name} {status.age}" for name, status in answers.items() if not status.answered]

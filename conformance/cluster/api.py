@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from divvy.kube.client import Client
@@ -24,6 +24,8 @@ from divvy.kube.media_types import MERGE_PATCH
 _Answer = TypeVar("_Answer")
 _MOMENTARY = (TOO_MANY_REQUESTS, 500, 502, UNAVAILABLE, 504)
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
+# Before what must not be left undone is given up: two minutes.
+_LONG_PAUSES = (8.0,) * 14
 # Of one try: a connection that was dropped without a word must not cost a run its lease.
 SECONDS = 10.0
 
@@ -112,19 +114,38 @@ class Api:
 
         self._ask("delete", ask)
 
-    def patch(self, kind: Kind, name: str, patch: Mapping[str, Any], namespace: str = "") -> Any:
-        """Change an object by a merge patch."""
+    def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        undoes: bool = False,
+    ) -> Any:
+        """Change an object by a merge patch; one that ``undoes`` something has more patience."""
         path = kind.path(namespace, name)
         return self._ask(
-            "patch", lambda: self._client.request("PATCH", path, patch, kind=MERGE_PATCH)
+            "patch",
+            lambda: self._client.request("PATCH", path, patch, kind=MERGE_PATCH),
+            _LONG_PAUSES if undoes else (),
         )
 
-    def log(self, name: str, namespace: str, container: str) -> str:
-        """Return what a container has printed, "" if nothing yet."""
-        self.requests["log"] += 1
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
-        with contextlib.suppress(KubeError):
+    def log(self, name: str, namespace: str, container: str, *, is_last: bool = False) -> str:
+        """Return what a container has printed, "" if nothing yet.
+
+        The last words of one that has ended are asked for again where the server is busy.
+        """
+
+        def ask() -> str:
+            path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
             return self._client.text(path, SECONDS, {"container": container})
+
+        with contextlib.suppress(KubeError):
+            if is_last:
+                return self._ask("log", ask)
+            self.requests["log"] += 1
+            return ask()
         return ""
 
     def watch(
@@ -134,19 +155,24 @@ class Api:
         self.requests["watch"] += 1
         return self._client.watch(kind.path(namespace), version, seconds)
 
-    def _ask(self, verb: str, ask: Callable[[], _Answer]) -> _Answer:
-        for pause in _PAUSES:
+    def _ask(self, verb: str, ask: Callable[[], _Answer], more: Sequence[float] = ()) -> _Answer:
+        for pause in (*_PAUSES, *more):
             self.requests[verb] += 1
             try:
                 return ask()
-            except ApiError as problem:
-                if problem.code not in _MOMENTARY:
+            except KubeError as problem:
+                if not is_momentary(problem):
                     raise
-            except Unreachable:
-                pass
             time.sleep(pause)
         self.requests[verb] += 1
         return ask()
+
+
+def is_momentary(problem: KubeError) -> bool:
+    """Return whether the same request may be answered in a moment."""
+    if isinstance(problem, ApiError):
+        return problem.code in _MOMENTARY
+    return isinstance(problem, Unreachable)
 
 
 def _selector(chosen: Mapping[str, str]) -> str:

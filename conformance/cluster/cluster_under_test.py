@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -41,6 +42,10 @@ from divvy.plan import (
     node_status,
     offered_resources,
 )
+
+# What kubectl says of a command that it has run; of all else it could not.
+_RAN = "command terminated with exit code"
+_PAUSES = (1.0, 3.0)
 
 
 class CommandFailed(Exception):
@@ -211,28 +216,36 @@ class ClusterUnderTest:
         If another implementation shares the GPUs, an inspector stands for the agent.
         Raises CommandFailed with the command's last words.
         """
+        for pause in (*_PAUSES, None):
+            place = self._place(node, component)
+            if place is None:
+                return None
+            done = self._host(*place).run(command, *arguments)
+            if done.rc == 0:
+                return str(done.stdout).rstrip("\r\n")
+            if pause is None or _RAN in done.stderr:
+                break
+            # Nothing was run: the pod was replaced, or a server was busy.
+            time.sleep(pause)
+        last_line = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
+        raise CommandFailed(f"a command in {component}'s pod on {node} failed: {last_line[0]}")
+
+    def _place(self, node: str, component: Component) -> tuple[str, str] | None:
+        """Return namespace and name of the pod that is entered on a node, None without one."""
         if component is Component.AGENT and not self.implementation.is_divvy:
             if self.inspectors is None:
                 not_made(self.no_image)
-            namespace, name = self.inspectors.on(node)
-        else:
-            pod = self.agent(node, component)
-            if pod is None:
-                return None
-            namespace, name = self.cluster.namespace, pod["metadata"]["name"]
+            return self.inspectors.on(node)
+        pod = self.agent(node, component)
+        return None if pod is None else (self.cluster.namespace, pod["metadata"]["name"])
+
+    def _host(self, namespace: str, name: str) -> Any:
         options = f"namespace={namespace}"
         if self.kubeconfig:
             options += f"&kubeconfig={self.kubeconfig}"
         if self.cluster.context:
             options += f"&context={self.cluster.context}"
-        host = testinfra.get_host(f"kubectl://{name}?{options}")
-        done = host.run(command, *arguments)
-        if done.rc != 0:
-            last_line = (done.stderr or done.stdout).strip().splitlines()[-1:] or [
-                "it said nothing"
-            ]
-            raise CommandFailed(f"a command in {component}'s pod on {node} failed: {last_line[0]}")
-        return str(done.stdout).rstrip("\r\n")
+        return testinfra.get_host(f"kubectl://{name}?{options}")
 
     @property
     def simulated(self) -> bool:

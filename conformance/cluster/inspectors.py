@@ -41,9 +41,11 @@ class Inspectors:
         """Return namespace and name of the pod on a node; skips the check if none can run."""
         with self._lock:
             pods = self._pods()
-            if node not in self._names:
-                self._names[node] = self._start(pods, node)
-            return pods.name, self._names[node]
+            name = self._names.get(node)
+            # As every pod of the suite it ends by itself, and the run may take longer.
+            if name is None or pods.phase(name) != "Running":
+                name = self._names[node] = self._start(pods, node)
+            return pods.name, name
 
     def _start(self, pods: PodNamespace, node: str) -> str:
         root = self._cluster.driver.root

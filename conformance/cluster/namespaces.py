@@ -6,7 +6,7 @@ import contextlib
 import re
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -14,10 +14,10 @@ import pytest
 from conformance.cluster.api import Api
 from conformance.cluster.image_pull import ImagePulls
 from conformance.cluster.pod_spec import OWN, Level
-from conformance.cluster.pods import PodNamespace
+from conformance.cluster.pods import PodNamespace, is_of_rules
 from conformance.cluster.run_lease import RunLease, living
 from conformance.not_made import not_made
-from divvy.kube.errors import ApiError
+from divvy.kube.errors import ApiError, KubeError
 from divvy.kube.kind import NAMESPACE, NODE, PRIORITY_CLASS, SECRET, SERVICE_ACCOUNT
 from divvy.model.contract import CONFORMANCE_CORDON, CONFORMANCE_PROFILE, PROFILE_LABEL
 
@@ -47,10 +47,15 @@ class PodNamespaces:
         """Return the namespace whose pods run at this level; ``labels`` are added to its own."""
         if level not in self._namespaces:
             name = f"{self.name}-{level}"
-            self._create(name, level)
-            # All are read before one is copied: a check that comes here again copies them once.
-            for secret in [_secret(self._api, own, self._home) for own in self._pull_secrets]:
-                self._api.create(SECRET, _copied(secret, name))
+            try:
+                self._create(name, level)
+                # All are read before one is copied: a check that comes here again copies them once.
+                for secret in [_secret(self._api, own, self._home) for own in self._pull_secrets]:
+                    self._api.create(SECRET, _copied(secret, name))
+            except ApiError as problem:
+                if is_of_rules(problem):
+                    not_made(f"the cluster does not admit our {level} namespace: {problem}")
+                raise
             place = PodNamespace(
                 self._api, self._image, name, level, self.name, self._pull_secrets, self._pulls
             )
@@ -65,8 +70,13 @@ class PodNamespaces:
         own = {"pod-security.kubernetes.io/enforce": level, **OWN}
         metadata: Any = {"name": name, "labels": own}
         if name not in self._created:
-            self._api.create(NAMESPACE, {"metadata": metadata})
+            # A run may be stopped before it hears that it is there.
             self._created.append(name)
+            try:
+                self._api.create(NAMESPACE, {"metadata": metadata})
+            except KubeError:
+                self._created.remove(name)
+                raise
         # Never without a namespace: if this run is killed, the next one finds the priority class
         # by the name of a namespace that is left.
         if not self._has_priority:
@@ -123,7 +133,7 @@ def pod_namespaces(
     try:
         yield namespaces
     finally:
-        namespaces.remove()
+        _surely(namespaces.remove)
 
 
 @contextlib.contextmanager
@@ -135,11 +145,21 @@ def profile_on(api: Api, node: str, profile: str, run: str) -> Iterator[None]:
     takes all of it off (``clear_leftovers``).
     """
     cordon = not api.get(NODE, node)["spec"].get("unschedulable")
-    _mark(api, node, profile, f"{profile} {run}", cordon=True if cordon else None)
     try:
+        # A run may be stopped before it hears that the node is marked.
+        _mark(api, node, profile, f"{profile} {run}", cordon=True if cordon else None)
         yield
     finally:
-        _mark(api, node, None, None, cordon=False if cordon else None)
+        _surely(lambda: _mark(api, node, None, None, cordon=False if cordon else None))
+
+
+def _surely(undo: Callable[[], None]) -> None:
+    """Undo something; a run that is stopped just then undoes it all the same, and stops."""
+    try:
+        undo()
+    except KeyboardInterrupt:
+        undo()
+        raise
 
 
 def clear_leftovers(api: Api) -> None:
@@ -195,7 +215,7 @@ def _mark(
     if cordon is not None:
         annotations[CONFORMANCE_CORDON] = "yes" if cordon else None
         patch["spec"] = {"unschedulable": True if cordon else None}
-    api.patch(NODE, node, patch)
+    api.patch(NODE, node, patch, undoes=annotation is None)
 
 
 def _has_account(api: Api, namespace: str) -> bool:

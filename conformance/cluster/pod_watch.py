@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conformance.cluster.api import Api
-from divvy.kube.errors import ApiError, KubeError
+from divvy.kube.errors import NOT_FOUND, ApiError, KubeError
 from divvy.kube.kind import POD
 
 _WATCH_SECONDS = 60
@@ -46,8 +46,8 @@ class PodWatch:
         """Read one pod from the API: a watch may be late."""
         try:
             pod = self._api.get(POD, name, self._namespace)
-        except ApiError as problem:
-            if problem.code == 404:
+        except KubeError as problem:
+            if isinstance(problem, ApiError) and problem.code == NOT_FOUND:
                 self._take("DELETED", name, self.last(name))
             return
         self._take("MODIFIED", name, pod)
@@ -60,6 +60,13 @@ class PodWatch:
     def end(self) -> None:
         """Stop following."""
         self._over.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether nothing is known any more of what becomes of the pods."""
+        return self._over.is_set()
 
     def _follow(self) -> None:
         while not self._over.is_set():

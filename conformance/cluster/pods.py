@@ -9,16 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.cluster.api import Api
+from conformance.cluster.api import Api, is_momentary
 from conformance.cluster.image_pull import FOREIGN, ImagePulls
 from conformance.cluster.pod_spec import OWN, WORKING, Level, PodRequest, pod_spec
 from conformance.cluster.pod_watch import PodWatch
 from conformance.not_made import not_made
-from divvy.kube.errors import ApiError
+from divvy.kube.errors import FORBIDDEN, INVALID, NOT_FOUND, ApiError, KubeError
 from divvy.kube.kind import EVENT, NODE, POD
 
 _DONE = ("Succeeded", "Failed")
-_FORBIDDEN, _INVALID = 403, 422
 _SHORTEST, _LONGEST = 0.2, 1.0
 _LOG_AGE = 0.5
 _OWN_NAME = re.compile(r"\bc-[0-9a-f]{8}\b")
@@ -77,9 +76,10 @@ class PodNamespace:
             return self._create(request)
         except ApiError as problem:
             message = without_names(str(problem))
-            # The cluster's own rules: says nothing about its GPUs.
-            if problem.code == _FORBIDDEN or "denied" in message:
+            if is_of_rules(problem):
                 not_made(f"the cluster does not admit our {self._level} pod: {message}")
+            if problem.code == NOT_FOUND:
+                not_made(f"somebody has removed the namespace of the run: {message}")
             raise
 
     def _create(self, request: PodRequest) -> str:
@@ -94,10 +94,19 @@ class PodNamespace:
         """Have a node pull an image, in its own time; return what prevents it, "" if nothing."""
         name = self._create(PodRequest(node, image, ["true"]))
         try:
-            why = self._pulls.wait(lambda: self._watch.last(name), lambda: self.log(name))
+            why = self._pulls.wait(lambda: self._last(name), lambda: self.log(name))
         finally:
             self.remove(name)
         return self._foreign(node, image) if why == FOREIGN else why
+
+    def _last(self, name: str) -> Mapping[str, Any]:
+        self._require_run()
+        return self._watch.last(name)
+
+    def _require_run(self) -> None:
+        """Skip what the end of the run has overtaken: nobody tells any more of its pods."""
+        if self._watch.is_over:
+            not_made("the run was stopped")
 
     def _foreign(self, node: str, image: str) -> str:
         info = self._api.get(NODE, node)["status"].get("nodeInfo") or {}
@@ -133,13 +142,14 @@ class PodNamespace:
         if self._watch.pod(name) is None and _is_preempted(pod):
             not_made("a pod of the suite was preempted by one of a higher priority")
         # Not from memory: what was read a moment ago may lack its last words.
-        log = self._api.log(name, self.name, WORKING)
+        log = self._api.log(name, self.name, WORKING, is_last=True)
         return outcome_of(pod, log, is_there=self._watch.pod(name) is not None)
 
     def until(self, met: Callable[[], bool], seconds: float) -> bool:
-        """Wait for something; tell whether it came true."""
+        """Wait for something; tell whether it came true. A server that is away may come back."""
         deadline, pause = time.monotonic() + seconds, _SHORTEST
-        while not met():
+        while not _is_met(met):
+            self._require_run()
             if time.monotonic() > deadline:
                 return False
             self._watch.wait(pause)
@@ -184,7 +194,7 @@ class PodNamespace:
         try:
             name = self.start(node, ["true"], None, resources=resources)
         except ApiError as error:
-            if error.code == _INVALID:
+            if error.code == INVALID:
                 return str(error)
             raise
         self.remove(name)
@@ -197,7 +207,7 @@ class PodNamespace:
                 PodRequest(node, image=self._image, command=["true"], resources=resources)
             )
         except ApiError as error:
-            if error.code in (_FORBIDDEN, _INVALID):
+            if error.code in (FORBIDDEN, INVALID):
                 return without_names(str(error))
             raise
         self.remove(name)
@@ -219,6 +229,20 @@ class PodNamespace:
 
     def _ended(self, name: str) -> bool:
         return self.phase(name) in (*_DONE, "Deleted")
+
+
+def is_of_rules(problem: ApiError) -> bool:
+    """Return whether the cluster's own rules refuse an object: that says nothing of its GPUs."""
+    return problem.code == FORBIDDEN or "denied" in str(problem)
+
+
+def _is_met(met: Callable[[], bool]) -> bool:
+    try:
+        return met()
+    except KubeError as problem:
+        if not is_momentary(problem):
+            raise
+        return False
 
 
 def without_names(message: str) -> str:

@@ -17,6 +17,7 @@ STATUS_PERIOD = 10.0
 REPORTED = 2.5 * STATUS_PERIOD
 BACK = 45.0
 RECONFIGURE = 90.0
+_RECONFIGURE_GPU = 25.0
 PROBE_PERIOD = 10.0
 
 
@@ -35,6 +36,11 @@ class Observation:
         """Say whether the pods still compute, and keep the last output of those that do not."""
         self.words.append(workload.undisturbed())
         self.times += workload.disturbed
+
+
+def reconfigured_within(node: NodePromise) -> float:
+    """Return the seconds that a node has for another profile: one with many GPUs has more."""
+    return max(RECONFIGURE, _RECONFIGURE_GPU * len(node.plan.gpus))
 
 
 def expect_heartbeat(

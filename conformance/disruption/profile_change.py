@@ -13,11 +13,11 @@ from conformance.cluster.pods import PodNamespace
 from conformance.disruption.node_scripts import RESTART_KUBELET
 from conformance.disruption.observation import (
     PROBE_PERIOD,
-    RECONFIGURE,
     REPORTED,
     Observation,
     counts,
     expect_plan,
+    reconfigured_within,
 )
 from conformance.disruption.restarts import run_script
 from conformance.load.idle_holder import idle_holder
@@ -54,7 +54,8 @@ def change_profile(
         )
         workload.end_all()
         _expect_other(target, workload.pods, node, other, observation)
-    expect_plan(target, workload.pods, node, observation, time.monotonic(), RECONFIGURE)
+    patience = reconfigured_within(node)
+    expect_plan(target, workload.pods, node, observation, time.monotonic(), patience)
     return observation
 
 
@@ -83,7 +84,8 @@ def hold_through_change(
             observation.times.append(f"the holder of {promise.resource}: {holder.last_words}")
             holder.end()
             _expect_other(target, pods, node, other, observation)
-        expect_plan(target, pods, node, observation, time.monotonic(), RECONFIGURE)
+        patience = reconfigured_within(node)
+        expect_plan(target, pods, node, observation, time.monotonic(), patience)
     restarted = [] if privileged is None else ["kubelet back", "the change waits"]
     expected = ["the change waits", *restarted, "the holder has its device"]
     expected += [f"advertised {counts(other.per_node)}", "allocatable as planned"]
@@ -168,6 +170,6 @@ def _expect_other(
     observation: Observation,
 ) -> None:
     began, wanted = time.monotonic(), dict(other.per_node)
-    pods.until(lambda: target.advertised(node.name) == wanted, RECONFIGURE)
+    pods.until(lambda: target.advertised(node.name) == wanted, reconfigured_within(node))
     observation.waited(f"allocatable of {other.profile}, from when its devices were free", began)
     observation.words.append(f"advertised {counts(target.advertised(node.name))}")

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.cluster.pod_spec import OWN
-from conformance.cluster.pods import Outcome, PodNamespace
+from conformance.cluster.pods import Outcome, PodNamespace, is_of_rules, without_names
 from conformance.evidence import Verdict
 from conformance.implementation import Implementation
 from conformance.load.share_limit import GRANTED, REFUSED
 from conformance.not_made import not_made
 from conformance.promise import NodePromise
+from divvy.kube.errors import ApiError
 from divvy.kube.kind import RESOURCE_CLAIM
 from divvy.model.claim_names import CORES, MEMORY
 from divvy.model.claims import Shares
@@ -23,7 +24,8 @@ from divvy.model.stack import Names
 
 _USUAL_MIB = 3000
 _CORES = 30
-_STARTED = 90
+# A kubelet starts one after the other, a slow one some seconds each.
+_STARTED, _STARTED_PER_POD = 90, 3
 _CODE = re.compile(r"^code (\w+) (\d+)$", re.MULTILINE)
 _UUID = re.compile(r"^GPU \d+: .*UUID: (GPU-\S+)\)", re.MULTILINE)
 _TOTAL_MEMORY = re.compile(r"\d+MiB\s*/\s*(\d+)MiB")
@@ -106,7 +108,12 @@ def resource_claim(pods: PodNamespace, spec: dict[str, Any]) -> Iterator[str]:
     """Give the name of a claim for pods of a namespace, and remove it whatever happens."""
     name = f"c-{secrets.token_hex(4)}"
     metadata: Any = {"name": name, "namespace": pods.name, "labels": OWN}
-    pods.api.create(RESOURCE_CLAIM, {"metadata": metadata, "spec": spec})
+    try:
+        pods.api.create(RESOURCE_CLAIM, {"metadata": metadata, "spec": spec})
+    except ApiError as problem:
+        if is_of_rules(problem):
+            not_made(f"the cluster does not admit our claim: {without_names(str(problem))}")
+        raise
     try:
         yield name
     finally:
@@ -186,15 +193,19 @@ def burst(
     request: Callable[[Size], contextlib.AbstractContextManager[Mapping[str, Any]]],
     seconds: int,
 ) -> Iterator[Mapping[str, Size]]:
-    """Start a pod for each size at once; give them by name when all have started or wait."""
-    script = ["/bin/sh", "-c", f"nvidia-smi; sleep {seconds}"]
+    """Start a pod for each size at once; give them by name when all have started or wait.
+
+    Each runs on for so many seconds after the last of them may have started.
+    """
+    patience = _STARTED + _STARTED_PER_POD * len(sizes)
+    script = ["/bin/sh", "-c", f"nvidia-smi; sleep {patience + seconds}"]
     started: dict[str, Size] = {}
     with contextlib.ExitStack() as requests:
         try:
             for size in sizes:
                 fields = requests.enter_context(request(size))
                 started[pods.start(node.name, script, None, **fields)] = size
-            pods.until(lambda: all(_decided(pods, name) for name in started), _STARTED)
+            pods.until(lambda: all(_decided(pods, name) for name in started), patience)
             yield started
         finally:
             pods.remove(*started)

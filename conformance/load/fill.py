@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 from conformance.cluster.pods import Outcome, PodNamespace
+from conformance.not_made import not_made
 from conformance.observe.identities import visible_devices
 from conformance.observe.probes import Part, part, script
 from conformance.promise import DevicePromise
@@ -103,13 +104,15 @@ def fill(pods: PodNamespace, promise: DevicePromise, shortage: str) -> FillResul
             waiting = [name for name in held if name not in settled]
             # Those that find no device stay Pending: all others are given the time to end.
             refused = time.monotonic() > began + _REFUSAL
-            return (refused and all(shortage in pods.unschedulable(name) for name in waiting)) or (
-                not waiting
-            )
+            return (refused and all(map(pods.unschedulable, waiting))) or not waiting
 
         pods.until(all_settled, _PATIENCE_FOR_ALL + _PATIENCE_PER_DEVICE * promise.count)
         tenants = tuple(_tenant(pods, name) for name in held)
         if not all(tenant.phase == "Running" for tenant in tenants):
+            reasons = [pods.unschedulable(name) for name in held if name not in settled]
+            if other := next((why for why in reasons if why and shortage not in why), ""):
+                # A kubelet runs 110 pods by default, however many shares its GPUs have.
+                not_made(f"{len(reasons)} of {promise.count} pods find no place: {other}")
             return FillResult(tenants, None, (), None)
         extra = pods.start(node, ["true"], resource)
         held.append(extra)

@@ -29,13 +29,22 @@ class BareLook:
     numbers: Outcome | None
 
 
-def nvidia_runtime_classes(api: Api) -> tuple[str, ...]:
-    """Return the names of the runtime classes that lead to NVIDIA's container runtime."""
-    return tuple(
-        runtime["metadata"]["name"]
+# By name of a runtime class: the labels that a node has to have for its pods.
+RuntimeClasses = Mapping[str, Mapping[str, str]]
+
+
+def nvidia_runtime_classes(api: Api) -> RuntimeClasses:
+    """Return the runtime classes that lead to NVIDIA's container runtime."""
+    return {
+        runtime["metadata"]["name"]: (runtime.get("scheduling") or {}).get("nodeSelector") or {}
         for runtime in api.find_known(RUNTIME_CLASS)
         if "nvidia" in f"{runtime['metadata']['name']} {runtime.get('handler')}"
-    )
+    }
+
+
+def classes_of(classes: RuntimeClasses, labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the classes whose pods can run on a node: those of virtual machines select theirs."""
+    return tuple(name for name, own in classes.items() if own.items() <= labels.items())
 
 
 def look_without_request(

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.node_life import NodeLife
 from conformance.not_made import not_made
 from conformance.promise import NodePromise
-from divvy.kube.errors import ApiError
+from divvy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError
 from divvy.kube.kind import NODE
 from divvy.model.contract import VERIFY_ANNOTATION
 from divvy.plan import node_status
 
-_FORBIDDEN = 403
 _PATIENCE = 60.0
 
 
@@ -33,6 +33,32 @@ class FreshStatus:
         if self.answered:
             return "answers"
         return f"does not answer (its status is of {self.status.get('time', 'an unknown time')})"
+
+
+def answers_of(
+    nodes: Iterable[NodePromise],
+    answer: Callable[[NodePromise], FreshStatus],
+    life: NodeLife,
+) -> tuple[dict[str, FreshStatus], list[str]]:
+    """Return what the agents of nodes answer, by name, and how nodes have left or died meanwhile.
+
+    An agent that does not answer on a node that is no more shows nothing.
+    """
+    answers: dict[str, FreshStatus] = {}
+    ended: list[str] = []
+    for node in nodes:
+        try:
+            status = answer(node)
+        except ApiError as problem:
+            if problem.code != NOT_FOUND or not (why := life.ended(node.name, wait=False)):
+                raise
+            ended.append(why)
+            continue
+        if not status.answered and (why := life.ended(node.name, wait=False)):
+            ended.append(why)
+        else:
+            answers[node.name] = status
+    return answers, ended
 
 
 def ask_agent(
@@ -72,6 +98,6 @@ def _annotate(target: ClusterUnderTest, node: str, word: str | None) -> None:
     try:
         target.api.patch(NODE, node, patch)
     except ApiError as problem:
-        if problem.code == _FORBIDDEN:
+        if problem.code == FORBIDDEN:
             not_made(f"this account may not annotate nodes: {problem}")
         raise

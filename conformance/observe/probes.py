@@ -7,8 +7,8 @@ every look at a device happens in one pod, and all these pods run at the same ti
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -128,8 +128,18 @@ class AtOnce(Generic[Case, Result]):
     def __getitem__(self, case: Case) -> Result:
         """Return what came of a case; a failure of its work is raised here."""
         if not self._done:
-            with ThreadPoolExecutor(self._maximum) as threads:
-                self._done = {
-                    str(queued): threads.submit(self._work, queued) for queued in self._cases
-                }
+            self._done = self._worked_on(self._cases)
+        if str(case) not in self._done:
+            # Its node was away when the others were worked on, and is back.
+            self._done |= self._worked_on([case])
         return self._done[str(case)].result()
+
+    def _worked_on(self, cases: Sequence[Case]) -> dict[str, Future[Result]]:
+        """Work on cases; a run that is stopped meanwhile waits for none, and begins no more."""
+        threads = ThreadPoolExecutor(self._maximum)
+        try:
+            done = {str(queued): threads.submit(self._work, queued) for queued in cases}
+            wait(done.values())
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+        return done

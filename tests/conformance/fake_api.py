@@ -74,7 +74,7 @@ class FakeApi:
         if body is not None:
             self._events.put(("DELETED", body))
 
-    def log(self, name: str, *_: Any) -> str:
+    def log(self, name: str, *_: Any, **__: Any) -> str:
         body = self.pods.get(name)
         return "" if body is None else self.say(body)
 

@@ -12,6 +12,7 @@ from conformance.cluster import run_lease
 from conformance.cluster.namespaces import (
     PodNamespaces,
     clear_leftovers,
+    pod_namespaces,
     profile_on,
 )
 from conformance.not_made import NotMade
@@ -142,6 +143,59 @@ def test_creates_what_a_namespace_lacked_after_a_refusal() -> None:
     assert api.left[-1] == frozenset()
 
 
+def test_removes_a_namespace_that_it_never_heard_of() -> None:
+    api = Recording()
+    create = api.create
+
+    def interrupted(kind: Any, obj: Any) -> Any:
+        create(kind, obj)
+        raise KeyboardInterrupt
+
+    api.create = interrupted  # type: ignore[method-assign]
+    namespaces = PodNamespaces(api, "image", "divvy-system")  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        namespaces.at("restricted")
+    assert len(api.left[-1]) == 1
+    namespaces.remove()
+    assert api.left[-1] == frozenset()
+
+
+def test_removes_its_namespaces_when_it_is_stopped_just_then() -> None:
+    api = Recording()
+    delete = api.delete
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        api.delete = delete  # type: ignore[method-assign]
+        raise KeyboardInterrupt
+
+    def run() -> None:
+        with pod_namespaces(api, "image", "divvy-system") as namespaces:  # type: ignore[arg-type]
+            namespaces.at("restricted")
+            api.delete = interrupted  # type: ignore[method-assign]
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert api.left[-1] == frozenset()
+
+
+@pytest.mark.parametrize("kind", [NAMESPACE, PRIORITY_CLASS, LEASE])
+def test_judges_nothing_in_a_cluster_that_admits_no_namespace(kind: Any) -> None:
+    api = Recording()
+    create = api.create
+
+    def ruled(asked: Any, obj: Any) -> Any:
+        if asked is kind:
+            raise refusal(403, "namespaces need an owner")
+        return create(asked, obj)
+
+    api.create = ruled  # type: ignore[method-assign]
+    namespaces = PodNamespaces(api, "image", "divvy-system")  # type: ignore[arg-type]
+    with pytest.raises(NotMade, match="does not admit our restricted namespace: namespaces need"):
+        namespaces.at("restricted")
+    namespaces.remove()
+    assert api.left[-1] == frozenset()
+
+
 def test_says_each_time_that_a_pull_secret_cannot_be_read_and_leaves_nothing() -> None:
     api = Recording()
 
@@ -183,6 +237,35 @@ def test_cordons_a_node_while_its_profile_is_another() -> None:
         assert cluster.node["spec"] == {"unschedulable": True}
         assert cluster.node["metadata"]["labels"] == {PROFILE_LABEL: "slices"}
         assert cluster.node["metadata"]["annotations"] == MARKED
+    assert cluster.node == Cluster().node
+
+
+def test_takes_a_mark_back_that_it_never_heard_of() -> None:
+    """Ctrl-C may come when the node is marked and the answer is on its way."""
+    cluster = Cluster()
+    patch = cluster.patch
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        cluster.patch = patch  # type: ignore[method-assign]
+        patch(*arguments, **options)
+        raise KeyboardInterrupt
+
+    cluster.patch = interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt), profile_on(cluster, "n1", "slices", RUN):  # type: ignore[arg-type]
+        pytest.fail("the run goes on")
+    assert cluster.node == Cluster().node
+
+
+def test_takes_its_mark_back_when_it_is_stopped_just_then() -> None:
+    cluster = Cluster()
+    patch = cluster.patch
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        cluster.patch = patch  # type: ignore[method-assign]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), profile_on(cluster, "n1", "slices", RUN):  # type: ignore[arg-type]
+        cluster.patch = interrupted  # type: ignore[method-assign]
     assert cluster.node == Cluster().node
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +20,7 @@ from conformance.cluster.pods import PodNamespace
 from conformance.load.fill import fill
 from conformance.not_made import NotMade
 from conformance.promise import DevicePromise, device_promises, node_promises
-from divvy.kube.errors import Unreachable
+from divvy.kube.errors import ApiError, Unreachable
 from divvy.kube.kind import NODE
 from divvy.model import parse_cluster
 from divvy.plan import live_node, plan
@@ -140,6 +143,41 @@ def test_skips_what_the_clusters_rules_refuse(code: int, message: str) -> None:
         namespace(api).run("n1", ["true"])
 
 
+def test_judges_nothing_when_its_namespace_is_gone() -> None:
+    """A run that lost its lease is cleaned up by the next one."""
+    api = FakeApi()
+    api.refuse = lambda _: refusal(404, 'namespaces "run-restricted" not found')
+    with pytest.raises(NotMade, match="somebody has removed the namespace of the run"):
+        namespace(api).run("n1", ["true"])
+
+
+def test_waits_for_an_api_server_that_is_away() -> None:
+    """It restarts with the kubelet where both are one program."""
+    pods = namespace(FakeApi())
+    answers = [Unreachable("connection refused"), refusal(503, "not yet"), None]
+
+    def met() -> bool:
+        if (answer := answers.pop(0)) is not None:
+            raise answer
+        return True
+
+    assert pods.until(met, 5)
+    with pytest.raises(ApiError, match="no such right"):
+        pods.until(lambda: (_ for _ in ()).throw(refusal(403, "no such right")), 5)
+
+
+def test_waits_for_nothing_when_the_run_is_stopped() -> None:
+    pods = namespace(FakeApi(lambda body: succeeded(body) if is_pull(body) else running(body)))
+    name = pods.start("n1", ["sleep"], "nvidia.com/gpu")
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(pods.wait, name, 60)
+        began = time.monotonic()
+        pods.end()
+        with pytest.raises(NotMade, match="the run was stopped"):
+            waiting.result()
+    assert time.monotonic() - began < 30
+
+
 @pytest.mark.parametrize("code", [403, 500, 504])
 def test_counts_only_an_invalid_pod_as_refused_for_its_resources(code: int) -> None:
     api = FakeApi()
@@ -174,6 +212,43 @@ def test_retries_a_busy_api_server(monkeypatch: pytest.MonkeyPatch) -> None:
         Api(Busy(refusal(404, "not there"))).get(NODE, "x")  # type: ignore[arg-type]
 
 
+class BusyLog:
+    """A client that has a log for the third who asks."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def text(self, *_: Any) -> str:
+        self.asked += 1
+        if self.asked < 3:
+            raise Unreachable("timeout") if self.asked == 1 else refusal(500, "dialing backend")
+        return "Test PASSED"
+
+
+def test_asks_again_for_the_last_words_of_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_module, "_PAUSES", (0.0, 0.0, 0.0, 0.0))
+    assert Api(BusyLog()).log("c-1", "n", "main") == ""  # type: ignore[arg-type]
+    assert Api(BusyLog()).log("c-1", "n", "main", is_last=True) == "Test PASSED"  # type: ignore[arg-type]
+
+
+def test_has_more_patience_with_what_it_undoes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_module, "_PAUSES", (0.0,))
+    monkeypatch.setattr(api_module, "_LONG_PAUSES", (0.0, 0.0))
+
+    class Away:
+        asked = 0
+
+        def request(self, *_: Any, **__: Any) -> None:
+            self.asked += 1
+            raise Unreachable("connection refused")
+
+    for undoes, asked in ((False, 2), (True, 4)):
+        client = Away()
+        with pytest.raises(Unreachable):
+            Api(client).patch(NODE, "n1", {}, undoes=undoes)  # type: ignore[arg-type]
+        assert client.asked == asked
+
+
 def test_leaves_no_tenant_behind_after_a_refusal_half_way() -> None:
     api = FakeApi(lambda body: succeeded(body) if is_pull(body) else running(body))
     pods = namespace(api)
@@ -184,7 +259,9 @@ def test_leaves_no_tenant_behind_after_a_refusal_half_way() -> None:
     assert api.pods == {}
 
 
-def pending(body: dict[str, Any]) -> dict[str, Any]:
+def pending(
+    body: dict[str, Any], message: str = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+) -> dict[str, Any]:
     if is_pull(body) and not body["spec"]["containers"][0]["resources"]["limits"].get(
         "nvidia.com/gpu"
     ):
@@ -192,7 +269,7 @@ def pending(body: dict[str, Any]) -> dict[str, Any]:
     refused = {
         "type": "PodScheduled",
         "status": "False",
-        "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+        "message": message,
     }
     return {"phase": "Pending", "conditions": [refused]}
 
@@ -209,3 +286,14 @@ def test_passes_no_check_of_a_full_node_when_it_offers_nothing(
     for expected, actual in (extra_pod(filled, promise), past_the_scheduler(filled, promise)):
         assert expected != actual
         assert actual == "the node was not full: 0 of 2 pods ran"
+
+
+def test_judges_no_devices_by_a_node_that_takes_no_more_pods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from conformance.load import fill as fill_module
+
+    monkeypatch.setattr(fill_module, "_REFUSAL", 0.2)
+    api = FakeApi(partial(pending, message="0/9 nodes are available: 1 Too many pods."))
+    with pytest.raises(NotMade, match=r"2 of 2 pods find no place: 0/9 nodes .* 1 Too many"):
+        fill(namespace(api), whole(), "Insufficient nvidia.com/gpu")

@@ -11,9 +11,11 @@ from typer.testing import CliRunner
 from conformance import conftest
 from conformance.cluster.cluster_under_test import CLUSTER
 from conformance.cluster.node_life import NodeLife
+from conformance.implementation import DIVVY, NVIDIA_DEVICE_PLUGIN, Implementation
 from conformance.not_made import NotMade
 from conformance.report.report import Report
 from divvy.cli.main import app
+from divvy.kube.errors import KubeconfigError, Unreachable
 from divvy.kube.kind import LEASE
 from tests.conformance.fake_api import refusal
 from tests.conformance.promised_nodes import CLUSTER as STACK
@@ -63,6 +65,37 @@ def test_writes_no_report_of_a_run_that_ended_early(
 def test_begins_no_check_after_the_time_limit() -> None:
     stash: Any = pytest.Stash()
     item: Any = SimpleNamespace(config=SimpleNamespace(stash=stash))
+@pytest.mark.parametrize("implementation", [DIVVY, NVIDIA_DEVICE_PLUGIN])
+def test_notes_no_success_of_another_implementation(
+    implementation: Implementation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Divvy's agent would serve it as its node's."""
+    noted: list[Any] = []
+    monkeypatch.setattr(conftest, "note_success", lambda *arguments: noted.append(arguments))
+    target = {"stack": "s", "image": "", "nodes": []}
+    stash: Any = pytest.Stash()
+    stash[conftest._REPORT] = Report(target)
+    stash[CLUSTER] = SimpleNamespace(
+        api=SimpleNamespace(requests={}), implementation=implementation, describe=lambda: target
+    )  # type: ignore[assignment]
+    session: Any = SimpleNamespace(config=SimpleNamespace(stash=stash, getoption=lambda _: None))
+    conftest.pytest_sessionfinish(session, pytest.ExitCode.OK)
+    assert bool(noted) is implementation.is_divvy
+
+
+def test_says_what_could_not_be_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    mark = SimpleNamespace(args=[conftest.CATALOGUE["DISR-03"]])
+    item: Any = SimpleNamespace(get_closest_marker=lambda _: mark)
+    call: Any = SimpleNamespace(excinfo=SimpleNamespace(value=refusal(403, "pods is forbidden")))
+    hook = conftest.pytest_runtest_makereport(item, call)
+    next(hook)
+    with pytest.raises(StopIteration):
+        hook.send(SimpleNamespace(when="teardown", failed=True, passed=False))
+    assert capsys.readouterr().err == (
+        "  what DISR-03 needed could not be removed: pods is forbidden; the next run removes it\n"
+    )
+
+
     conftest.pytest_runtest_setup(item)
     stash[conftest._DEADLINE] = 0.0
     with pytest.raises(NotMade, match="the time limit of the run was over"):
@@ -131,3 +164,26 @@ def test_judges_nothing_by_failures_on_a_node_that_left(node: Any, left: bool) -
     # What comes after it is not tried at all.
     with pytest.raises(NotMade, match="has left") if left else nullcontext():
         conftest.pytest_runtest_setup(item)
+
+
+@pytest.mark.parametrize(
+    ("problem", "status"),
+    [
+        (Unreachable("connection refused"), "skipped"),
+        (refusal(503, "the server is starting"), "skipped"),
+        (refusal(401, "Unauthorized"), "skipped"),
+        (KubeconfigError("the credential plugin failed"), "skipped"),
+        (refusal(404, "not found"), "failed"),
+        (AssertionError("no GPU"), "failed"),
+    ],
+)
+def test_judges_nothing_by_an_api_server_that_does_not_answer(
+    problem: Exception, status: str
+) -> None:
+    item: Any = SimpleNamespace()
+    outcome = SimpleNamespace(passed=False, failed=True, skipped=False)
+    call: Any = SimpleNamespace(excinfo=SimpleNamespace(value=problem))
+    check = next(iter(conftest.CATALOGUE.values()))
+    seen = conftest._what_came(item, check, outcome, call)
+    assert (seen[0], seen[2]) == (status, "not made" if status == "skipped" else None)
+    assert str(problem) in seen[1]

@@ -1,9 +1,12 @@
 """The cluster under test, as its API shows it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
-from conformance.cluster.cluster_under_test import ClusterUnderTest
+import pytest
+
+from conformance.cluster.cluster_under_test import ClusterUnderTest, CommandFailed
 from conformance.observe.probes import is_simulated
 from divvy.model import canonical_json, generation, parse_document
 from tests.conformance.promised_nodes import CLUSTER, live, promised
@@ -103,3 +106,42 @@ def test_names_one_configuration_for_a_job_and_a_workstation() -> None:
             "s", parse_document(value), api, [], [], {}, {}, None, None, "", None
         )  # type: ignore[arg-type]
         assert target.describe()["stackFile"] == {"generation": generation(api.text)}
+
+
+class Entered:
+    """A pod in which commands end so, one after the other: exit code, output, errors."""
+
+    def __init__(self, *ends: tuple[int, str, str]) -> None:
+        self.ends = list(ends)
+
+    def run(self, *_: str) -> Any:
+        rc, stdout, stderr = self.ends.pop(0)
+        return SimpleNamespace(rc=rc, stdout=stdout, stderr=stderr)
+
+
+@pytest.mark.parametrize(
+    ("ends", "answer"),
+    [
+        ([(1, "", "Error from server: error dialing backend"), (0, "550.163.01\n", "")],
+         "550.163.01"),
+        ([(1, "", "error: unable to upgrade connection: container not found")] * 3, None),
+        ([(1, "", "no such file\ncommand terminated with exit code 1"), (0, "late", "")], None),
+    ],
+)  # fmt: skip
+def test_enters_a_pod_again_that_could_not_be_entered(
+    ends: Any, answer: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of thousands of commands on a fleet some meet a busy server, or an agent that is replaced."""
+    host = Entered(*ends)
+    monkeypatch.setattr("testinfra.get_host", lambda _: host)
+    monkeypatch.setattr("conformance.cluster.cluster_under_test._PAUSES", (0.0, 0.0))
+    target = ClusterUnderTest(
+        "s", parse_document(CLUSTER), OneNode({}), [], [], {}, {}, None, None, "", None
+    )  # type: ignore[arg-type]
+    monkeypatch.setattr(target, "agent", lambda *_: {"metadata": {"name": "divvy-agent-x"}})
+    if answer is not None:
+        assert target.enter("n1", "cat") == answer
+        return
+    with pytest.raises(CommandFailed, match="agent's pod on n1 failed"):
+        target.enter("n1", "cat")
+    assert len(host.ends) == (1 if "terminated" in ends[0][2] else 0)

@@ -2,13 +2,14 @@
 
 import os
 import subprocess
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from conformance.cluster.pods import Outcome
 from conformance.disruption.node_scripts import CANNOT, FUNCTIONS, RESTART_KUBELET
-from conformance.disruption.restarts import reload_systemd
+from conformance.disruption.restarts import reload_systemd, restart_all
 from conformance.not_made import NotApplicable
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
@@ -42,6 +43,29 @@ def test_notices_pods_that_lose_their_device_to_a_reload_of_systemd() -> None:
             node,
             Privileged(3, "the node has no systemd"),  # type: ignore[arg-type]
         )
+
+
+def test_leaves_no_node_without_the_agent_where_the_runtime_cannot_be_restarted() -> None:
+    """The next check would ask for devices that nobody serves."""
+    (node,) = promised(CLUSTER, live("n1"))
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    agents: list[Any] = [
+        {"metadata": {"name": "a", "namespace": "n", "uid": "1"}},
+        None,
+        {"metadata": {"uid": "2"}, "status": ready},
+    ]
+    target: Any = SimpleNamespace(
+        agent=lambda _: agents.pop(0) if agents[1:] else agents[0],
+        api=SimpleNamespace(delete=lambda *_, **__: None),
+        heartbeat=lambda _: "",
+        advertised=lambda _: dict(node.plan.per_node),
+    )
+    pods = SimpleNamespace(until=lambda met, _: any(met() for _ in range(5)))
+    workload: Any = SimpleNamespace(pods=pods)
+    privileged: Any = Privileged(CANNOT, "containerd is not a systemd service that runs")
+    with pytest.raises(NotApplicable, match="containerd is not a systemd service"):
+        restart_all(target, workload, node, privileged)
+    assert len(agents) == 1
 
 
 SYSTEMD = """

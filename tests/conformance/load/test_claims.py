@@ -1,5 +1,7 @@
 """What comes of pods that claim by size is judged by their output."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,6 +11,7 @@ from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.implementation import DIVVY, NVIDIA_DRA
 from conformance.load.claims import (
     Size,
+    burst,
     burst_sizes,
     gpus_of_tenants,
     judge_size,
@@ -177,3 +180,37 @@ def test_misses_a_tenant_that_gets_no_gpu() -> None:
     assert tenants_without_gpu(alone, 2) == ["blue"]
     assert tenants_without_gpu(alone, 1) == []
     assert tenants_without_gpu({"red": set(), "blue": set()}, 1) == ["red", "blue"]
+
+
+class Pods:
+    """A namespace that keeps what it is asked for."""
+
+    def __init__(self) -> None:
+        self.commands: list[str] = []
+        self.patience = 0.0
+
+    def start(self, _node: str, command: list[str], _resource: None) -> str:
+        self.commands.append(command[-1])
+        return f"c-{len(self.commands)}"
+
+    def until(self, _met: Any, seconds: float) -> bool:
+        self.patience = seconds
+        return True
+
+    def remove(self, *_: str) -> None:
+        pass
+
+
+def test_has_patience_with_each_pod_of_a_burst() -> None:
+    """48 pods on a node with eight GPUs do not hang where 12 would have started."""
+    waits = []
+    for count in (12, 48):
+        pods: Any = Pods()
+        node: Any = SimpleNamespace(name="n1")
+        sizes = [Size(1000)] * count
+        with burst(pods, node, sizes, lambda _: nullcontext({}), 120) as started:
+            assert len(started) == count
+        # The first one still runs when the last is judged.
+        assert int(pods.commands[0].rpartition(" ")[2]) == pods.patience + 120
+        waits.append(pods.patience)
+    assert waits == [126, 234]

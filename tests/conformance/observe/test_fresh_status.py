@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from conformance.not_made import NotMade
-from conformance.observe.fresh_status import ask_agent
+from conformance.observe.fresh_status import FreshStatus, answers_of, ask_agent
+from conformance.promise import NodePromise
+from divvy.kube.errors import ApiError
 from divvy.model.contract import STATUS_ANNOTATION, VERIFY_ANNOTATION
 from tests.conformance.fake_api import refusal
 from tests.conformance.promised_nodes import CLUSTER, live, promised
@@ -79,3 +81,33 @@ def test_does_not_believe_the_answer_to_a_run_that_asked_before() -> None:
     target = Target(answers=False)
     target.annotations = {VERIFY_ANNOTATION: "old", STATUS_ANNOTATION: '{"echo":"old"}'}
     assert not ask_agent(target, NODE, patience=0.5).answered  # type: ignore[arg-type]
+
+
+class Life:
+    """Knows how one node has ended."""
+
+    def ended(self, name: str, *, wait: bool) -> str:
+        return "" if wait or name != "gone" else "gone has left the cluster during the run"
+
+
+def test_expects_no_answer_of_a_node_that_is_no_more() -> None:
+    """A node group shrinks while its agents are asked, also where nothing else is checked."""
+    nodes = promised(CLUSTER, *map(live, ("n1", "gone", "silent")))
+    problems = {"gone": refusal(404, 'nodes "gone" not found')}
+
+    def answer(node: NodePromise) -> FreshStatus:
+        if problem := problems.get(node.name):
+            raise problem
+        return FreshStatus({}, answered=node.name == "n1")
+
+    for _ in range(2):
+        answers, ended = answers_of(nodes, answer, Life())  # type: ignore[arg-type]
+        assert {name: status.answered for name, status in answers.items()} == {
+            "n1": True, "silent": False,
+        }  # fmt: skip
+        assert ended == ["gone has left the cluster during the run"]
+        # It may be silent before it is gone.
+        problems.clear()
+    problems["n1"] = refusal(404, "not found")
+    with pytest.raises(ApiError):
+        answers_of(nodes, answer, Life())  # type: ignore[arg-type]

@@ -74,17 +74,36 @@ def test_leaves_out_claims_that_the_scheduler_made_of_limits() -> None:
     assert claimants([pod("theirs", 1)], [by_limits], "n1") == {}
 
 
+class Target:
+    """A cluster with some pods and claims; its own API."""
+
+    def __init__(self, pods: list[Any], claims: list[Any]) -> None:
+        self.pods, self.claims = pods, claims
+        self.api = self
+
+    def find(self, *_: Any, **__: Any) -> list[Any]:
+        return self.pods
+
+    def find_known(self, *_: Any, **__: Any) -> list[Any]:
+        return self.claims
+
+
 def test_counts_a_gpu_with_a_dra_claim_as_not_idle() -> None:
-    class Target:
-        class api:  # noqa: N801
-            @staticmethod
-            def find(*_: Any, **__: Any) -> list[Any]:
-                return [pod("theirs", 0)]
-
-            @staticmethod
-            def find_known(*_: Any, **__: Any) -> list[Any]:
-                return [claim("theirs", "gpu.nvidia.com")]
-
+    target = Target([pod("theirs", 0)], [claim("theirs", "gpu.nvidia.com")])
     (promise,) = device_promises(promised(CLUSTER, live("n1")))
     with pytest.raises(NotMade, match="devices are held by team/theirs"):
-        require_idle(Target(), promise)  # type: ignore[arg-type]
+        require_idle(target, promise)  # type: ignore[arg-type]
+
+
+def test_waits_for_no_pod_that_only_has_its_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a minute before each device would be anybody's to take."""
+    waits: list[float] = []
+    monkeypatch.setattr("conformance.observe.holders.time.sleep", waits.append)
+    monkeypatch.setattr("conformance.observe.holders._LEAVING", 0.2)
+    (promise,) = device_promises(promised(CLUSTER, live("n1")))
+    tenants, own = pod("theirs", 1, labels=OWN), pod("own", 1, labels=OWN)
+    own["metadata"]["namespace"] = "divvy-conformance-0a1b2c-restricted"
+    for holder, is_awaited in ((tenants, False), (own, True)):
+        with pytest.raises(NotMade, match="devices are held by"):
+            require_idle(Target([holder], []), promise)  # type: ignore[arg-type]
+        assert bool(waits) is is_awaited
