@@ -114,8 +114,9 @@ ssh-keygen -Y verify -f allowed_signers -I conformance -n divvy-conformance \\
 
 **The cluster keeps the archive of the last run**, in the ConfigMap `divvy-conformance` of Divvy's
 namespace; `--compare last` reads it. A run of a part (`--select`, `--pool`, `--sample`) does not
-replace it; one with `--changed` continues it: nodes that it leaves out are as they were. What is
-larger than a ConfigMap may be is kept without the evidence of its checks.
+replace it; one with `--changed` continues it: nodes that it leaves out are as they were, unless the stack
+file is another one, and those that are gone are left out. What is larger than a ConfigMap may be is
+kept without the evidence of its checks.
 
 ## A fleet
 

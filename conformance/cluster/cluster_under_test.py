@@ -267,6 +267,8 @@ class ClusterUnderTest:
         nodes = [
             {**self.entry(node), "simulated": self.is_simulated(node.name)} for node in self.nodes
         ]
+        named = {node.name for node in self.nodes}
+        others = [node.name for node in self.pool_nodes if node.name not in named]
         # A Job's stack file has no kubeconfig and a workstation's has: the same configuration.
         file = {"generation": self.generation, "revision": self.revision}
         return {
@@ -276,6 +278,7 @@ class ClusterUnderTest:
             "stackFile": {name: text for name, text in file.items() if text},
             **self.versions,
             "nodes": nodes,
+            **({"otherNodes": others} if others else {}),
         }
 
     def entry(self, node: NodePromise) -> dict[str, Any]:

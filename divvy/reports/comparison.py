@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 _SLOWER, _LEAST_SECONDS = 1.5, 10.0
 _FIGURE_DEVIATION = 0.1
 _NO_VERSIONS = ("name", "simulated")
+# Options by which a run leaves out checks, or nodes that no other run of them continues.
+_PARTS = ("--select=", "--pool=")
 _Report = Mapping[str, Any]
 
 
@@ -87,9 +90,7 @@ def compare_reports(old: _Report, new: _Report) -> Comparison:
     """
     if old["mode"] != new["mode"]:
         raise ValueError(f"a {old['mode']} report cannot be compared with a {new['mode']} one")
-    stacks = [str(report["environment"]["stack"]) for report in (old, new)]
-    if stacks[0] != stacks[1]:
-        raise ValueError(f"a report of {stacks[0]} cannot be compared with one of {stacks[1]}")
+    require_stack(old, str(new["environment"]["stack"]))
     checks, earlier = _by_case(new), _by_case(old)
     nodes, former_nodes = _nodes(new), _nodes(old)
     options = (_options(old, new), _options(new, old))
@@ -101,7 +102,7 @@ def compare_reports(old: _Report, new: _Report) -> Comparison:
         for key, check in earlier.items()
         if check["status"] != "skipped"
         and checks.get(key, {}).get("status", "skipped") == "skipped"
-        and key[1].partition(":")[0] not in removed
+        and _node_of(key[1]) not in removed
     }
     not_checked = tuple(
         _changed(check, checks.get(key, {"reason": "the report does not have it"}))
@@ -129,30 +130,66 @@ def compare_reports(old: _Report, new: _Report) -> Comparison:
     )
 
 
+def require_stack(old: _Report, name: str) -> None:
+    """Raise ValueError for an earlier report of another stack than this."""
+    stack = str(old["environment"]["stack"])
+    if stack != name:
+        raise ValueError(f"a report of {stack} cannot be compared with one of {name}")
+
+
 def continued(old: _Report, new: _Report) -> dict[str, Any]:
     """Return a report of changed nodes as one of all nodes: the others are as they were.
 
-    What is about no node, or about a node that both have, is of the newer one. If no node has
-    changed, that is a result too: the one before, unless something about no node fails.
+    What is about no node, or about a node that both have, is of the newer one, which names the
+    others that are still there. Under another stack file none of them is known.
     """
     nodes = _nodes(new)
-    former_checks = [
-        check
-        for key, check in _by_case(old).items()
-        if key not in _by_case(new) and key[1].partition(":")[0] not in nodes
-    ]
-    former = [node for name, node in _nodes(old).items() if name not in nodes]
-    environment = {**new["environment"], "nodes": [*former, *nodes.values()]}
+    environment = dict(new["environment"])
+    others = environment.pop("otherNodes", ())
+    there = others if _generation(old) == _generation(new) else ()
+    former = {name: node for name, node in _nodes(old).items() if name in there}
+    former_checks = [check for check in old["checks"] if _node_of(check["case"]) in former]
+    environment["nodes"] = [*former.values(), *nodes.values()]
     report = {**new, "environment": environment, "checks": [*former_checks, *new["checks"]]}
+    report["only"] = [part for part in new.get("only") or () if part.startswith(_PARTS)]
     if not nodes:
-        failed = any(c["status"] == "failed" and c["level"] == "MUST" for c in new["checks"])
         report["mode"] = old["mode"]
-        report["result"] = "failure" if failed else old.get("result", new["result"])
-    return {key: value for key, value in report.items() if key != "only"}
+    report["statistics"] = _statistics(report)
+    report["result"] = _result(report)
+    return {key: value for key, value in report.items() if value or key != "only"}
+
+
+def _statistics(report: _Report) -> dict[str, int]:
+    counts = Counter(check["status"] for check in report["checks"])
+    is_open = (
+        check["level"] == "MUST" and check.get("missed") == "not made" for check in report["checks"]
+    )
+    return {
+        **{status: counts[status] for status in ("passed", "failed", "skipped")},
+        "requiredNotChecked": sum(is_open),
+    }
+
+
+def _result(report: _Report) -> str:
+    """Return the word for all checks of a report, as its run would have it."""
+    checks, strict = report["checks"], "--strict" in report["options"]
+    failed = [check for check in checks if check["status"] == "failed"]
+    if any(strict or check["level"] == "MUST" for check in failed):
+        return "failure"
+    if failed:
+        return "warning"
+    if not any(check["status"] == "passed" for check in checks):
+        return "nothing checked"
+    missed = any(check.get("missed") in ("option", "not made") for check in checks)
+    return "partial" if missed or report["only"] or report["mode"] != "hardware" else "success"
 
 
 def _by_case(report: _Report) -> dict[tuple[str, str], _Report]:
     return {(check["id"], check["case"]): check for check in report["checks"]}
+
+
+def _node_of(case: str) -> str:
+    return case.partition(":")[0]
 
 
 def _nodes(report: _Report) -> dict[str, _Report]:

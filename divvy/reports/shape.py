@@ -7,6 +7,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+# Far above the report of any fleet.
+_MAX_VALUES = 50_000_000
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(strict=True)
@@ -50,6 +53,19 @@ def is_report(document: object) -> bool:
         return False
     try:
         _Report.model_validate(document)
-    except ValidationError:
+        return _values_in(document, {}) <= _MAX_VALUES
+    except (ValidationError, RecursionError):
         return False
-    return True
+
+
+def _values_in(value: object, known: dict[int, int]) -> int:
+    """Return how many values there are when all is written out; ``known`` has those of parts.
+
+    YAML has names for parts: a page of text can stand for more than any memory holds.
+    """
+    if not isinstance(value, (Mapping, list)):
+        return 1
+    if id(value) not in known:
+        parts = value.values() if isinstance(value, Mapping) else value
+        known[id(value)] = 1 + sum(_values_in(part, known) for part in parts)
+    return known[id(value)]

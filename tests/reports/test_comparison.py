@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from conformance.catalogue import Check
+from conformance.report.report import Record
 from divvy.reports.comparison import (
     CaseChange,
     SpeedChange,
@@ -104,19 +108,59 @@ def test_reports_changed_speed() -> None:
 def test_continues_the_report_before_by_one_of_changed_nodes() -> None:
     old = document(
         record("passed", "n1:gpu"), record("failed", "n2:gpu"), record("passed", "p", SHOULD),
-        nodes=("n1", "n2"),
+        record("passed", "gone:gpu"), nodes=("n1", "n2", "gone"),
     )  # fmt: skip
-    new = {
-        **document(record("passed", "n2:gpu"), record("failed", "p", SHOULD), nodes=("n2", "n3")),
-        "only": ["--changed"],
-    }
+    new = part(
+        record("passed", "n2:gpu"), record("failed", "p", SHOULD), nodes=("n2", "n3"), others=["n1"]
+    )
     whole = continued(old, new)
     assert "only" not in whole
+    assert "otherNodes" not in whole["environment"]
     assert [node["name"] for node in whole["environment"]["nodes"]] == ["n1", "n2", "n3"]
     comparison = compare_reports(old, whole)
     assert cases(comparison.newly_passing) == ["n2:gpu"]
     assert cases(comparison.newly_failing) == ["p"]
-    assert (cases(comparison.newly_not_checked), comparison.nodes_removed) == ([], ())
+    assert (cases(comparison.newly_not_checked), comparison.nodes_removed) == ([], ("gone",))
+    counts = {"passed": 2, "failed": 1, "skipped": 0, "requiredNotChecked": 0}
+    assert whole["statistics"] == counts
+
+
+def part(*records: Record, others: list[str], nodes: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the report of a run with --changed, where other nodes are still there."""
+    report = document(*records, nodes=nodes)
+    report["environment"]["otherNodes"] = others
+    return {**report, "only": ["--changed"]}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "level", "options", "result"),
+    [
+        ("passed", MUST, [], "success"),
+        ("failed", MUST, [], "failure"),
+        ("failed", SHOULD, [], "warning"),
+        ("failed", SHOULD, ["--strict"], "failure"),
+    ],
+)
+def test_derives_the_result_from_all_checks_that_it_continues(
+    cluster: str, level: Check, options: list[str], result: str
+) -> None:
+    """What was wrong once and is repaired fails no later run, and what fails now does."""
+    for before in ("passed", "failed"):
+        old = document(record("passed", "n1:gpu"), record(before, "cluster"))
+        new = part(record(cluster, "cluster", level), others=["n1"])
+        assert continued(old, {**new, "options": options})["result"] == result
+    selected = continued(old, {**new, "only": ["--changed", "--pool=p"]})
+    assert selected["only"] == ["--pool=p"]
+
+
+def test_continues_nothing_under_another_stack_file() -> None:
+    """Nodes that a sample leaves out were checked under the one before."""
+    old = document(record("passed", "n1:gpu"), record("passed", "n2:gpu"), nodes=("n1", "n2"))
+    new = part(record("passed", "n2:gpu"), nodes=("n2",), others=["n1"])
+    new["environment"]["stackFile"] = {"generation": "another"}
+    whole = continued(old, new)
+    assert [node["name"] for node in whole["environment"]["nodes"]] == ["n2"]
+    assert [check["case"] for check in whole["checks"]] == ["n2:gpu"]
 
 
 @pytest.mark.parametrize("simulated", [True, False])

@@ -53,3 +53,16 @@ def test_refuses_a_check_with_a_missing_part(key: str) -> None:
     report = copy.deepcopy(REPORT)
     del report["checks"][0][key]
     assert not is_report(report)
+
+
+def test_refuses_a_report_that_is_endless_when_it_is_written_out() -> None:
+    """Of ten lines of YAML each of which names the one above ten times."""
+    bomb: object = "x"
+    for _ in range(12):
+        bomb = [bomb] * 10
+    circle: list[object] = []
+    circle.append(circle)
+    for evidence in (bomb, circle):
+        report = document(record("passed"))
+        report["checks"][0]["evidence"] = evidence
+        assert not is_report(report)

@@ -17,10 +17,12 @@ def test_asks_nodes_outside_the_sample_unless_no_pod_can_run_there() -> None:
         CLUSTER, live("a"), live("b"), live("c")
     )]  # fmt: skip
     target = ClusterUnderTest(
-        "s", parse_document(CLUSTER), OneNode({}), nodes[:1], [], {}, {}, None, None, "", None,
-        pool_nodes=nodes,
+        "s", parse_document(CLUSTER), OneConfigMap(canonical_json(CLUSTER)), nodes[:1], [], {}, {},
+        None, None, "", None, pool_nodes=nodes,
     )  # type: ignore[arg-type] # fmt: skip
     assert [unsampled_node.name for unsampled_node in target.unsampled_nodes] == ["b"]
+    # What continues an earlier report has to know which nodes are still there.
+    assert target.describe()["otherNodes"] == ["b", "c"]
 
 
 def node_of_api(allocatable: dict[str, str]) -> dict[str, Any]:
