@@ -57,7 +57,8 @@ was not given; it is *not applicable*, since such a cluster cannot have it (no M
 simulated GPUs); or it was *not made*, since something was in the way: a node that is not Ready or
 left the cluster meanwhile, devices that others hold, a quota, a rule of the cluster or a node's
 limit of pods, an image that cannot be pulled, a pool without `hardware` in the stack file. MUST
-checks that were not made are counted in the first line; with `--require` they end the run with exit code 3.
+checks that were not made are counted in the first line; with `--require` they end the run with exit
+code 3.
 
 A check's evidence does not come from what it checks. What a node advertises is read from the
 kubelet and tried with pods, the driver's devices are read from NVML in a separate process, what a
@@ -114,9 +115,9 @@ ssh-keygen -Y verify -f allowed_signers -I conformance -n divvy-conformance \\
 
 **The cluster keeps the archive of the last run**, in the ConfigMap `divvy-conformance` of Divvy's
 namespace; `--compare last` reads it. A run of a part (`--select`, `--pool`, `--sample`) does not
-replace it; one with `--changed` continues it: nodes that it leaves out are as they were, unless the stack
-file is another one, and those that are gone are left out. What is larger than a ConfigMap may be is
-kept without the evidence of its checks.
+replace it; one with `--changed` continues it: nodes that it leaves out are as they were, unless the
+stack file is another one, and those that are gone are left out. What is larger than a ConfigMap may
+be is kept without the evidence of its checks.
 
 ## A fleet
 
@@ -191,8 +192,8 @@ does not check.
 * It changes a profile with the label `divvy.gpu/profile` on the node, cordons the node meanwhile,
   and writes the annotations `divvy.gpu/conformance-profile` and `divvy.gpu/conformance-cordon`
   beside it; never where others hold devices. It undoes all of that at the end, and when it is
-  stopped by Ctrl-C or SIGTERM. **If a run is killed outright, the next run of any kind undoes it
-  first, and says so.** By hand:
+  stopped by Ctrl-C, SIGTERM or the loss of its terminal. **If a run is killed outright, the next
+  run of any kind undoes it first, and says so.** By hand:
   `kubectl label node NODE divvy.gpu/profile-; kubectl uncordon NODE`.
 * Runs do not disturb each other: each renews a Lease in its namespace, and what a live run has
   changed is left alone. It takes half a minute to tell whether a run is alive.

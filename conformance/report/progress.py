@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from contextlib import suppress
 
 import pytest
 
@@ -14,7 +15,10 @@ _TITLE = 58
 
 
 class Progress:
-    """Prints a check's title when its first case is done, and a sign for every case."""
+    """Prints a check's title when its first case is done, and a sign for every case.
+
+    A terminal may be lost meanwhile: that ends no check, and keeps nothing from being cleaned up.
+    """
 
     def __init__(self) -> None:
         self._current = ""
@@ -22,19 +26,23 @@ class Progress:
 
     def done(self, check: Check, status: str) -> None:
         """Show one case."""
+        line = ""
         if check.id != self._current:
-            if self._current:
-                print()
-            self._current = check.id
             title = textwrap.shorten(check.title, _TITLE, placeholder=" …")
-            print(f"  {check.id:<8}{title:<{_TITLE}} ", end="")
+            start = "\n  " if self._current else "  "
+            line = f"{start}{check.id:<8}{title:<{_TITLE}} "
+            self._current = check.id
         sign, colour = _SIGNS[status]
-        print(f"\033[{colour}m{sign}\033[0m" if self._colour else sign, end="", flush=True)
+        self._print(f"{line}\033[{colour}m{sign}\033[0m" if self._colour else f"{line}{sign}")
 
     def end(self) -> None:
         """Close the last line."""
         if self._current:
-            print(flush=True)
+            self._print("\n")
+
+    def _print(self, text: str) -> None:
+        with suppress(OSError):
+            print(text, end="", flush=True)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Say what could not be read of the suite."""

@@ -19,6 +19,7 @@ import yaml
 from conformance.catalogue import Check
 from conformance.evidence import Evidence
 from conformance.not_made import Missed
+from divvy.atomic_file import replace_file
 
 # XML 1.0 has no other characters (section 2.2 of its specification).
 _NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
@@ -127,12 +128,16 @@ class Report:
         return [name for name in names if name in passed - failed]
 
     def write(self, folder: Path) -> None:
-        """Write report.yaml, junit.xml, ctrf.json and report.html."""
+        """Write junit.xml, ctrf.json and report.html, then report.yaml: who finds it finds all."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "report.yaml").write_text(self.text())
-        (folder / "junit.xml").write_text(self.junit())
-        (folder / "ctrf.json").write_text(json.dumps(self.ctrf(), indent=1))
-        (folder / "report.html").write_text(self.html())
+        texts = {
+            "junit.xml": self.junit(),
+            "ctrf.json": json.dumps(self.ctrf(), indent=1),
+            "report.html": self.html(),
+            "report.yaml": self.text(),
+        }
+        for name, text in texts.items():
+            replace_file(folder / name, text.encode(), 0o644)
 
     def text(self) -> str:
         """Render the report as YAML."""
@@ -210,7 +215,8 @@ class Report:
             properties = ElementTree.SubElement(case, "properties")
             ElementTree.SubElement(properties, "property", name="level", value=record.check.level)
             self._add_outcome(case, record)
-        return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+        text: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+        return text.decode()
 
     def _is_skipped(self, record: Record) -> bool:
         if record.status == "failed":
@@ -273,7 +279,7 @@ class Report:
 
     def html(self) -> str:
         """Render one self-contained page."""
-        source = files("conformance.report").joinpath("report.html.j2").read_text()
+        source = files("conformance.report").joinpath("report.html.j2").read_text("utf-8")
         template = jinja2.Environment(autoescape=True).from_string(source)
         return template.render(
             report=self,

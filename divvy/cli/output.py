@@ -42,10 +42,16 @@ def write(result: str | RenderableType, out: Path | None) -> None:
         fail(f"cannot write {out}: {error.strerror}")
 
 
+def encode_output() -> None:
+    """Have what is no terminal get UTF-8, and a terminal `?` for what its encoding lacks."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        encoding = None if sys.stdout.isatty() else "utf-8"
+        sys.stdout.reconfigure(encoding=encoding, errors="replace")
+
+
 def _print(result: str | RenderableType) -> None:
     terminal = sys.stdout.isatty()
-    if not terminal and isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")
+    encode_output()
     if isinstance(result, str):
         typer.echo(result, nl=False)
     elif terminal:

@@ -50,7 +50,7 @@ def read_report(path: Path) -> dict[str, Any]:
 def write_product(out: Path, document: Mapping[str, Any]) -> None:
     """Write the rows of the product file, which the archive takes with it."""
     text = yaml.safe_dump(product_file(document), sort_keys=False, width=100)
-    (out / PRODUCT).write_text(text)
+    (out / PRODUCT).write_text(text, encoding="utf-8")
 
 
 def write_archive(
@@ -62,7 +62,8 @@ def write_archive(
     files[REPORT] = report_json(document)
     files["versions.json"] = report_json(document["environment"])
     if stack is not None:
-        files[Path(stack.source).name] = Path(stack.source).read_bytes()
+        # As it was read: it may have been edited during the run.
+        files[Path(stack.source).name] = stack.text.encode()
     files[SUMS] = checksums(files)
     if key is not None:
         files[SIGNATURE] = _signature(files[SUMS], key)
@@ -79,6 +80,7 @@ def require_signer(key: Path | None) -> None:
         fail(f"--key={key}: there is no such file")
     if shutil.which("ssh-keygen") is None:
         fail("--key needs ssh-keygen, of OpenSSH")
+    _signature(b"", key)
 
 
 def _signature(sums: bytes, key: Path) -> bytes:

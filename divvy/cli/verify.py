@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -23,6 +24,7 @@ from divvy.cli.errors import (
 )
 from divvy.cli.kept_report import keep_report, kept_report
 from divvy.cli.options import StackName, StackPath, named_stack
+from divvy.cli.output import encode_output
 from divvy.cli.run_archive import (
     ARCHIVE,
     PRODUCT,
@@ -35,9 +37,9 @@ from divvy.cli.verify_in_cluster import write_job
 from divvy.distribution import install_command
 from divvy.model import Cluster
 from divvy.render.comparison import comparison_lines, comparison_markdown
-from divvy.render.conformance import summary_lines
+from divvy.render.conformance import summary_lines, summary_words
 from divvy.reports.archive import report_archive
-from divvy.reports.comparison import Comparison, compare_reports, continued
+from divvy.reports.comparison import Comparison, compare_reports, continued, require_stack
 from divvy.reports.product import product_rows
 from divvy.sources import CONFORMANCE
 from divvy.stack.file import read_stack
@@ -47,6 +49,8 @@ from divvy.stack.sections import read_cluster
 _PACKAGES = ("pytest", "testinfra")
 # What changed, for a pull request.
 COMPARISON = "comparison.md"
+# What the suite writes beside report.yaml.
+_OTHER_REPORTS = ("report.html", "junit.xml", "ctrf.json")
 # What pytest writes before a usage error.
 _REFUSAL = "ERROR: "
 # A process that the suite has left behind may hold its output open.
@@ -207,6 +211,10 @@ def verify(
         fail("--sample, --seed and --changed are for a cluster")
     if bare and target != _OWN:
         fail("--target is for a cluster")
+    if bare and (pool is not None or disruptive or no_exec):
+        fail("--pool, --disruptive and --no-exec are for a cluster")
+    if bare and (workload_image or vector_add_image or gpu_burn_image):
+        fail("--bare runs no images: --workloads names a folder of compiled workloads")
     if changed and compare is None:
         fail("--changed needs --compare: the report since which nodes have changed")
     if seed and not sample:
@@ -221,11 +229,17 @@ def verify(
         write_job(out, read_stack(stack, file), _of_a_job(context), runner_image, workload_image)
         return
     _require_suites_packages()
+    encode_output()
     source = None if bare and not stack and not file else read_stack(stack, file)
     cluster = None if source is None else read_cluster(source)
     require_signer(key)
     # Before the run: without it the run would be wasted.
     earlier = None if compare is None else _earlier(compare, None if bare else cluster)
+    if earlier is not None and source is not None and not bare:
+        try:
+            require_stack(earlier, source.name)
+        except ValueError as problem:
+            fail(str(problem))
     report = _place_for_report(out)
     arguments = ["--bare"] if bare else []
     if source is not None:
@@ -239,8 +253,8 @@ def verify(
         ("--divvy-time-limit", None if time_limit is None else time_limit * 60),
         ("--divvy-select", select),
         ("--bare-host", host),
-        ("--driver-root", driver_root),
-        # The suite runs from a folder of its own.
+        # The suite runs from a folder of its own; another host's folders are its.
+        ("--driver-root", driver_root if host or not driver_root else Path(driver_root).absolute()),
         ("--workloads", None if workloads is None else workloads.absolute()),
         ("--workload-image", workload_image),
         ("--vector-add-image", vector_add_image),
@@ -265,14 +279,15 @@ def verify(
         ended, refusal = _run_suite([f"--divvy-report={out.resolve()}", *arguments])
     if not report.exists():
         fail(refusal or f"the suite exited with {ended} before it wrote a report")
-    document = yaml.safe_load(report.read_text())
+    document = yaml.safe_load(report.read_bytes())
     _show(document, out, product=product)
     archive = write_archive(out, document, source, key)
     typer.echo(f"report: {out / 'report.html'}\narchive: {out / ARCHIVE}")
-    if changed and earlier is not None and not (select or pool):
+    if changed and earlier is not None:
         # What was not looked at is as it was.
         document = continued(earlier, document)
         archive = report_archive(document)
+        typer.echo(f"with the nodes that have not changed: {summary_words(document)}")
     # A part of the checks or nodes is no report to compare the next run with.
     # What other programs do is no earlier state of Divvy's.
     if cluster is not None and not bare and not document.get("only") and target == _OWN:
@@ -300,7 +315,7 @@ def _compared(earlier: dict[str, Any], document: dict[str, Any], out: Path) -> C
     console = Console(highlight=False)
     for line in comparison_lines(comparison):
         console.print(line)
-    (out / COMPARISON).write_text(comparison_markdown(comparison, document))
+    (out / COMPARISON).write_text(comparison_markdown(comparison, document), encoding="utf-8")
     return comparison
 
 
@@ -338,7 +353,7 @@ def _place_for_report(out: Path) -> Path:
     report = out / "report.yaml"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name in (report.name, ARCHIVE, COMPARISON, PRODUCT):
+        for name in (report.name, *_OTHER_REPORTS, ARCHIVE, COMPARISON, PRODUCT):
             (out / name).unlink(missing_ok=True)
     except OSError as problem:
         fail(f"--out={out} cannot be written to: {problem.strerror}")
@@ -350,7 +365,9 @@ def _run_suite(arguments: list[str]) -> tuple[int, str]:
 
     A request to stop is passed on, for it to clean up first.
     """
-    command = [sys.executable, "-m", "pytest", "conformance", "--divvy-progress"]
+    # Its files are the same under every locale.
+    command = [sys.executable, "-X", "utf8"]
+    command += ["-m", "pytest", "conformance", "--divvy-progress"]
     command += ["--override-ini", "addopts="]
     command += ["-p", "no:cacheprovider", "-p", "no:terminal", *arguments]
     # In a session of its own it gets Ctrl-C from here alone, once.
@@ -360,24 +377,30 @@ def _run_suite(arguments: list[str]) -> tuple[int, str]:
         start_new_session=True,
         stderr=subprocess.PIPE,
         text=True,
+        encoding="utf-8",
         errors="replace",
     )
     refusals: list[str] = []
     passing_on = threading.Thread(target=_pass_on, args=(suite.stderr, refusals), daemon=True)
     passing_on.start()
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A terminal that is lost ends the run, too; nohup has it ignored.
+    stops = [signal.SIGTERM]
+    stops += [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    before = [(number, signal.signal(number, signal.default_int_handler)) for number in stops]
     try:
         ended = suite.wait()
         passing_on.join(_LAST_WORDS_SECONDS)
         return ended, "".join(refusals)
     except KeyboardInterrupt:
-        typer.echo("\ncleaning up", err=True)
         # Which it does not ignore, as it may Ctrl-C below a shell's background job.
         suite.send_signal(signal.SIGTERM)
+        with suppress(OSError):
+            typer.echo("\ncleaning up", err=True)
         suite.wait()
         raise typer.Exit(INTERRUPTED) from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _pass_on(lines: IO[str] | None, refusals: list[str]) -> None:
@@ -388,7 +411,9 @@ def _pass_on(lines: IO[str] | None, refusals: list[str]) -> None:
             if line.startswith(_REFUSAL):
                 refusals.append(line.removeprefix(_REFUSAL).strip())
             elif not refusals or line.strip():
-                typer.echo(line, nl=False, err=True)
+                # A terminal may be lost; the suite does not wait for what reads its words.
+                with suppress(OSError):
+                    typer.echo(line, nl=False, err=True)
 
 
 def _earlier(place: str, cluster: Cluster | None) -> dict[str, Any] | None:

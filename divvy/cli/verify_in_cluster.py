@@ -50,7 +50,7 @@ def write_job(
             if text is None:
                 (out / name).unlink(missing_ok=True)
             else:
-                (out / name).write_text(text)
+                (out / name).write_text(text, encoding="utf-8")
     except OSError as problem:
         fail(f"--out={out} cannot be written to: {problem.strerror}")
     typer.echo(shlex.join(["kubectl", "apply", "-f", str(out / JOB)]))

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from conformance.report.report import Record
 from divvy.cli import verify
 from divvy.cli.main import app
 from divvy.reports.archive import REPORT, SIGNATURE, SUMS, checksums, pack, report_json, unpack
@@ -109,9 +110,19 @@ def run(
     )
 
 
-PASSED = document(record("passed", "a"), record("passed", "b"))
-FAILED = document(record("failed", "a", reason="saw two GPUs"), record("passed", "b"))
-LOST = document(record("skipped", "a", reason="held", missed="not made"), record("passed", "b"))
+PASSED = document(record("passed", "n1:a"), record("passed", "n1:b"))
+FAILED = document(record("failed", "n1:a", reason="saw two GPUs"), record("passed", "n1:b"))
+OF_ANOTHER = {**PASSED, "environment": {**PASSED["environment"], "stack": "other"}}
+LOST = document(
+    record("skipped", "n1:a", reason="held", missed="not made"), record("passed", "n1:b")
+)
+
+
+def of_changed(*records: Record, nodes: tuple[str, ...], others: list[str]) -> dict[str, Any]:
+    """Return what a run with --changed writes: other nodes are as they were."""
+    report = document(*records, nodes=nodes)
+    report["environment"]["otherNodes"] = others
+    return {**report, "only": ["--changed"]}
 
 
 def test_keeps_the_last_report_in_the_cluster(
@@ -173,6 +184,7 @@ def test_exits_by_the_outcome_of_a_comparison(
         ("began: 2026-13-45", "the earlier report cannot be read"),
         (100_000 * "[", "the earlier report cannot be read"),
         (yaml.safe_dump({**PASSED, "checks": [{}]}), "is neither a report.yaml nor the archive"),
+        (yaml.safe_dump(OF_ANOTHER), "a report of other cannot be compared with one of s"),
     ],
 )
 @pytest.mark.usefixtures("cluster")
@@ -189,6 +201,17 @@ def test_refuses_what_is_no_earlier_report_before_the_run(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("cluster")
+def test_archives_the_stack_file_as_it_was_when_the_run_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "Pulumi.s.yaml"
+    before = file.read_bytes()
+    monkeypatch.setattr(verify, "_show", lambda *_, **__: file.write_text("edited: meanwhile"))
+    assert run(tmp_path, monkeypatch, PASSED).exit_code == 0
+    assert unpack((tmp_path / "out/conformance.tar.gz").read_bytes())[file.name] == before
+
+
 def test_keeps_no_report_of_a_partial_run(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,14 +224,19 @@ def test_updates_the_kept_report_by_a_run_of_changed_nodes(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(tmp_path, monkeypatch, PASSED)
-    part = {**document(record("failed", "n2:gpu"), nodes=("n2",)), "only": ["--changed"]}
+    part = of_changed(record("failed", "n2:gpu"), nodes=("n2",), others=["n1"])
     result = run(tmp_path, monkeypatch, part, "--changed", "--compare=last")
     assert (result.exit_code, cluster.written) == (1, 2), result.output
     assert "new nodes: n2" in result.output
-    no_nodes = {**document(nodes=()), "only": ["--changed"]}
+    no_nodes = of_changed(nodes=(), others=["n1", "n2"])
     result = run(tmp_path, monkeypatch, no_nodes, "--changed", "--compare=last")
     assert (result.exit_code, cluster.written) == (1, 3), result.output
+    assert "have not changed: failure: 2 passed, 1 failed, 0 skipped" in result.output
     assert "every check came out as before" in result.output
+    smaller = of_changed(nodes=(), others=["n1"])
+    result = run(tmp_path, monkeypatch, smaller, "--changed", "--compare=last")
+    assert (result.exit_code, cluster.written) == (0, 4), result.output
+    assert "gone nodes: n2" in result.output
 
 
 def test_repeats_the_last_result_when_no_node_changed(
@@ -216,13 +244,18 @@ def test_repeats_the_last_result_when_no_node_changed(
 ) -> None:
     run(tmp_path, monkeypatch, PASSED)
     options = ("--changed", "--compare=last")
-    no_nodes = {**document(nodes=()), "only": ["--changed"]}
+    no_nodes = of_changed(nodes=(), others=["n1"])
     assert run(tmp_path, monkeypatch, no_nodes, *options).exit_code == 0
-    installed = record("failed", "cluster")
-    broken = {**document(installed, nodes=()), "only": ["--changed"]}
+    broken = of_changed(record("failed", "cluster"), nodes=(), others=["n1"])
     for _ in range(2):
         assert run(tmp_path, monkeypatch, broken, *options).exit_code == 1
-    assert cluster.written == 4
+    repaired = of_changed(record("passed", "cluster"), nodes=(), others=["n1"])
+    assert run(tmp_path, monkeypatch, repaired, *options).exit_code == 0
+    assert cluster.written == 5
+    # A part of the checks replaces nothing.
+    selected = {**no_nodes, "only": ["--changed", "--select=ISO"], "options": ["--select=ISO"]}
+    assert run(tmp_path, monkeypatch, selected, *options).exit_code == 0
+    assert cluster.written == 5
 
 
 def test_loses_only_the_kept_report_without_the_right_to_write(
@@ -367,10 +400,19 @@ def test_refuses_what_a_job_cannot_have(
     assert (result.exit_code, words in result.output) == (1, True), result.output
 
 
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(None, "there is no such file"), ("no key", "the archive cannot be signed: ")],
+)
 @pytest.mark.usefixtures("cluster")
-def test_refuses_a_missing_key_before_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_refuses_a_key_that_signs_nothing_before_the_run(
+    text: str | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = run(tmp_path, monkeypatch, PASSED, f"--key={tmp_path / 'none'}")
-    assert result.exit_code == 1
-    assert "there is no such file" in result.output
+    key = tmp_path / "key"
+    if text is not None:
+        key.write_text(text)
+        key.chmod(0o600)
+    result = run(tmp_path, monkeypatch, PASSED, f"--key={key}")
+    assert (result.exit_code, words in result.output) == (1, True), result.output
+    assert not (tmp_path / "out").exists()

@@ -176,6 +176,14 @@ def test_strips_the_colours_of_a_log(tmp_path: Path) -> None:
         assert line.plain.isprintable(), line.plain
 
 
+def test_writes_no_report_without_the_files_beside_it(tmp_path: Path) -> None:
+    """The command reads report.yaml, and takes the others for those of the same run."""
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(IsADirectoryError):
+        report(record("passed")).write(tmp_path)
+    assert not (tmp_path / "report.yaml").exists()
+
+
 def test_reports_no_figures_of_simulated_gpus() -> None:
     """They share the processors of one machine: a comparison would name changes that are none."""
     for simulated in (False, True):

@@ -24,11 +24,14 @@ from tests.conformance.promised_nodes import live, promised
 
 @pytest.mark.parametrize("selected", ["ISO-01,WOKR", "ISO-01,", ",", "ISO-1x", ""])
 def test_refuses_a_selection_that_names_no_check(selected: str, tmp_path: Path) -> None:
+    for name in ("report.yaml", "report.html", "junit.xml", "ctrf.json", "notes.txt"):
+        (tmp_path / name).write_text("of another run")
     options = ["verify", "--bare", f"--select={selected}", f"--out={tmp_path}"]
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 1
     assert "where ids of checks are expected, such as PLUG-02" in result.stderr
-    assert not (tmp_path / "report.yaml").exists()
+    # What a run before has written is not taken for what came of this one.
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_refuses_a_file_as_the_folder_for_reports(tmp_path: Path) -> None:
@@ -62,9 +65,6 @@ def test_writes_no_report_of_a_run_that_ended_early(
     assert (tmp_path / "report.yaml").exists() == written
 
 
-def test_begins_no_check_after_the_time_limit() -> None:
-    stash: Any = pytest.Stash()
-    item: Any = SimpleNamespace(config=SimpleNamespace(stash=stash))
 @pytest.mark.parametrize("implementation", [DIVVY, NVIDIA_DEVICE_PLUGIN])
 def test_notes_no_success_of_another_implementation(
     implementation: Implementation, monkeypatch: pytest.MonkeyPatch
@@ -96,6 +96,9 @@ def test_says_what_could_not_be_removed(capsys: pytest.CaptureFixture[str]) -> N
     )
 
 
+def test_begins_no_check_after_the_time_limit() -> None:
+    stash: Any = pytest.Stash()
+    item: Any = SimpleNamespace(config=SimpleNamespace(stash=stash))
     conftest.pytest_runtest_setup(item)
     stash[conftest._DEADLINE] = 0.0
     with pytest.raises(NotMade, match="the time limit of the run was over"):
@@ -109,6 +112,9 @@ def test_says_what_could_not_be_removed(capsys: pytest.CaptureFixture[str]) -> N
         (["--seed=x"], "--seed is for --sample"),
         (["--bare", "--sample=1"], "--sample, --seed and --changed are for a cluster"),
         (["--bare", "--target=nvidia-device-plugin"], "--target is for a cluster"),
+        (["--bare", "--pool=p"], "--pool, --disruptive and --no-exec are for a cluster"),
+        (["--bare", "--disruptive"], "--pool, --disruptive and --no-exec are for a cluster"),
+        (["--bare", "--gpu-burn-image=x"], "--bare runs no images: --workloads names a folder"),
     ],
 )
 def test_refuses_options_that_mean_nothing_alone(options: list[str], words: str) -> None:
