@@ -46,8 +46,9 @@ class DevicePlugins:
         self._servers: dict[str, ResourceServer] = {}
         self._unregistered: set[str] = set()
         self._registering: str | None = None
-        # Where this kubelet was asked to connect, by resource.
+        # Where this kubelet was asked to connect, by resource, and when last (monotonic).
         self._tried: dict[str, Path] = {}
+        self._tried_at: dict[str, float] = {}
         self._identity: tuple[int, int] | None = None
         self._wake = asyncio.Event()
         self._on_change = on_change
@@ -136,7 +137,9 @@ class DevicePlugins:
 
     def _stream_ended(self, resource: str) -> None:
         self._unregistered.add(resource)
-        self._wake.set()
+        # A kubelet that ends every stream at once is not asked again without a pause.
+        if monotonic() - self._tried_at.get(resource, 0.0) > _RETRY_SECONDS:
+            self._wake.set()
 
     async def _keep_registered(self) -> None:
         version = folder_version(self._folder)
@@ -207,7 +210,7 @@ class DevicePlugins:
             # (pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go, deregisterClient). For a
             # moment it lists nothing; what pods hold they keep.
             await server.move()
-        self._tried[resource] = server.socket
+        self._tried[resource], self._tried_at[resource] = server.socket, monotonic()
         request = api.RegisterRequest(
             version=API_VERSION,
             endpoint=server.socket.name,

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from divvy.agent.inject.container_edits import ContainerEdits, Mount, Node, file_edits
+from divvy.agent.kubelet.api import deviceplugin_pb2 as api
+from divvy.agent.kubelet.api import deviceplugin_pb2_grpc as stubs
 from divvy.agent.plugin.allocation import ContainerAllocation, allocated_uuids
 from divvy.agent.plugin.inventory import Resource
 from divvy.agent.plugin.preferred_allocation import preferred_allocation
 from divvy.agent.plugin.registration import DevicePlugins
 from tests.agent.devices import limited, replicas, whole
-from tests.fakes.device_manager import AdmissionFailed
+from tests.fakes.device_manager import AdmissionFailed, Endpoint
 from tests.fakes.kubelet import FakeKubelet, fake_kubelet
 from tests.fakes.scene import running
 
@@ -151,6 +153,28 @@ async def test_reregisters_when_the_kubelet_ends_the_stream(sockets: Path) -> No
         watch.cancel()
         await kubelet.until(lambda: len(kubelet.registrations) == 2)
         await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+
+
+async def test_asks_a_kubelet_that_ends_every_stream_only_now_and_then(sockets: Path) -> None:
+    class Unwilling(FakeKubelet):
+        async def _watch(self, endpoint: Endpoint) -> None:
+            stream = stubs.DevicePluginStub(endpoint.channel).ListAndWatch(api.Empty())
+            await stream.read()
+            endpoint.watch = None  # its name is free again
+            stream.cancel()
+
+    kubelet = Unwilling(sockets)
+    await kubelet.start()
+    plugin = DevicePlugins(kubelet.plugins, Allocator(), lambda: None)
+    await plugin.advertise([whole(2)])
+    try:
+        async with running(plugin.watch()):
+            await kubelet.until(lambda: bool(kubelet.registrations))
+            await asyncio.sleep(3)
+            assert 2 <= len(kubelet.registrations) <= 8
+    finally:
+        await plugin.stop()
+        await kubelet.stop()
 
 
 async def test_restores_a_removed_socket_and_reregisters(sockets: Path) -> None:
