@@ -9,6 +9,7 @@ its input or its output closes, whatever its threads are waiting for.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -115,12 +116,21 @@ def _watch(bus_id: str, lines: _Lines) -> dict[str, Any]:
         return {"watched": False}
     # A set for each GPU: one that is waited for is never added to.
     events = nvml.nvmlEventSetCreate()
-    nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
-    # Now: one that has fallen off the bus does not even tell who it is.
-    uuid = nvml.nvmlDeviceGetUUID(handle)
+    try:
+        nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+        # Now: one that has fallen off the bus does not even tell who it is.
+        uuid = nvml.nvmlDeviceGetUUID(handle)
+    except nvml.NVMLError:
+        _free(events)  # each look at the GPU tries again
+        raise
     reporting = (lines, events, bus_id, uuid)
     threading.Thread(target=_report_events, args=reporting, daemon=True).start()
     return {"watched": True}
+
+
+def _free(events: Any) -> None:
+    with contextlib.suppress(nvml.NVMLError):  # with a driver that is gone, so are its sets
+        nvml.nvmlEventSetFree(events)
 
 
 def _report_events(lines: _Lines, events: Any, bus_id: str, uuid: str) -> None:
@@ -130,6 +140,7 @@ def _report_events(lines: _Lines, events: Any, bus_id: str, uuid: str) -> None:
         except nvml.NVMLError_Timeout:
             continue
         except nvml.NVMLError as error:
+            _free(events)
             lines.write({"events_ended": bus_id, "code": error.value, "text": str(error)})
             return
         gi = None if event.gpuInstanceId == 0xFFFFFFFF else event.gpuInstanceId
