@@ -13,6 +13,7 @@ from divvy.agent.checkpoint_file import CheckpointFile
 from divvy.agent.gpu.checkpoint import Checkpoint
 from divvy.model import DesiredGpu
 from divvy.model.claims import Claims
+from tests.agent.devices import gpu, instance
 
 FULL = Checkpoint(
     config="{}",
@@ -22,6 +23,7 @@ FULL = Checkpoint(
     faults=(("GPU-0", None, "XID 79"), ("GPU-0", 3, "XID 94")),
     changing=("GPU-1",),
     applied={"GPU-0": DesiredGpu("GPU-0", 0, 0, None, (), Claims(mig=("1g.5gb",)))},
+    gpus=(gpu(0, mig=True, instances=(replace(instance(1, 9, 0, 4), others=("MIG-other",)),)),),
 )
 
 

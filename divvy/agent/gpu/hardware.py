@@ -16,7 +16,9 @@ class MigInstance:
     ``profile_id`` is the number nvidia-smi prints for the GPU-instance profile;
     ``start`` and ``size`` count memory slices; cap minors are those of
     ``/dev/nvidia-caps/nvidia-cap<minor>`` (None if the driver tells none).
-    A GPU instance without a compute instance has ``ci`` and ``uuid`` None.
+    A GPU instance without a compute instance has ``ci`` and ``uuid`` None. ``others`` are the MIG
+    devices on it beside ``uuid``: somebody else has split it into several compute instances. It is
+    ``partial`` if ``uuid`` has only a part of its compute.
     """
 
     gi: int
@@ -29,6 +31,13 @@ class MigInstance:
     sms: int = 0
     gi_cap: int | None = None
     ci_cap: int | None = None
+    others: tuple[str, ...] = ()
+    partial: bool = False
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """Return the UUIDs of all MIG devices on it."""
+        return () if self.uuid is None else (self.uuid, *self.others)
 
 
 @dataclass(frozen=True)
@@ -106,5 +115,10 @@ def gpu_from(raw: Mapping[str, Any]) -> Gpu:
         Gpu,
         raw,
         compute_capability=tuple(raw["compute_capability"]),
-        instances=tuple(from_plain(MigInstance, instance) for instance in raw["instances"]),
+        instances=tuple(map(_instance_from, raw["instances"])),
     )
+
+
+def _instance_from(raw: Mapping[str, Any]) -> MigInstance:
+    # Agents before this one knew of no others.
+    return from_plain(MigInstance, raw, others=tuple(raw.get("others", ())))

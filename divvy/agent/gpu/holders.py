@@ -192,7 +192,7 @@ def by_uuid(holders: Iterable[Holder]) -> Held:
 
 def on_gpu(gpu: Gpu, held: Held) -> dict[str, tuple[Holder, ...]]:
     """Return the holders of this GPU and of its MIG devices."""
-    uuids = [gpu.uuid, *(instance.uuid for instance in gpu.instances if instance.uuid)]
+    uuids = [gpu.uuid, *(uuid for instance in gpu.instances for uuid in instance.uuids)]
     return {uuid: held[uuid] for uuid in uuids if uuid in held}
 
 

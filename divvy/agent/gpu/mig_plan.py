@@ -46,7 +46,7 @@ class MigPlan:
         """Return the UUIDs that must be free before the change."""
         if self.mode is not None:
             return frozenset({self.gpu})
-        return frozenset(instance.uuid for instance in self.destroy if instance.uuid)
+        return frozenset(uuid for instance in self.destroy for uuid in instance.uuids)
 
     @property
     def remaining_uuids(self) -> frozenset[str]:
@@ -100,9 +100,12 @@ def remaining_uuids_of(
 
 
 def profile_name(gpu: Gpu, instance: MigInstance) -> str | None:
-    """Return the profile of a MIG instance ("1g.5gb"), None if the model is unknown."""
+    """Return the profile of a MIG instance ("1g.5gb").
+
+    None if the model is unknown, or no MIG device has all of the instance.
+    """
     geometry = _geometry(gpu)
-    if geometry is None:
+    if geometry is None or instance.others or instance.partial:
         return None
     return next((p.name for p in geometry.profiles if p.profile_id == instance.profile_id), None)
 

@@ -238,7 +238,7 @@ def _kubelet_reason(gpu: Gpu, kubelet: KubeletView | str) -> str:
         return kubelet
     if not kubelet.fence:
         return WITHDRAWING
-    uuids = {gpu.uuid, *(i.uuid for i in gpu.instances if i.uuid is not None)}
+    uuids = {gpu.uuid, *(uuid for instance in gpu.instances for uuid in instance.uuids)}
     if not uuids.isdisjoint(map(physical, kubelet.allocatable)):
         return WITHDRAWING
     if held := uuids & kubelet.held.keys():

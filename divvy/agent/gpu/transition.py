@@ -316,7 +316,7 @@ def _concerns(uuid: str, idle: Collection[str], gpu: Gpu) -> bool:
     """Return whether a device is one of those in ``idle``, or on a GPU that is."""
     if uuid in idle:
         return True
-    on_gpu = uuid == gpu.uuid or any(instance.uuid == uuid for instance in gpu.instances)
+    on_gpu = uuid == gpu.uuid or any(uuid in instance.uuids for instance in gpu.instances)
     return on_gpu and gpu.uuid in idle
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,15 @@ class OtherInstance(Exception):
 
 class HiddenDevice(Exception):
     """There is a MIG device that the driver does not show: which one is unknown."""
+
+
+@dataclass(frozen=True)
+class _MigDevice:
+    ci: int | None = None
+    uuid: str | None = None
+    memory_mib: int = 0
+    sms: int = 0
+    partial: bool = False
 
 
 def handle(bus_id: str) -> Any:
@@ -67,7 +77,7 @@ def _described(handle: Any, caps: dict[str, int]) -> list[dict[str, Any]]:
     instances = []
     for gi_handle in _gpu_instances(handle):
         info = nvml.nvmlGpuInstanceGetInfo(gi_handle)
-        ci, uuid, memory_mib, sms = migs.get(info.id, (None, None, 0, 0))
+        first, *others = migs.get(info.id, [_MigDevice()])
         prefix = f"gi{info.id}"
         instances.append(
             {
@@ -75,12 +85,14 @@ def _described(handle: Any, caps: dict[str, int]) -> list[dict[str, Any]]:
                 "profile_id": info.profileId,
                 "start": info.placement.start,
                 "size": info.placement.size,
-                "ci": ci,
-                "uuid": uuid,
-                "memory_mib": memory_mib,
-                "sms": sms,
+                "ci": first.ci,
+                "uuid": first.uuid,
+                "memory_mib": first.memory_mib,
+                "sms": first.sms,
                 "gi_cap": caps.get(f"{prefix}/access"),
-                "ci_cap": None if ci is None else caps.get(f"{prefix}/ci{ci}/access"),
+                "ci_cap": None if first.ci is None else caps.get(f"{prefix}/ci{first.ci}/access"),
+                "others": [other.uuid for other in others],
+                "partial": first.partial,
             }
         )
     return sorted(instances, key=lambda instance: (instance["start"], instance["gi"]))
@@ -107,15 +119,19 @@ def _access_paths(hidden: dict[int, list[int]]) -> Iterator[str]:
             yield f"gi{gi}/ci{ci}/access"
 
 
-def _mig_devices(handle: Any) -> dict[int, tuple[int, str, int, int]]:
-    devices = {}
+def _mig_devices(handle: Any) -> dict[int, list[_MigDevice]]:
+    """Return the MIG devices on each GPU instance."""
+    devices: dict[int, list[_MigDevice]] = {}
     for mig in mig_handles(handle):
         attributes = nvml.nvmlDeviceGetAttributes(mig)
-        devices[nvml.nvmlDeviceGetGpuInstanceId(mig)] = (
-            nvml.nvmlDeviceGetComputeInstanceId(mig),
-            nvml.nvmlDeviceGetUUID(mig),
-            attributes.memorySizeMB,
-            attributes.multiprocessorCount,
+        devices.setdefault(nvml.nvmlDeviceGetGpuInstanceId(mig), []).append(
+            _MigDevice(
+                nvml.nvmlDeviceGetComputeInstanceId(mig),
+                nvml.nvmlDeviceGetUUID(mig),
+                attributes.memorySizeMB,
+                attributes.multiprocessorCount,
+                attributes.computeInstanceSliceCount < attributes.gpuInstanceSliceCount,
+            )
         )
     return devices
 
@@ -130,7 +146,7 @@ def mig_handles(handle: Any) -> Iterator[Any]:
 
 
 def _mig_uuid(handle: Any, gi: int) -> str | None:
-    """Return the UUID of the MIG device on a GPU instance, or None."""
+    """Return the UUID of the first MIG device on a GPU instance, or None."""
     for mig in mig_handles(handle):
         if nvml.nvmlDeviceGetGpuInstanceId(mig) == gi:
             return str(nvml.nvmlDeviceGetUUID(mig))
@@ -202,8 +218,8 @@ def _fill(gi: Any, nvml_profile: int) -> dict[str, Any]:
 def destroy_instance(bus_id: str, gi: int, uuid: str | None) -> dict[str, Any]:
     """Destroy a GPU instance and its compute instances.
 
-    ``uuid`` is its MIG device's, None of one that has no compute instance: the driver gives the
-    number ``gi`` to another instance when one is gone. Raises OtherInstance.
+    ``uuid`` is its first MIG device's, None of one that has no compute instance: the driver gives
+    the number ``gi`` to another instance when one is gone. Raises OtherInstance.
     """
     gpu = handle(bus_id)
     present = _mig_uuid(gpu, gi)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from divvy.agent.gpu.mig_plan import CannotPartition, plan_mig
@@ -44,6 +46,23 @@ def test_completes_a_gpu_instance_without_compute_instance() -> None:
     plan = plan_mig(cut(half), {"3g.20gb": 1})
     assert plan.complete == (half,)
     assert not plan.destroy
+
+
+def test_destroys_an_instance_with_only_a_part_of_its_compute() -> None:
+    partial = replace(instance(1, 9, 0, 4), partial=True)
+    plan = plan_mig(cut(partial), {"3g.20gb": 1})
+    assert plan.destroy == (partial,)
+    assert [placement.profile for placement in plan.create] == ["3g.20gb"]
+
+
+def test_destroys_an_instance_that_somebody_else_has_split() -> None:
+    """Each of its MIG devices has a part of its compute, and none is what the layout says."""
+    split = replace(instance(1, 9, 0, 4), others=("MIG-other",))
+    plan = plan_mig(cut(split, instance(2, 9, 4, 4)), {"3g.20gb": 2})
+    assert plan.destroy == (split,)
+    assert plan.idle == {"MIG-1", "MIG-other"}
+    assert plan.remaining_uuids == {"MIG-2"}
+    assert [placement.profile for placement in plan.create] == ["3g.20gb"]
 
 
 def test_destroys_everything_to_switch_mig_off_on_an_idle_gpu() -> None:

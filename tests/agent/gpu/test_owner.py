@@ -100,6 +100,9 @@ def test_counts_mig_devices_to_their_gpu() -> None:
     split = gpu(0, mig=True, instances=(instance(1, 14, 2, 2),))
     listed = replace(FREE, allocatable=frozenset({"MIG-1"}))
     assert kubelet_fence((split,), listed, {}).waits_for("GPU-0") == WITHDRAWING
+    in_parts = replace(split, instances=(replace(split.instances[0], others=("MIG-other",)),))
+    listed = replace(FREE, allocatable=frozenset({"MIG-other"}))
+    assert kubelet_fence((in_parts,), listed, {}).waits_for("GPU-0") == WITHDRAWING
 
 
 def test_offers_nothing_if_containers_cannot_get_it() -> None:

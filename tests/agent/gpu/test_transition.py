@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from divvy.agent.gpu.change_policy import Policy
 from divvy.agent.gpu.device_id import device_ids
-from divvy.agent.gpu.holders import Holder
+from divvy.agent.gpu.holders import Holder, on_gpu
 from divvy.agent.gpu.mig_plan import CannotPartition, MigPlan, plan_mig, try_plan_mig
+from divvy.agent.gpu.owner import WITHDRAWING
 from divvy.agent.gpu.transition import (
     Decision,
     Facts,
@@ -312,6 +313,23 @@ def test_neither_awaits_nor_evicts_a_holder_that_need_not_move() -> None:
     assert decision.apply is not None
     assert held not in decision.apply.destroy
     assert held.uuid in offers_by_uuid(decision.advertise, board)
+
+
+def test_waits_for_the_holder_of_any_part_of_a_split_instance() -> None:
+    split = replace(instance(1, 9, 0, 4), others=("MIG-other",))
+    layout = mig_layout({"3g.20gb": 1})
+    board = gpu(0, mig=True, instances=(split,))
+    pod = Holder("team/notebook", "main", "nvidia.com/mig-3g.20gb", "MIG-other", "uid")
+    held = on_gpu(board, {"MIG-other": (pod,)})
+    decision = decide(
+        Facts(layout, layout, board, plan_mig(board, layout.mig), held), None, WAIT, 0
+    )
+    assert (decision.state, decision.in_the_way) == ("Waiting", (pod,))
+    assert decision.apply is None
+    listed = Facts(
+        layout, layout, board, plan_mig(board, layout.mig), {}, allocatable={"MIG-other"}
+    )
+    assert decide(listed, None, WAIT, 0).reason == WITHDRAWING
 
 
 MODEL = gpu_model("A100-SXM4-40GB")

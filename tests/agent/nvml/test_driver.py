@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -15,7 +16,9 @@ from typing import Any
 import pytest
 
 from divvy.agent.gpu.hardware import Gpu, Snapshot
+from divvy.agent.gpu.mig_plan import plan_mig
 from divvy.agent.nvml.driver import Driver, loaded_module
+from divvy.agent.nvml.mig_apply import apply_plan
 from divvy.agent.nvml.process import DriverProblem, GpuHangs, Xid
 from tests.fakes.agent import simulate, simulated_driver
 from tests.fakes.scene import running, until
@@ -151,6 +154,28 @@ async def test_destroys_only_the_named_instance() -> None:
         )
         await at.driver.rescan()
         assert at.snapshot.gpus[0].instances == ()
+
+
+@needs_simulator
+@pytest.mark.parametrize("parts", ["0,0", "0"])
+async def test_replaces_an_instance_whose_compute_an_administrator_has_changed(parts: str) -> None:
+    async with watched(1) as at:
+        gpu = at.snapshot.gpus[0]
+        await apply_plan(at.driver, gpu, plan_mig(gpu, {"3g.20gb": 2}))
+        await at.driver.rescan()
+        first, second = at.snapshot.gpus[0].instances
+        for words in (("-dci",), ("-cci", parts)):
+            command = [at.root / "usr/bin/nvidia-smi", "mig", *words, "-gi", str(first.gi)]
+            subprocess.run(command, check=True, capture_output=True)
+        await at.driver.rescan()
+        split, whole = at.snapshot.gpus[0].instances
+        assert len(set(split.uuids)) == len(parts.split(","))
+        assert (split.partial, whole) == (True, second)
+        gpu = at.snapshot.gpus[0]
+        await apply_plan(at.driver, gpu, plan_mig(gpu, {"3g.20gb": 2}))
+        await at.driver.rescan()
+        again, whole = at.snapshot.gpus[0].instances
+        assert (again.uuids, again.sms, whole) == ((again.uuid,), second.sms, second)
 
 
 @needs_simulator
