@@ -112,7 +112,9 @@ class Driver:
             _log.info("the driver changed from %r to %r", self._module, module)
             await self._nvml.stop()
         since = self._nvml.hanging_since()
-        if since is not None and monotonic() - since > _HANGING_SECONDS and not self._changing:
+        # Once: while the last one cannot be ended, the next one would hang, too.
+        replaceable = not self._changing and not self._nvml.unended
+        if since is not None and monotonic() - since > _HANGING_SECONDS and replaceable:
             _log.warning("a GPU has not answered for %.0f s: new NVML process", monotonic() - since)
             await self._nvml.stop()
         if self._nvml.running:

@@ -18,6 +18,8 @@ from divvy.agent.driver_libraries import nvml_library
 _log = logging.getLogger(__name__)
 # A process inside a driver call that never returns cannot even be killed.
 _KILL_SECONDS = 2.0
+# Such a process keeps its memory, and another would hang, too.
+_MAX_HANGING = 3
 # What has come from the child is read within so many passes of the event loop.
 _READING_PASSES = 5
 # The lane of calls that concern no single GPU.
@@ -91,6 +93,7 @@ class NvmlProcess:
         self._reader: asyncio.Task[None] | None = None
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._hanging: dict[str, _Hanging] = {}
+        self._unended: list[asyncio.subprocess.Process] = []
         self._last_id = 0
 
     @property
@@ -102,12 +105,24 @@ class NvmlProcess:
         """Return since when the longest hanging lane hangs (monotonic), None if none does."""
         return min((lane.since for lane in self._hanging.values()), default=None)
 
+    @property
+    def unended(self) -> int:
+        """Return how many children were killed and have not ended: they hang in the driver."""
+        self._unended = [child for child in self._unended if child.returncode is None]
+        return len(self._unended)
+
     async def start(self, deadline: float = 20.0) -> str:
         """Start the child, in place of an earlier one, and return the driver version.
 
-        Raises DriverProblem.
+        Raises DriverProblem, also while so many earlier ones hang in the driver that another would
+        only take memory from the agent.
         """
         await self.stop()
+        if self.unended >= _MAX_HANGING:
+            raise DriverProblem(
+                f"{self.unended} NVML processes hang in the driver and cannot be ended: reboot the "
+                "node"
+            )
         library = nvml_library(self._root)
         if library is None:
             raise DriverProblem(
@@ -169,6 +184,7 @@ class NvmlProcess:
                     await child.wait()
             except TimeoutError:
                 _log.error("process %s hangs in the driver and cannot be ended", child.pid)
+                self._unended.append(child)
             # The transport warns when it is collected open.
             getattr(child, "_transport").close()  # noqa: B009
         self._fail_waiting("the NVML process was stopped")

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -217,6 +218,30 @@ async def test_resets_a_closed_gpu_slowly_without_blocking_others() -> None:
         await reset
         answer = await at.driver.change("set_mig_mode", gpu, enabled=True)
         assert answer["current"] is True
+
+
+@pytest.mark.parametrize("unended", [0, 1])
+async def test_replaces_a_process_that_hangs_once_where_it_cannot_be_ended(
+    tmp_path: Path, unended: int
+) -> None:
+    """The next one hangs like it, and each keeps its memory for as long as the GPU hangs."""
+    starts: list[str] = []
+
+    async def start() -> str:
+        starts.append("550.163.01")
+        return starts[-1]
+
+    async def stop() -> None:
+        nvml.running = False
+
+    since = time.monotonic() - 3600
+    nvml: Any = SimpleNamespace(
+        running=True, unended=unended, hanging_since=lambda: since, start=start, stop=stop
+    )
+    driver = Driver(tmp_path, (), lambda: None)
+    driver._nvml, driver._module = nvml, ""
+    await driver._follow_module()
+    assert len(starts) == 1 - unended
 
 
 def slow_nvidia_smi(root: Path, seconds: int) -> None:

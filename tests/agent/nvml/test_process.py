@@ -6,11 +6,13 @@ import asyncio
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from divvy.agent.nvml.process import DriverAway, GpuHangs, NvmlProcess
+from divvy.agent.nvml import process as process_module
+from divvy.agent.nvml.process import DriverAway, DriverProblem, GpuHangs, NvmlProcess
 from tests.fakes.agent import simulate, simulated_driver
 from tests.fakes.scene import until
 from tests.fakes.simulator import needs_simulator
@@ -98,3 +100,49 @@ async def test_reports_the_end_of_a_process_that_was_killed_while_it_wrote(
     finally:
         await process.stop()
     assert ends == ["the NVML process ended with signal 9"]
+
+
+class Unkillable:
+    """A child inside a call of the driver that does not return: no signal reaches it."""
+
+    stdin = None
+    pid = 7
+
+    def __init__(self) -> None:
+        self.stdout = asyncio.StreamReader()
+        self.returncode: int | None = None
+        self._transport = SimpleNamespace(close=lambda: None)
+
+    def kill(self) -> None:
+        """Change nothing."""
+
+    async def wait(self) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_starts_no_endless_number_of_processes_that_hang_in_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None gives its memory back, and the agent's container has little."""
+    children: list[Unkillable] = []
+
+    async def started(*_: object, **__: object) -> Unkillable:
+        children.append(Unkillable())
+        return children[-1]
+
+    library = tmp_path / "usr/lib64/libnvidia-ml.so.1"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", started)
+    monkeypatch.setattr(process_module, "_KILL_SECONDS", 0.01)
+    process = nvml_process(tmp_path)
+    for _ in range(3):
+        with pytest.raises(DriverProblem, match="did not answer nvmlInit"):
+            await process.start(0.01)
+    with pytest.raises(DriverProblem, match="3 NVML processes hang in the driver.* reboot"):
+        await process.start(0.01)
+    assert (len(children), process.unended) == (3, 3)
+    children[0].returncode = -9  # the call has returned after all
+    with pytest.raises(DriverProblem, match="did not answer nvmlInit"):
+        await process.start(0.01)
+    assert len(children) == 4
