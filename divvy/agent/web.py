@@ -117,10 +117,20 @@ class _Clients:
         method, _, rest = line.decode("latin-1").partition(" ")
         path = rest.split(" ", 1)[0].split("?", 1)[0]
         page = self._pages.get(path) if method == "GET" else None
-        status, kind, body = await page() if page else text("404 Not Found", "not found\n")
+        missing = text("404 Not Found", "not found\n")
+        status, kind, body = await _rendered(page, path) if page else missing
         head = _HEADERS.format(status=status, kind=kind, size=len(body))
         writer.write(head.encode() + body)
         await writer.drain()
+
+
+async def _rendered(page: Page, path: str) -> Answer:
+    """Return a page; an error in it is told to whoever asks, and to the log."""
+    try:
+        return await page()
+    except Exception as error:
+        _log.exception("%s failed", path)
+        return text("500 Internal Server Error", f"internal error: {type(error).__name__}\n")
 
 
 def _address(writer: asyncio.StreamWriter) -> str:

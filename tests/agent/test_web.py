@@ -53,6 +53,23 @@ def test_renders_a_page_once_for_concurrent_requests() -> None:
     asyncio.run(ask())
 
 
+async def test_tells_an_error_in_a_page_to_who_asks_and_to_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Some errors are also what a client's rubbish raises, and would be taken for that."""
+
+    async def broken() -> Answer:
+        raise ValueError("no such figure")
+
+    server = await serve("127.0.0.1", 0, {"/": broken})
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        answer = await get(*await asyncio.open_connection("127.0.0.1", port))
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    assert answer.endswith(b"internal error: ValueError\n")
+    assert "no such figure" in caplog.text
+
+
 async def test_keeps_others_connections_when_one_client_opens_many() -> None:
     """A pod that floods the port would make the kubelet's probes fail, and end the agent."""
     server = await serve("127.0.0.1", 0, {"/": alive})
