@@ -34,6 +34,7 @@ _QUIT_SECONDS = 2.0
 # Longer than a server takes from its start until it lists the client that it was started for.
 _SERVER_START_SECONDS = 5.0
 _LOOK_SECONDS = 0.2
+_ENDED_LOOK_SECONDS = 0.05
 _MAX_LOG_BYTES = 4 << 20
 _LAST_WORDS_BYTES = 1000
 _GREETING = "To connect CUDA applications"
@@ -239,6 +240,7 @@ class MpsDaemon:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 while any(server in ended or not server.runs for server in self._servers):
+                    await asyncio.sleep(_ENDED_LOOK_SECONDS)  # each question is a process
                     await self.ask()
         except TimeoutError:
             raise NoAnswer("it still lists a server that has ended") from None

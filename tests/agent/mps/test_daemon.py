@@ -164,3 +164,25 @@ async def test_ends_an_idle_server_once_for_containers_that_start_together(
     # One that starts later cannot know what has become of them.
     await asked.prepare(SHARES[0], CEILING, alone=False)
     assert len(servers) == 3
+
+
+async def test_pauses_between_questions_while_a_daemon_lists_a_server_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question is a process, on a node that may have no processor to spare."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    questions: list[str] = []
+
+    async def run(_: object, arguments: Sequence[str], text: str) -> str:
+        assert arguments == ()
+        questions.append(text)
+        await asyncio.sleep(0.001)
+        return str(ended.pid)
+
+    monkeypatch.setattr(MpsDaemon, "_run", run)
+    monkeypatch.setattr(daemon_module, "_ANSWER_SECONDS", 0.5)
+    asked = MpsDaemon(tmp_path, tmp_path, tmp_path, "GPU-0", lambda: None)
+    with pytest.raises(NoAnswer, match="still lists a server that has ended"):
+        await asked.prepare(SHARES[0], CEILING, alone=True)
+    assert len(questions) < 20
