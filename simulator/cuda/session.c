@@ -13,6 +13,8 @@
 static pthread_mutex_t lock;
 static pthread_cond_t change;
 static _Thread_local bool in_host_function;
+static _Thread_local unsigned depth; /* of this thread's locks */
+static _Thread_local int cancelling; /* whether it could be cancelled before the first of them */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int connection = -1;
 static bool started, forked;
@@ -38,6 +40,8 @@ static void in_child(void)
     mps_leave();
     forked = started;
     make_lock();
+    depth = 0;
+    pthread_setcancelstate(cancelling, NULL);
 }
 
 static void prepare(void)
@@ -46,15 +50,23 @@ static void prepare(void)
     pthread_atfork(driver_lock, driver_unlock, in_child);
 }
 
+/* A thread is not cancelled in a call: a real driver's are ioctls, which are no points of cancellation. */
 void driver_lock(void)
 {
+    int state = PTHREAD_CANCEL_ENABLE; /* of a program without threads nothing is said */
     pthread_once(&once, prepare);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     pthread_mutex_lock(&lock);
+    if (depth++ == 0)
+        cancelling = state;
 }
 
 void driver_unlock(void)
 {
+    bool last = --depth == 0;
     pthread_mutex_unlock(&lock);
+    if (last)
+        pthread_setcancelstate(cancelling, NULL);
 }
 
 void driver_pause(double seconds)

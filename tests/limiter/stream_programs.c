@@ -128,6 +128,30 @@ static void captures_beside_launches(stream_t stream)
     printf("%d failed\n", failed);
 }
 
+static void *launch_until_cancelled(void *stream)
+{
+    ((int (*)(void *))symbol("cuCtxSetCurrent"))(context);
+    for (int i = 0; i < 2000; i++) {
+        launches(stream, 1);
+        pthread_testcancel();
+    }
+    return NULL;
+}
+
+/* What a thread is cancelled in keeps no other from launching. */
+static void cancelled_launch(stream_t one, stream_t other)
+{
+    pthread_t thread;
+    for (int i = 0; i < 10; i++) {
+        pthread_create(&thread, NULL, launch_until_cancelled, one);
+        usleep(20000);
+        pthread_cancel(thread);
+        pthread_join(thread, NULL);
+        launches(other, 1);
+    }
+    puts("done");
+}
+
 /* Others see the launches that pass the gate; what a capture leaves open must not hide them. */
 static void open_capture(stream_t one, stream_t other, bool destroyed)
 {
@@ -208,6 +232,8 @@ int main(int count, char **arguments)
         captures(one, strlen(program) > 7);
     else if (strcmp(program, "capture beside launches") == 0)
         captures_beside_launches(one);
+    else if (strcmp(program, "cancelled launch") == 0)
+        cancelled_launch(one, other);
     else if (strcmp(program, "open capture") == 0 || strcmp(program, "lost capture") == 0)
         open_capture(one, other, program[0] == 'l');
     else if (strcmp(program, "graph memory") == 0)

@@ -36,6 +36,7 @@ RIGHT = {
     "capture": "0 failed",
     "capture to graph": "0 failed",
     "capture beside launches": "0 failed",
+    "cancelled launch": "done",
 }
 
 

@@ -65,10 +65,25 @@ static void beat(struct gate *gate)
     __atomic_add_fetch(&gate->peers.own->beats, 1, __ATOMIC_RELAXED);
 }
 
+/* A thread that waits here is not cancelled before it has gone on: it would leave the gate locked. */
+static int lock_gate(struct gate *gate)
+{
+    int state = PTHREAD_CANCEL_ENABLE; /* of a program without threads nothing is said */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_mutex_lock(&gate->lock);
+    return state;
+}
+
+static void unlock_gate(struct gate *gate, int state)
+{
+    pthread_mutex_unlock(&gate->lock);
+    pthread_setcancelstate(state, NULL);
+}
+
 static void open_gate(struct gate *gate, unsigned device)
 {
     const struct share_device *share = tenant_share(device);
-    pthread_mutex_lock(&gate->lock);
+    int state = lock_gate(gate);
     if (!gate->tried && share->compute != COMPUTE_FREE) {
         gate->device = device;
         gate->weight = share->weight;
@@ -88,7 +103,7 @@ static void open_gate(struct gate *gate, unsigned device)
         }
     }
     __atomic_store_n(&gate->tried, true, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&gate->lock);
+    unlock_gate(gate, state);
 }
 
 static int find_only_device(void)
@@ -337,7 +352,7 @@ static bool others_moved(struct gate *gate)
     if (now - gate->looked < LOOK_EVERY)
         return false;
     bool moved = false;
-    pthread_mutex_lock(&gate->lock);
+    int state = lock_gate(gate);
     gate->looked = now;
     if (now - gate->scanned > SCAN_EVERY) {
         peers_scan(&gate->peers);
@@ -345,7 +360,7 @@ static bool others_moved(struct gate *gate)
     }
     for (unsigned i = 0; i < gate->peers.count && !moved; i++)
         moved = peer_read(&gate->peers.peer[i], &page) && page.beats != gate->peers.peer[i].beats;
-    pthread_mutex_unlock(&gate->lock);
+    unlock_gate(gate, state);
     return moved;
 }
 
@@ -365,13 +380,13 @@ struct gate *gate_pass(CUstream stream)
     /* What was launched into this stream before there were turns. */
     if (!contended)
         streams_record(&gate->streams, stream);
-    pthread_mutex_lock(&gate->lock);
+    int state = lock_gate(gate);
     if (!gate->contended) {
         __atomic_store_n(&gate->contended, true, __ATOMIC_RELAXED);
         gate->last = 0;
     }
     pass_contended(gate);
-    pthread_mutex_unlock(&gate->lock);
+    unlock_gate(gate, state);
     return gate;
 }
 
@@ -396,7 +411,7 @@ void gate_synchronised(struct gate *gate, bool all)
     if (gate == NULL)
         return;
     end_waiting(gate);
-    pthread_mutex_lock(&gate->lock);
+    int state = lock_gate(gate);
     gate->last = clock_now();
     /* There may be other contexts, and the driver may have refused to wait. */
     if (all && gate->in_batch && streams_done(&gate->streams, 0)) {
@@ -404,7 +419,7 @@ void gate_synchronised(struct gate *gate, bool all)
         publish(gate, QUANTUM);
     }
     beat(gate);
-    pthread_mutex_unlock(&gate->lock);
+    unlock_gate(gate, state);
 }
 
 void gates_end(const void *context)

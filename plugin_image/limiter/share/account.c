@@ -12,6 +12,7 @@
 
 /* The threads of this process: a lock of a file description does not keep them apart. */
 static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
+static int cancelling; /* whether the one that has the lock could be cancelled before */
 static struct account *account;
 static int file = -1;
 static bool has_slot;
@@ -27,19 +28,35 @@ static int lock_byte(int fd, int command, short type, unsigned byte)
     return done != 0 ? -1 : command == F_OFD_GETLK && range.l_type != F_UNLCK;
 }
 
+/* A thread that waits for the account is not cancelled meanwhile: it would leave it locked. */
+static void lock_threads(void)
+{
+    int state = PTHREAD_CANCEL_ENABLE; /* of a program without threads nothing is said */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_mutex_lock(&threads);
+    cancelling = state;
+}
+
+static void unlock_threads(void)
+{
+    int state = cancelling;
+    pthread_mutex_unlock(&threads);
+    pthread_setcancelstate(state, NULL);
+}
+
 static bool enter(void)
 {
-    pthread_mutex_lock(&threads);
+    lock_threads();
     if (file >= 0 && lock_byte(file, F_OFD_SETLKW, F_WRLCK, 0) == 0)
         return true;
-    pthread_mutex_unlock(&threads);
+    unlock_threads();
     return false;
 }
 
 static void leave(void)
 {
     lock_byte(file, F_OFD_SETLK, F_UNLCK, 0);
-    pthread_mutex_unlock(&threads);
+    unlock_threads();
 }
 
 static bool is_alive(int fd, unsigned slot)
@@ -161,10 +178,10 @@ bool account_attached(void)
 
 bool account_attach(const char *path)
 {
-    pthread_mutex_lock(&threads);
+    lock_threads();
     bool done = file >= 0 || map_account(path);
     bool held = has_slot;
-    pthread_mutex_unlock(&threads);
+    unlock_threads();
     if (!done || held)
         return done;
     if (!enter())
