@@ -57,6 +57,8 @@ class DeviceHolders:
         self._pods: frozenset[str] | None = None  # that were listed last
         # Whether these are all: pods are added by age, so who asks is younger than who is listed.
         self._has_pods = False
+        self._looks = 0
+        self._outdated = 0  # looks that began before a better one: answers may overtake each other
         self._known = remembered.known
         self._last = (*remembered.known, *remembered.forgotten)
         self._before = remembered.forgotten  # the kubelet's restart, and not shown since
@@ -109,6 +111,7 @@ class DeviceHolders:
         if not self._is_known or not self._is_settled or self._before:
             # An earlier list may lack a pod that the kubelet has heard of since.
             self._has_pods = False
+            self._outdated = self._looks
             with suppress(HoldersUnknown):
                 await self.holders()
 
@@ -127,7 +130,8 @@ class DeviceHolders:
 
     async def holders(self) -> tuple[Holder, ...]:
         """Return everyone who holds a device, or may; raises HoldersUnknown."""
-        kubelet = _version(self._socket)
+        self._looks += 1
+        look, kubelet = self._looks, _version(self._socket)
         try:
             listed, pods = await self._pod_resources.listed()
         except grpc.RpcError as error:
@@ -139,6 +143,9 @@ class DeviceHolders:
         version = self._version()
         recorded = self._recorded(version)
         known = joined(listed, recorded, self._names)
+        if look <= self._outdated:
+            return (*known, *self._before, *self.ledger.pending(known, version, monotonic()))
+        self._outdated = look
         self._names = {
             **{holder.pod_uid: holder.pod for holder in known if holder.pod and holder.pod_uid}
         }

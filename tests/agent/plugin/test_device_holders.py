@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from dataclasses import replace
@@ -139,6 +140,32 @@ async def test_withholds_devices_by_an_old_list_when_the_kubelet_does_not_answer
     assert holders.holder("GPU-0") is None
     kubelet.listed = no_answer
     await holders.refresh()
+    assert holders.holder("GPU-0") == NOTEBOOK
+
+
+async def test_withholds_devices_though_an_older_list_arrives_late(tmp_path: Path) -> None:
+    """It was asked for by somebody else, and lacks a pod that the kubelet has heard of since."""
+
+    class Overtaken(Kubelet):
+        late: asyncio.Event | None = None
+
+        async def listed(self) -> tuple[tuple[Holder, ...], frozenset[str]]:
+            answer = await super().listed()
+            if self.late is not None:
+                await self.late.wait()
+            return answer
+
+    kubelet: Any = Overtaken(tmp_path)
+    holders = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
+    kubelet.write()
+    kubelet.pods = {AGENT}
+    late = kubelet.late = asyncio.Event()
+    look = asyncio.create_task(holders.holders())
+    await asyncio.sleep(0)
+    kubelet.pods, kubelet.late = {AGENT, "team/notebook"}, None
+    await holders.refresh()
+    late.set()
+    assert await look == (NOTEBOOK,)
     assert holders.holder("GPU-0") == NOTEBOOK
 
 
