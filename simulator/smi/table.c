@@ -1,5 +1,6 @@
 /* The default table. Columns as nvidia-smi has them since release 535. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -42,8 +43,11 @@ static void header(void)
     strftime(now, sizeof now, "%a %b %e %H:%M:%S %Y", &local);
     printf("%-40s\n", now);
     puts("+-----------------------------------------------------------------------------------------+");
-    printf("| NVIDIA-SMI %-22s Driver Version: %-14s CUDA Version: %-9s|\n", v.driver, v.driver,
-           v.cuda);
+    /* From release 610 on it tells the kernel-mode driver from the libraries. */
+    printf(atoi(v.driver) < 610
+               ? "| NVIDIA-SMI %-22s Driver Version: %-14s CUDA Version: %-9s|\n"
+               : "| NVIDIA-SMI %-22s KMD Version: %-13s CUDA UMD Version: %-9s|\n",
+           v.driver, v.driver, v.cuda);
     puts(rule);
     puts("| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |");
     puts("| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |");

@@ -67,6 +67,14 @@ def test_prints_the_table(mig):
     assert (process[0], process[2]) == (str(holder.pid), "300")
 
 
+def test_names_the_kernel_mode_driver_in_the_table_of_newer_drivers(install):
+    header = install("T4", version="610.43.02").smi().splitlines()[2]
+    assert re.fullmatch(
+        r"\| NVIDIA-SMI 610\.43\.02 {14}KMD Version: 610\.43\.02 {5}CUDA UMD Version: \S+ +\|", header
+    )
+    assert len(header) == 91
+
+
 def test_prints_the_table_of_an_idle_gpu(install):
     text = install().smi()
     assert "|  No running processes found  " in text
