@@ -264,7 +264,7 @@ def _node_of(item: pytest.Item) -> NodePromise | None:
 
 
 def _gone(item: pytest.Item, *, wait: bool) -> str:
-    """Say that a node has left or died since the run began; else "".
+    """Return a message if a node has left or died since the run began, else "".
 
     Whatever failed there since shows nothing.
     """

@@ -153,7 +153,7 @@ def claims(deployed: Deployment) -> Iterator[Deployment]:
 
 
 def _is_last(descriptor: int) -> bool:
-    """Say whether no other test session uses the lab."""
+    """Return whether no other test session uses the lab."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

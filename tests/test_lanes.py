@@ -33,7 +33,7 @@ def command(*scripts: str, at_once: int | None = None) -> list[str]:
 def test_runs_lanes_at_once_and_prints_them_in_order(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    # One after the other they would wait for each other for ever.
+    # One after the other they would wait for each other forever.
     done = run(f"cat {pipe}; echo first", f"echo begun > {pipe}; echo second")
     assert (done.returncode, done.stdout) == (0, "begun\nfirst\nsecond\n[0, 0]\n")
 

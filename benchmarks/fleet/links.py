@@ -64,7 +64,7 @@ class Link:
         self._gpus = tuple(replace(gpu(index), uuid=f"GPU-{node}-{index}") for index in range(GPUS))
 
     async def run(self) -> None:
-        """Watch, decide, write, for ever."""
+        """Watch, decide, write, forever."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._api.watch_node(self._on_node))
             tasks.create_task(self._api.watch_config(self._on_config))

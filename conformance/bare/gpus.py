@@ -59,7 +59,7 @@ def idle_gpu(gpus: Sequence[Gpu]) -> Gpu | None:
 
 
 def why_none_is_idle(gpus: Sequence[Gpu]) -> str:
-    """Say of every GPU what keeps it from being used alone."""
+    """Describe what keeps each GPU from being used alone."""
     reasons = (
         f"GPU {gpu.index} is used by {', '.join(gpu.users)}"
         if gpu.users

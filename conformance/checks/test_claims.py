@@ -252,7 +252,7 @@ def test_tenants_are_never_on_one_gpu(
     if len(two) < 2:
         not_applicable("the profile does not have two tenants")
     shares = shares_of(node)
-    assert shares is not None, "tenants without shares are no valid profile"
+    assert shares is not None, "tenants without shares are not a valid profile"
     require_unclaimed(target, node)
     size = usual_size(node, shares.memory.step_mib)
     places = dict(zip(two, (namespaces.at("restricted"), namespaces.at("baseline")), strict=True))

@@ -66,7 +66,7 @@ def test_the_nodes_of_a_pool_are_those_of_the_file(
 
 
 def _amiss(target: ClusterUnderTest, difference: LiveDifference, pool: str) -> list[str]:
-    """Say what of the nodes of a pool, or of GPU nodes in no pool, is not as in the file."""
+    """Return what of the nodes of a pool, or of GPU nodes in no pool, is not as in the file."""
     counts = [
         f"{count.actual} of {count.expected} nodes exist"
         for count in difference.counts
@@ -131,7 +131,7 @@ def test_the_cdi_specification_names_every_device(
 
 
 def _those(named: Collection[str], devices: Collection[str]) -> str:
-    """Say whether names are those of the driver's devices."""
+    """Describe whether names are those of the driver's devices."""
     unknown, missing = sorted(set(named) - set(devices)), sorted(set(devices) - set(named))
     words = [f"unknown to the driver: {', '.join(unknown)}"] if unknown else []
     words += [f"not named: {', '.join(missing)}"] if missing else []

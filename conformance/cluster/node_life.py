@@ -20,7 +20,7 @@ _KNOWN_SECONDS = 60.0
 
 
 def not_ready(node: Mapping[str, Any]) -> str:
-    """Say that a node is NotReady or leaves, "" if pods can run on it."""
+    """Return a message if a node is NotReady or leaves, else ""."""
     metadata, status = node["metadata"], node.get("status") or {}
     name = str(metadata["name"])
     ready = [
@@ -45,7 +45,7 @@ class NodeLife:
     _alive: dict[str, float] = field(default_factory=dict)
 
     def ended(self, name: str, *, wait: bool) -> str:
-        """Say how a node has left or died since the run began, "" while it lives.
+        """Return how a node has left or died since the run began, "" while it lives.
 
         With ``wait``, for a failure that a node's death explains, the kubelet's next sign of life
         is waited for.

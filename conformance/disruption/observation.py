@@ -33,7 +33,7 @@ class Observation:
         self.times.append(f"{what} after {time.monotonic() - began:.1f} s")
 
     def looked_at(self, workload: WorkloadPods) -> None:
-        """Say whether the pods still compute, and keep the last output of those that do not."""
+        """Report whether the pods still compute, and keep the last output of those that do not."""
         self.words.append(workload.undisturbed())
         self.times += workload.disturbed
 

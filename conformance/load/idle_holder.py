@@ -38,7 +38,7 @@ class IdleHolder:
         assert ready, f"a pod that holds a device: {self._pods.wait(self._name, 0)}"
 
     def look(self) -> str:
-        """Say whether it has the device that it began with, after some more looks."""
+        """Describe whether it still has its first device, after some more looks."""
         began = self._log().count(_MARK)
         self._pods.until(
             lambda: self._gone() or self._log().count(_MARK) >= began + _MORE_ROUNDS,

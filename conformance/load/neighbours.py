@@ -54,7 +54,7 @@ class Figures:
 
     @property
     def still(self) -> str:
-        """Say of how many devices there is no figure, "" if there is one of each."""
+        """Return for how many devices there is no figure, "" if there is one of each."""
         count = sum(not figure for figure in self.beside)
         words = f"; {count} of {len(self.beside)} ended no round while all were at work"
         return words if count else ""
@@ -236,7 +236,7 @@ def at_once(
 
 
 def _without_all(pods: PodNamespace, names: Sequence[str]) -> NoReturn:
-    """Say what keeps devices from working beside all others: a pod that fails is a failure."""
+    """Raise what keeps devices from working beside all others: a pod that fails is a failure."""
     late = [pods.wait(name, 0) for name in names if not rounds_of(pods.log(name))]
     count = f"{len(late)} of {len(names)} pods did not begin to work within {_PATIENCE} s"
     broken = [outcome for outcome in late if outcome.phase not in _NOT_YET]

@@ -38,7 +38,7 @@ class Overcommit:
 
     @property
     def words(self) -> str:
-        """Say what neighbours showed."""
+        """Describe what neighbours showed."""
         if not self.neighbours:
             return "no neighbour on the same GPU"
         return f"{sum(self.neighbours)} of {len(self.neighbours)} neighbours compute on"

@@ -70,7 +70,7 @@ def judge_requests(sizes: Sequence[int], log: str) -> Verdict:
 
 
 def _granted(mib: int, limit_mib: int) -> str:
-    """Say whether what was granted is within the limit: a share that grants nothing is broken."""
+    """Check what was granted against the limit: a share that grants nothing is broken."""
     if not mib:
         return "nothing"
     return "within it" if mib <= limit_mib else "beyond it"

@@ -60,7 +60,7 @@ class WorkloadPods:
         return f"{len(self.promises)} of {len(self.promises)} pods compute on"
 
     def undisturbed(self) -> str:
-        """Say how many pods run in the container they began in, and go on computing."""
+        """Return how many pods run in the container they began in, and go on computing."""
         rounds = {name: self._rounds(name) for name in self._names}
         went_on: set[str] = set()
 

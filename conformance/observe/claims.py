@@ -67,7 +67,7 @@ def _without_leaving(target: ClusterUnderTest, node: NodePromise) -> tuple[Claim
 
 
 def overcommitted(gpus: Sequence[ClaimedGpu], node: NodePromise) -> list[str]:
-    """Say of which shares more is given out than there is, whatever a slice says of its memory."""
+    """Return the shares of which more is given out than there is, whatever slices say."""
     lines = []
     for gpu in gpus:
         for device in gpu.devices:

@@ -29,7 +29,7 @@ class FreshStatus:
 
     @property
     def age(self) -> str:
-        """Say how old the status is."""
+        """Describe how old the status is."""
         if self.answered:
             return "answers"
         return f"does not answer (its status is of {self.status.get('time', 'an unknown time')})"

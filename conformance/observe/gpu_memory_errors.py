@@ -69,5 +69,5 @@ def _available(counters: Counters) -> Sequence[str]:
 
 
 def _amiss(counters: Counters) -> list[str]:
-    """Say what is not 0; a counter that cannot be read has the driver's words."""
+    """Return what is not 0; a counter that cannot be read has the driver's words."""
     return [f"{AMISS[key]}: {counters[key]}" for key in _available(counters) if counters[key]]

@@ -28,7 +28,7 @@ def other_offers(
     planned: Mapping[str, int],
     own_driver: str | None = None,
 ) -> list[str]:
-    """Say what else offers a node's GPUs; ``own_driver`` is the DRA driver under test."""
+    """Return what else offers a node's GPUs; ``own_driver`` is the DRA driver under test."""
     drivers = {
         str(resource_slice["spec"].get("driver"))
         for resource_slice in slices

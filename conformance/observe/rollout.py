@@ -7,7 +7,7 @@ from typing import Any
 
 
 def not_rolled_out(live: Mapping[str, Any], unready: int) -> str:
-    """Say what of a rollout is missing, "" if nothing is.
+    """Return what of a rollout is missing, "" if nothing is.
 
     ``unready`` nodes can run no pod: what is missing on as many is their fault.
     """

@@ -45,6 +45,6 @@ class Progress:
             print(text, end="", flush=True)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Say what could not be read of the suite."""
+        """Report what could not be read of the suite."""
         if report.failed:
             print(report.longrepr, file=sys.stderr)

@@ -224,7 +224,7 @@ class Report:
         return record.status == "skipped" and not (self.require and record.is_open)
 
     def _add_outcome(self, case: ElementTree.Element, record: Record) -> None:
-        """Say how a case ended, so that whoever reads it comes to the command's exit code."""
+        """Report how a case ended, so that whoever reads it comes to the command's exit code."""
         reason, details = record.reason, "\n".join(record.evidence.details)
         if self.counts_as_failure(record):
             element = ElementTree.SubElement(case, "failure", type=record.check.level)

@@ -28,7 +28,7 @@ LIBRARY = Path("/usr/local/lib/divvy-training")
 
 
 def prepare() -> None:
-    """Say to tinygrad which library is libcuda, and what code to make."""
+    """Tell tinygrad which library is libcuda, and what code to make."""
     ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
     # By the loader's own rules, which tinygrad does not follow.
     mapped = (line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines())

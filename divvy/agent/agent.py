@@ -151,7 +151,7 @@ class Agent:
         return self._state_clock.seconds(now)
 
     def hanging(self) -> str:
-        """Say that reconciliation does not go on, "" while it does."""
+        """Return a message if reconciliation does not go on, else ""."""
         seconds = monotonic() - self._reconciled
         return (
             f"reconciliation has been stuck for {seconds:.0f} s"
@@ -160,7 +160,7 @@ class Agent:
         )
 
     def refused(self) -> str:
-        """Say what the API server refuses for longer than a rollout of rights takes, else ""."""
+        """Return what the API server refuses for longer than a rollout of rights takes, else ""."""
         return self._api.refused(_REFUSED_SECONDS)
 
     def state(self) -> dict[str, Any]:
@@ -359,7 +359,7 @@ class Agent:
             )
 
     def _report(self, snapshot: Snapshot | None, unusable: str = "") -> None:
-        """Say how the node is; ``unusable`` is why no GPU of it is advertised."""
+        """Report the state of the node; ``unusable`` is why no GPU of it is advertised."""
         if unusable:
             self._record.forget()
         problems = (

@@ -45,7 +45,7 @@ class CheckpointFile:
 
     @property
     def problem(self) -> str:
-        """Say that a file was put aside, "" if none is or somebody has removed it."""
+        """Return a message if a file was put aside and is still there, else ""."""
         aside = sorted(self._folder.glob(f"{_ASIDE}*"))
         if not aside and not self._is_damaged:
             return ""

@@ -34,7 +34,7 @@ class DecisionRecord:
 
     @property
     def problem(self) -> str:
-        """Say that what an agent before this one saved cannot be read."""
+        """Return a message that what an agent before this one saved cannot be read."""
         return self._file.problem
 
     def decide(

@@ -40,7 +40,7 @@ class Api:
     """Lists, watches, creates and deletes; while the API is away it tries again.
 
     A watch that is silent for about ``watch_seconds`` is opened again, from a new list: a
-    connection that a load balancer has dropped without a word is silent for ever.
+    connection that a load balancer has dropped without a word is silent forever.
     """
 
     def __init__(self, watch_seconds: float = 240.0) -> None:
@@ -58,7 +58,7 @@ class Api:
         replace: Callable[[Mapping[str, frozenset[Key]]], None],
         change: Callable[[str, frozenset[Key]], None],
     ) -> None:
-        """Tell which templates pods name, by the pods' uid, for ever."""
+        """Tell which templates pods name, by the pods' uid, forever."""
 
         def entry(pod: Mapping[str, Any]) -> tuple[str, frozenset[Key]]:
             return _uid(pod), templates_of(pod)
@@ -88,7 +88,7 @@ class Api:
         replace: Callable[[Mapping[str, frozenset[Share]]], None],
         change: Callable[[str, frozenset[Share]], None],
     ) -> None:
-        """Tell what the slices of our driver offer, by their names, for ever."""
+        """Tell what the slices of our driver offer, by their names, forever."""
 
         def entry(slice_: Any) -> tuple[str, frozenset[Share]]:
             return slice_["metadata"]["name"], shares_of(slice_)

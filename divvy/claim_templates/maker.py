@@ -48,7 +48,7 @@ class Maker:
         return time.monotonic() - self._alive > _HANGING_SECONDS
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Work forever."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._api.watch_pods(self._pods, self._pod))
             tasks.create_task(self._api.watch_templates(self._templates, self._template))

@@ -22,7 +22,7 @@ def check_tags(
     *,
     plain_http: bool,
 ) -> None:
-    """Say for every pool whether its tag is there, and what a mirror needs; exit 1 if one is not.
+    """Print whether each pool's tag is there, and what a mirror needs; exit 1 if one is not.
 
     The operator's tags are <driver version>-<operating system>.
     """

@@ -46,7 +46,7 @@ def fit(
     output: Annotated[View, typer.Option("-o", "--output", help="The format.")] = View.TEXT,
     out: OutFile = None,
 ) -> None:
-    """Say whether pods would fit; exit code 0: all of them, 2: not all, 1: an error."""
+    """Check whether pods would fit; exit code 0: all of them, 2: not all, 1: an error."""
     if bool(files) == pending:
         fail("name files with pods, or use --pending for the cluster's pending pods; not both")
     source = read_path(stack_path(stack))

@@ -82,7 +82,7 @@ def check_ours(folder: Path, *, force: bool = False) -> None:
 
 
 def differences(folder: Path, files: Mapping[str, str]) -> list[str]:
-    """Say in what a folder differs from what would be generated, file by file."""
+    """Return in what a folder differs from what would be generated, file by file."""
     if not folder.is_dir():
         return [f"{folder} is not there"]
     expected = {**files, LIST: _list(files)}

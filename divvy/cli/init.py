@@ -285,7 +285,7 @@ def _tell(written: Sequence[str], result: Draft, surveyed: Survey, left_out: Seq
 
 
 def _tell_of_wheel(files: Mapping[str, str]) -> None:
-    """Say in which lines of a new file CI installs what its index may not have."""
+    """Print in which lines of a new file CI installs what its index may not have."""
     for path, text in files.items():
         numbered = enumerate(text.splitlines(), 1)
         lines = [str(number) for number, line in numbered if f"pip install '{NAME}" in line]
@@ -297,7 +297,7 @@ def _tell_of_wheel(files: Mapping[str, str]) -> None:
 
 
 def _tell_next(name: str, text: str, lacking: Sequence[str]) -> None:
-    """Say what to do now; ``text`` is the stack file's, ``lacking`` what git does not ignore."""
+    """Print what to do now; ``text`` is the stack file's, ``lacking`` what git does not ignore."""
     if lacking:
         typer.echo(f"  add to {GITIGNORE}: {', '.join(lacking)}")
     typer.echo("next:")

@@ -25,7 +25,7 @@ def why(
     ] = "default",
     stack: StackName = None,
 ) -> None:
-    """Say why a pod waits: what is in the way on each node, and which pods hold it."""
+    """Explain why a pod waits: what is in the way on each node, and which pods hold it."""
     stack = named_stack(stack, None)
     if not stack:
         fail("name the stack whose cluster the pod is in: -s <stack>")

@@ -128,7 +128,7 @@ class Deployment:
                 self._checked.set()
 
     def say_identities(self, resources: Iterable[ResourceState]) -> None:
-        """Say whose credentials act on resources; where none can, their steps fail."""
+        """Report whose credentials act on resources; where none can, their steps fail."""
         for reference in sorted({resource.provider for resource in resources} - {""}):
             with contextlib.suppress(EngineError):
                 self._say_identity(reference)
@@ -252,7 +252,7 @@ class Deployment:
         return new
 
     def _say_identity(self, reference: str) -> None:
-        """Say once whose credentials act on which server."""
+        """Report once whose credentials act on which server."""
         identity = self._providers.of(reference).identity()
         with self._lock:
             known = identity in self._identities

@@ -237,7 +237,7 @@ class DynamicProvider(Provider):
                 port = printed.readline().strip()
                 if not port.isdigit():
                     raise StepFailed("the dynamic provider process did not start")
-                # What nobody reads would fill the pipe, and the provider would wait for ever.
+                # What nobody reads would fill the pipe, and the provider would wait forever.
                 threading.Thread(target=self._pass_on, args=(printed,), daemon=True).start()
                 self._channel = grpc.insecure_channel(f"127.0.0.1:{port.decode()}", options=_LIMIT)
                 stub = stubs.ResourceProviderStub(self._channel)

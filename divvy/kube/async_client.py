@@ -195,7 +195,7 @@ class AsyncClient:
         on_open: Callable[[], None] = lambda: None,
         query: Mapping[str, str] = MappingProxyType({}),
     ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
-        """Yield what happens, for ever: it goes on where the server ends a watch in good order.
+        """Yield what happens, forever: it goes on where the server ends a watch in good order.
 
         Without a ``version`` it begins with what there is. It waits for each event as long as it
         takes; ``on_open`` is called where the server has taken the watch.
@@ -306,7 +306,7 @@ async def until_silent(
 ) -> AsyncIterator[_Event]:
     """Yield events until none has come for about so long: programs that began at once drift apart.
 
-    A connection that a load balancer has dropped without a word is silent for ever.
+    A connection that a load balancer has dropped without a word is silent forever.
     """
     async with contextlib.aclosing(events):
         while True:

@@ -25,7 +25,7 @@ def ensure_instances(limit: Path = _LIMIT) -> str | None:
 
 
 def shortage(proc: Path = Path("/proc"), limit: Path = _LIMIT) -> str | None:
-    """Say that root's inotify instances are used up and what to do, None if they are not."""
+    """Return a message if root's inotify instances are used up and what to do, else None."""
     allowed = int(limit.read_text())
     used = sum(_instances(folder) for folder in proc.glob("[0-9]*/fd"))
     # A process that was refused has given up: a few may be free again.

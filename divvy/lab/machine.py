@@ -42,7 +42,7 @@ class Machine:
         self._containerd = containerd(node.containerd.version).bin
 
     def running(self) -> bool:
-        """Say whether the node's first process lives."""
+        """Return whether the node's first process lives."""
         try:
             self.pid()
         except NodeFailed:

@@ -46,7 +46,7 @@ def ensure_bridge(lab: Lab) -> None:
 
 
 def firewall_note(switch: Path = _BRIDGED_PACKETS) -> str | None:
-    """Say what lets nodes reach each other if this machine forwards nothing, None if it does.
+    """Return what lets nodes reach each other if this machine forwards nothing, None if it does.
 
     Docker leaves machines so, and its module has packets on every bridge pass the firewall.
     """

@@ -13,7 +13,7 @@ MAX_COUNTED_NODES = 20
 
 
 def floor_problems(cluster: Cluster, version: str) -> tuple[str, ...]:
-    """Say what this version of Kubernetes (``v1.36.3``) cannot serve of a stack file's claims."""
+    """Return what this version of Kubernetes (``v1.36.3``) cannot serve of a stack's claims."""
     users = _users(cluster)
     if not users or _numbers(version) >= SHARES_SINCE:
         return ()
@@ -26,7 +26,7 @@ def floor_problems(cluster: Cluster, version: str) -> tuple[str, ...]:
 
 
 def floor_warnings(cluster: Cluster, version: str) -> tuple[str, ...]:
-    """Say what this version of Kubernetes serves slowly."""
+    """Return what this version of Kubernetes serves slowly."""
     if _numbers(version) >= COUNTERS_SCALE_SINCE:
         return ()
     nodes = sum(_counted_nodes(cluster))

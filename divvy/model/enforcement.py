@@ -50,7 +50,7 @@ class NodeCapabilities:
 
 
 def driver_limits_problem(capabilities: NodeCapabilities) -> str:
-    """Say why the driver of a node cannot limit a container's memory, "" if it can."""
+    """Return why the driver of a node cannot limit a container's memory, "" if it can."""
     if is_older(capabilities.driver, DRIVER_LIMITS_SINCE):
         return f"driver {capabilities.driver} limits no memory; {DRIVER_LIMITS_SINCE} or newer does"
     if capabilities.cgroup < 2:

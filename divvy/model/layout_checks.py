@@ -79,7 +79,7 @@ def check_unused_profiles(cluster: Cluster) -> list[Problem]:
 
 
 def single_error(rules: Mapping[int, Rule | None]) -> str | None:
-    """Say why a node's GPUs (by index, with their rules) break the single strategy, None if not."""
+    """Return why a node's GPUs (by index, with rules) break the single strategy, None if not."""
     singles = {index: rule for index, rule in rules.items() if _strategy(rule) == "single"}
     if not singles:
         return None
@@ -263,7 +263,7 @@ def _one_meaning(
 
 
 def _another_name(*offers: Offer) -> str:
-    """Say how one of two offers gets a name of its own."""
+    """Describe how one of two offers gets a name of its own."""
     shared = [offer.sharing for offer in offers if offer.sharing.is_shared]
     if not shared:
         return "write `strategy: mixed` for the MIG devices, whose names then say their size"
@@ -290,7 +290,7 @@ def _meaning(offer: Offer) -> str:
 
 
 def _refused_everywhere(layout: Mapping[str, int]) -> str | None:
-    """Say why no model can hold a layout, None if one can."""
+    """Return why no model can hold a layout, None if one can."""
     geometries = [model.mig for model in gpu_models().values() if model.mig]
     having = [mig for mig in geometries if all(mig.profile(name) for name in layout)]
     if not having:

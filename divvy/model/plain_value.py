@@ -64,7 +64,7 @@ def _problems(keys: Keys, item: object) -> Iterator[Problem]:
             yield problem(keys, f"is a number of more than {MAX_DIGITS} digits", _QUOTES)
     elif isinstance(item, float):
         if not math.isfinite(item):
-            yield problem(keys, "is no finite number", "a number is expected")
+            yield problem(keys, "is not a finite number", "a number is expected")
     else:
         yield problem(keys, f"is {_named(item)}", f"{_QUOTES}; {_JSON}")
 

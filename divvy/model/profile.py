@@ -52,7 +52,7 @@ def _within_maximum(replicas: int) -> int:
 
 
 def clients_error(replicas: int, capability: tuple[int, int]) -> str:
-    """Say that MPS serves fewer processes on a GPU of this compute capability, "" if it does."""
+    """Return a message if MPS serves fewer processes on GPUs of a compute capability, else ""."""
     if capability >= (7, 0) or replicas <= MAX_MPS_CLIENTS_BEFORE_VOLTA:
         return ""
     return (

@@ -97,7 +97,7 @@ def _only_broken(error: ErrorDetails, errors: list[ErrorDetails]) -> bool:
 
 
 def _problem(kind: type[BaseModel], error: ErrorDetails, keys: Keys, root: str) -> Problem:
-    """Say a structural error in plain words."""
+    """Return a structural error in plain words."""
     given, context = error["input"], error.get("ctx", {})
     reason, remedy = f"is {value_text(given)}", ""
     match error["type"]:

@@ -145,7 +145,7 @@ def resolve(
     assignment: Mapping[int, str] | None = None,
     capabilities: NodeCapabilities | None = None,
 ) -> DesiredNode:
-    """Say what every GPU of a node should be.
+    """Return what every GPU of a node should be.
 
     ``assignment`` maps the indices of the rules to the UUIDs they meant when
     they were first seen; without it the driver's order counts. A GPU that its
@@ -202,7 +202,7 @@ def offers(rule: Rule, model_memory_mib: int, model: GpuModel | None) -> tuple[O
 
 
 def _reached(offered: tuple[Offer, ...], capabilities: NodeCapabilities) -> tuple[Offer, ...]:
-    """Say by what memory is refused on a node, where a rule leaves it open."""
+    """Return the offers with what refuses memory on a node, where a rule leaves it open."""
     strongest: Enforcement = "limiter" if driver_limits_problem(capabilities) else "driver"
     return tuple(
         replace(offer, sharing=replace(offer.sharing, enforcement=strongest))
@@ -247,7 +247,7 @@ def _desired_gpu(
 
 
 def _lacking(claims: Claims, gpu: GpuFacts) -> str | None:
-    """Say which MIG profiles of a rule a GPU does not have, None if it has them all."""
+    """Return which MIG profiles of a rule a GPU does not have, None if it has them all."""
     geometry = None if gpu.model is None else gpu.model.mig
     missing = [name for name in claims.mig if geometry is None or not geometry.profile(name)]
     if not missing:
@@ -259,7 +259,7 @@ def _lacking(claims: Claims, gpu: GpuFacts) -> str | None:
 
 
 def _misfit(rule: Rule, gpu: GpuFacts) -> str | None:
-    """Say why a GPU cannot take the MIG layout of a rule, None if it can."""
+    """Return why a GPU cannot take the MIG layout of a rule, None if it can."""
     if gpu.model is None or not gpu.model.is_described:
         return "its model is unknown, and with it its MIG geometry"
     if gpu.model.mig is None:

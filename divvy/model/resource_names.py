@@ -34,7 +34,7 @@ def qualified(name: str) -> str:
 
 
 def resource_name_error(name: str) -> str | None:
-    """Say what Kubernetes would not accept about an extended resource's name, None if nothing."""
+    """Return what Kubernetes would refuse about an extended resource's name, None if nothing."""
     domain, slash, last = name.partition("/")
     if not slash or "/" in last:
         return "an extended resource is named <domain>/<name>"
@@ -53,7 +53,7 @@ def resource_name_error(name: str) -> str | None:
 
 
 def label_key_error(key: str) -> str | None:
-    """Say what Kubernetes would not accept about a label's key, None if nothing."""
+    """Return what Kubernetes would refuse about a label's key, None if nothing."""
     domain, slash, last = key.rpartition("/")
     if slash and not _DOMAIN.fullmatch(domain):
         return f"{domain!r} is not a valid lowercase DNS domain"
@@ -66,7 +66,7 @@ def label_key_error(key: str) -> str | None:
 
 
 def label_value_error(value: str) -> str | None:
-    """Say what Kubernetes would not accept about a label's value, None if nothing."""
+    """Return what Kubernetes would refuse about a label's value, None if nothing."""
     if not value or (len(value) <= MAX_CHARACTERS and _NAME.fullmatch(value)):
         return None
     return (

@@ -114,7 +114,7 @@ def agent_readings(samples: Iterable[Sample]) -> AgentReadings:
 
 
 def device_words(held: HeldDevice) -> str:
-    """Say what is held: ``whole``, ``1g.5gb``, ``share``, ``replica ×2``."""
+    """Describe what is held: ``whole``, ``1g.5gb``, ``share``, ``replica ×2``."""
     mig = held.resource.rpartition("/mig-")[2].removesuffix(".shared")
     profile = mig if mig != held.resource.removesuffix(".shared") else "MIG"
     part = {

@@ -37,7 +37,7 @@ def share_size(request: Request, device: LiveDevice) -> tuple[int, int]:
 
 
 def rounding(request: Request, device: LiveDevice) -> str:
-    """Say that a request takes more of a share than it asks for, "" if it does not."""
+    """Return a message if a request takes more of a share than it asks for, else ""."""
     requested, (takes, _) = _requested_mib(request, device), share_size(request, device)
     if requested is None or requested == takes:
         return ""
@@ -45,7 +45,7 @@ def rounding(request: Request, device: LiveDevice) -> str:
 
 
 def unknown_capacity(request: Request, device: LiveDevice) -> str:
-    """Say which capacity that a request names a device has not, "" if it has all of them."""
+    """Return which capacity that a request names a device has not, "" if it has all of them."""
     has = (MEMORY, CORES) if device.kind == "share" else (MEMORY,)
     sizes = {MEMORY: request.memory_mib, CORES: request.cores, SHARES: request.turns}
     # A share has them all, but who asks for its turns asks for one.
@@ -60,7 +60,7 @@ def unknown_capacity(request: Request, device: LiveDevice) -> str:
 
 
 def too_much(request: Request, device: LiveDevice) -> str:
-    """Say what of a request is more than a device has, "" if nothing is."""
+    """Return what of a request is more than a device has, "" if nothing is."""
     if device.kind != "share":
         memory, cores = request.memory_mib or 0, 0
     else:

@@ -59,7 +59,7 @@ class Request:
 
     @property
     def words(self) -> str:
-        """Say what is asked for: ``2 shares of 3,000 MiB and 30 % of a GPU's time``."""
+        """Describe what is asked for: ``2 shares of 3,000 MiB and 30 % of a GPU's time``."""
         return f"{self._what}{self._where}"
 
     @property

@@ -151,7 +151,7 @@ def _by_disruption(change: Change) -> tuple[int, int]:
 
 
 def _under(policy: str, change: Change) -> Change:
-    """Say what the policy does where pods are in the way."""
+    """Return what the policy does where pods are in the way."""
     effect = change.disruption
     if effect.level != "GPUs must be idle" or policy == "wait":
         return change

@@ -28,7 +28,7 @@ def worst(disruptions: tuple[Disruption, ...]) -> Disruption:
 
 
 def disruption(before: NodePlan | None, after: NodePlan | None) -> Disruption:
-    """Say what turning a node from one plan into another demands."""
+    """Return what turning a node from one plan into another demands."""
     if before is None and after is None:
         return NONE
     if after is None:

@@ -114,7 +114,7 @@ _MEMORY_UNLESS = f", unless it changes the container's variables, or {_ROOT_COMM
 
 
 def _threads_unless(sharing: Sharing) -> str:
-    """Say who can lift the limit of threads: the container's variable, and the daemon's own."""
+    """Name who can lift the limit of threads: the container's variable, and the daemon's own."""
     drops = f"it drops the container's variables (no help with driver {MPS_V3_SINCE} or newer), or "
     return f", unless {'' if sharing.one_per_container else drops}{_ROOT_COMMANDS}"
 

@@ -347,7 +347,7 @@ def _gpu(
 
 @contextmanager
 def _reading(what: str) -> Iterator[None]:
-    """Say of what is not as the agent writes it where it stands."""
+    """Name in an error the object that is not as the agent writes it."""
     try:
         yield
     except KeyError as missing:

@@ -11,7 +11,7 @@ _READY = "Ready"
 
 
 def not_ready(node: Mapping[str, Any]) -> str:
-    """Say why a node is not ready and since when, "" if it is: ``NotReady since …: …``."""
+    """Return why a node is not ready and since when, "" if it is: ``NotReady since …: …``."""
     status = node.get("status") or {}
     condition = next(
         (entry for entry in status.get("conditions") or () if entry.get("type") == _READY), None
@@ -28,7 +28,7 @@ def is_cordoned(node: Mapping[str, Any]) -> bool:
 
 
 def not_running(pod: Mapping[str, Any]) -> str:
-    """Say why an agent's pod does not run or is not ready, "" if it is."""
+    """Return why an agent's pod does not run or is not ready, "" if it is."""
     status = pod.get("status") or {}
     if pod["metadata"].get("deletionTimestamp"):
         return "is being deleted"

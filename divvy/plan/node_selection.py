@@ -58,7 +58,7 @@ class NodeSelection:
     tolerations: Sequence[Mapping[str, Any]] = ()
 
     def suits(self, labels: Labels) -> Suitability:
-        """Say whether a node's name and labels are what the pod wants."""
+        """Return whether a node's name and labels are what the pod wants."""
         unless: list[str] = []
         if self.node_name is not None:
             if labels.name is not None and labels.name != self.node_name:

@@ -219,7 +219,7 @@ def predict_node(cluster: Cluster, profile: str, model: GpuModel, gpus: int) -> 
 
 
 def _without_data(model: GpuModel) -> tuple[str, ...]:
-    """Say what a plan cannot know of a model that there is no data for."""
+    """Return what a plan cannot know of a model that there is no data for."""
     if model.is_described:
         return ()
     return (

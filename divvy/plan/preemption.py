@@ -357,7 +357,7 @@ class _Search:
         )
 
     def _unclear(self, raw: Mapping[str, Any], pod: AskingPod) -> str:
-        """Say why it is not known which node would take a pod, "" if it is."""
+        """Return why it is not known which node would take a pod, "" if it is."""
         if any(
             (claim.get("status") or {}).get("allocation")
             for claim in self._observed.claims

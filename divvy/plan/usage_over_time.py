@@ -66,7 +66,7 @@ def samples(answer: Any) -> tuple[Sample, ...]:
 def _sample(series: Mapping[str, Any]) -> Sample:
     labels, value = series["metric"], float(series["value"][1])
     if not math.isfinite(value):
-        raise ValueError(f"{value} is no sum")
+        raise ValueError(f"{value} is not a sum")
     namespace = labels.get("exported_namespace") or labels.get("namespace", "")
     return Sample(printable(namespace), printable(labels.get("resource", "")), value)
 

@@ -41,7 +41,7 @@ class Controller:
         return time.monotonic() - self._alive > _HANGING_SECONDS
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Work forever."""
         reported = ""
         while True:
             self._alive = time.monotonic()

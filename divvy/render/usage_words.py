@@ -12,7 +12,7 @@ _AGES = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def usage_title(usage: Usage) -> str:
-    """Say how much of a cluster is in use."""
+    """Return how much of a cluster is in use."""
     whole = sums(usage.nodes)
     words = f"{plural(len(usage.nodes), 'node')}, {plural(whole.gpus, 'GPU')}"
     if whole.total_mib:
@@ -22,7 +22,7 @@ def usage_title(usage: Usage) -> str:
 
 
 def node_title(node: UsedNode) -> str:
-    """Say what a node is: pool, profile, GPUs."""
+    """Describe what a node is: pool, profile, GPUs."""
     parts = [f"pool {node.pool}" if node.pool else "in no pool"]
     parts += [f"profile {node.profile}"] if node.profile else []
     parts += [f"{node.gpu_count} × {node.product or 'GPU'}"] if node.gpu_count else []
@@ -42,7 +42,7 @@ def first_sentence(reason: str) -> str:
 
 
 def resource_words(node: UsedNode) -> str:
-    """Say how many devices of each resource are requested, or just how many there are."""
+    """Return how many devices of each resource are requested, or just how many there are."""
     return ", ".join(
         f"{resource.resource} {resource.allocatable:,}"
         if resource.requested is None
@@ -52,19 +52,19 @@ def resource_words(node: UsedNode) -> str:
 
 
 def resource_title(node: UsedNode) -> str:
-    """Say what the numbers of devices are."""
+    """Describe what the numbers of devices are."""
     return (
         "offered" if any(resource.requested is None for resource in node.resources) else "requested"
     )
 
 
 def gpu_memory(gpu: UsedGpu) -> str:
-    """Say how much of a GPU's memory is in use."""
+    """Return how much of a GPU's memory is in use."""
     return memory_words(gpu.used_mib, gpu.total_mib)
 
 
 def holding_memory(holding: Holding) -> str:
-    """Say how much of a device's memory is in use, and what else limits its holder."""
+    """Return how much of a device's memory is in use, and what else limits its holder."""
     words = memory_words(holding.used_mib, holding.limit_mib)
     if holding.cores is not None:
         words += f", {holding.cores} % of time"
@@ -72,19 +72,19 @@ def holding_memory(holding: Holding) -> str:
 
 
 def holding_state(holding: Holding) -> str:
-    """Say what of a holder deserves attention."""
+    """Describe what of a holder deserves attention."""
     over = [f"{holding.over_mib:,} MiB over its limit"] if holding.over_mib else []
     state = state_words(holding.pod.state, holding.pod.reason)
     return ", ".join([*over, *([state] if state else [])])
 
 
 def free_words(gpu: UsedGpu) -> str:
-    """Say what is free on a GPU: ``2 × 1g.5gb, 1 × 2g.10gb``."""
+    """Describe what is free on a GPU: ``2 × 1g.5gb, 1 × 2g.10gb``."""
     return ", ".join(f"{count} × {kind}" for kind, count in gpu.free.items())
 
 
 def unplaced_title(node: UsedNode) -> str:
-    """Say what the pods are whose GPU is not shown."""
+    """Describe what the pods are whose GPU is not shown."""
     if node.unknown:
         return "pods; which GPU each holds is not known"
     return "pods that hold no GPU yet"

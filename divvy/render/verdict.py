@@ -17,7 +17,7 @@ DELETED_STACK = (
 
 
 def invalid_words(stack: str, reason: str) -> str:
-    """Say that a stack's older file cannot be compared with; the reason's first line."""
+    """Describe why a stack's older file cannot be compared with: the reason's first line."""
     first = reason.splitlines()[0].rstrip(":")
     return f"{first}: what changes is not known; divvy plan -s {stack} shows what it will be"
 
@@ -28,7 +28,7 @@ def verdict_mark(difference: Difference) -> str:
 
 
 def verdict_words(difference: Difference, names: int = 20) -> str:
-    """Say in one sentence what a diff does to running pods; at most so many pools are named."""
+    """Describe in one sentence what a diff does to running pods; name at most so many pools."""
     result = verdict(difference)
     words = _words_of_level(result, names)
     if result.ends_clients:

@@ -85,7 +85,7 @@ def resource_rows(node: NodePlan) -> tuple[ResourceRow, ...]:
 
 
 def device_words(device: Device) -> str:
-    """Say what a container gets with one device."""
+    """Describe what a container gets with one device."""
     if device.memory_mib is None:
         return f"device files, up to {plural(device.shares, 'holder')}"
     size = size_words(device.memory_mib, device.sms)
@@ -173,7 +173,7 @@ def segments(gpu: GpuPlan) -> tuple[Segment, ...]:
 
 
 def claim_kinds(claims: Claims) -> str:
-    """Say what pods can claim of a GPU: ``whole, by size, 1g.5gb``."""
+    """Describe what pods can claim of a GPU: ``whole, by size, 1g.5gb``."""
     shares = ["by size"] if claims.shares is not None else []
     return ", ".join(["whole", *shares, *claims.mig])
 
@@ -208,7 +208,7 @@ def _free(start: int, size: int) -> Segment:
 
 
 def pool_title(pool: PoolPlan) -> str:
-    """Say what a pool is: nodes, GPUs, profile."""
+    """Describe what a pool is: nodes, GPUs, profile."""
     if pool.model is None or pool.node is None or pool.count is None:
         return f"hardware unknown, profile {pool.profile}"
     gpus = len(pool.node.gpus)
@@ -216,14 +216,14 @@ def pool_title(pool: PoolPlan) -> str:
 
 
 def plan_title(plan: Plan) -> str:
-    """Say how large a cluster is."""
+    """Return how large a cluster is."""
     nodes = sum(pool.count or 0 for pool in plan.pools)
     gpus = sum((pool.count or 0) * len(pool.node.gpus) for pool in plan.pools if pool.node)
     return f"{plural(len(plan.pools), 'pool')}, {plural(nodes, 'node')}, {plural(gpus, 'GPU')}"
 
 
 def change_title(change: Change) -> str:
-    """Say whom a change concerns."""
+    """Describe whom a change concerns."""
     if change.node is not None:
         if change.nodes_before and change.nodes_after:
             return f"node {change.node}"
@@ -238,7 +238,7 @@ def change_title(change: Change) -> str:
 
 
 def profile_change(change: Change) -> str:
-    """Say which profiles a change is between."""
+    """Describe which profiles a change is between."""
     before = change.before.profile if change.before and change.nodes_before else None
     after = change.after.profile if change.after and change.nodes_after else None
     if before == after or before is None or after is None:
@@ -247,7 +247,7 @@ def profile_change(change: Change) -> str:
 
 
 def disruption_words(change: Change) -> str:
-    """Say what a change demands of the pods that run."""
+    """Describe what a change demands of the pods that run."""
     effect = change.disruption
     if effect.level == "none":
         return "none: nothing that runs is touched"
@@ -282,7 +282,7 @@ class AlikeChanges:
 
     @property
     def title(self) -> str:
-        """Say which nodes of the pool change."""
+        """Describe which nodes of the pool change."""
         if len(self.nodes) < 2:
             return change_title(self.change)
         verb = ""
@@ -325,13 +325,13 @@ def some(names: Sequence[str], limit: int = _NAMED) -> str:
 
 
 def unchanged_words(difference: Difference) -> str:
-    """Say in one line which pools do not change, "" if all of them do."""
+    """Return in one line which pools do not change, "" if all of them do."""
     names = difference.unchanged
     return f"{plural(len(names), 'pool')} unchanged: {some(names)}" if names else ""
 
 
 def count_changes(difference: Difference) -> str:
-    """Say how many changes a diff has."""
+    """Return how many changes a diff has."""
     settings = len(difference.settings) + len(difference.renamed)
     counts = [plural(len(difference.changes), "change")] if difference.changes else []
     counts += [plural(settings, "setting")] if settings else []

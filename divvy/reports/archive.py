@@ -73,7 +73,7 @@ def _content(opened: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     """Return a file of an archive; one with holes may be many times as large as the archive."""
     content = None if member.issparse() else opened.extractfile(member)
     if content is None:
-        raise DamagedArchive(f"{member.name!r} is no ordinary file")
+        raise DamagedArchive(f"{member.name!r} is not a regular file")
     return content.read()
 
 

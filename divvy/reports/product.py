@@ -106,7 +106,7 @@ def _either(identities: Sequence[str]) -> str:
 
 
 def _notes(row: Row) -> list[str]:
-    """Say of each check in which cases it came out how."""
+    """Return for each check in which cases it came out how."""
     cases: dict[tuple[str, str], list[str]] = {}
     for check in row.checks:
         cases.setdefault((check["id"], check["status"]), []).append(check["case"])

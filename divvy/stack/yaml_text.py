@@ -181,7 +181,7 @@ def text_of(file: TextIO, source: str) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """Say in one line why a text is not YAML."""
+    """Describe in one line why a text is not YAML."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if not isinstance(error, yaml.YAMLError):

@@ -19,7 +19,7 @@ class Recording:
         self._file = path.open("w")
 
     def begin(self, call: str) -> None:
-        """Say which call comes next: where it never returns, it is the last of the file."""
+        """Record which call comes next: where it never returns, it is the last of the file."""
         self._write({"begin": call})
 
     def add(self, call: str, code: int, value: object = None) -> None:

@@ -47,7 +47,7 @@ def pack(folder: Path) -> int:
             raise BuildFailed(f"the kit has {size >> 20} MiB, {MAX_MIB} are allowed")
         if folder.exists():
             if not (folder / "kit.json").exists():
-                raise BuildFailed(f"{folder} is there and is no kit: it is left alone")
+                raise BuildFailed(f"{folder} exists and is not a kit: it is left alone")
             shutil.rmtree(folder)
         staging.rename(folder)
     return size

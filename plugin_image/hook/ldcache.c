@@ -220,7 +220,7 @@ static struct timespec left(struct timespec then)
     return rest.tv_sec < 0 ? (struct timespec){0, 0} : rest;
 }
 
-/* Wait for the child, not for ever: an image can make ldconfig hang. Until a deadline: processes of
+/* Wait for the child, not forever: an image can make ldconfig hang. Until a deadline: processes of
  * the pod may send us signals, and each ends a wait.
  */
 static int await(pid_t child, const sigset_t *ended)

@@ -21,7 +21,7 @@ int sim_call_between_events(int fd, enum sim_type type, void *body, size_t lengt
 /* Send a request that has no answer; an NVML code. */
 int sim_tell(int fd, enum sim_type type, const void *body, size_t length);
 
-/* Wait up to `timeout_ms` (-1: for ever) for a pushed event; an NVML code (TIMEOUT if none). */
+/* Wait up to `timeout_ms` (-1: forever) for a pushed event; an NVML code (TIMEOUT if none). */
 int sim_wait_event(int fd, int timeout_ms, struct sim_event *event);
 
 /* Length of the structure of a message type; 0 for an unknown one. */

@@ -1,4 +1,4 @@
-/* Memory of graphs. Its address is that of its node for ever; there is memory behind it from the
+/* Memory of graphs. Its address is that of its node forever; there is memory behind it from the
  * launch of the allocating node to the freeing one's. What graphs give back stays reserved for
  * the graphs of the device until it is trimmed. */
 #include <stdlib.h>

@@ -85,7 +85,7 @@ struct allocation {
 /* session.c */
 void driver_lock(void);
 void driver_unlock(void);
-void driver_pause(double seconds); /* gives the lock away until something changed, or so long (0: for ever) */
+void driver_pause(double seconds); /* gives the lock away until something changed, or so long (0: forever) */
 void driver_changed(void);         /* ends the pauses of all threads */
 CUresult driver_start(void);
 CUresult driver_ready(void); /* initialised, not in a forked child, not in a host function */

@@ -11,7 +11,7 @@ class Link:
     """Passes bytes between clients and a port of this machine.
 
     While ``silent`` is set it accepts connections and passes nothing on; what was open when it
-    fell silent stays silent for ever.
+    fell silent stays silent forever.
     """
 
     def __init__(self, target: int) -> None:

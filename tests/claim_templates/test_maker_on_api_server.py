@@ -82,7 +82,7 @@ def test_gives_a_pod_its_template_and_claim(
     server.until(lambda: len(claims(server, namespace)) == 2)
     created = template(server, namespace, "divvy-1x3072m-30c")
     assert created is not None
-    # As the API server keeps it: a template that differs would be made again for ever.
+    # As the API server keeps it: a template that differs would be made again forever.
     assert spec_of(created) == template_of(SizedRequest(1, 3072, "m", 30), {})
     assert created["metadata"]["labels"]["app.kubernetes.io/component"] == "claims"
     server.until(lambda: maker.figure("divvy_claim_templates") == 2)

@@ -132,7 +132,7 @@ class PodSequence:
         self._count.waited += len(self._pods) - len(bound)
 
     def _missing(self, bound: Sequence[str], claims: Sequence[dict[str, Any]]) -> str:
-        """Say which pod waits although a node has idle GPUs for it."""
+        """Describe which pod waits although a node has idle GPUs for it."""
         oracle = self._cluster.watcher.oracle
         assert oracle is not None
         held = {allocation.gpu.uuid for allocation in oracle.allocations(claims)}

@@ -171,7 +171,7 @@ def test_recreates_the_namespace_deleted_outside_while_a_profile_is_edited(
 
 @contextlib.contextmanager
 def ready_deployments(cluster: BareCluster) -> Iterator[None]:
-    """Say of the template maker that it is ready, as a controller and a kubelet would."""
+    """Report the template maker as ready, as a controller and a kubelet would."""
     place = ("deployment", "divvy-claim-templates", f"--namespace={NAMESPACE}")
 
     def say() -> None:

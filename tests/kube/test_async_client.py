@@ -181,7 +181,7 @@ async def test_reports_a_broken_or_refused_watch() -> None:
 
 @asynccontextmanager
 async def trickling(status: str) -> AsyncIterator[int]:
-    """Answer with a body that goes on byte by byte for ever; yield the port."""
+    """Answer with a body that goes on byte by byte forever; yield the port."""
 
     async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, EOFError):

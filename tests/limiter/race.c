@@ -2,7 +2,7 @@
  *
  *   race ROUNDS PROCESSES BYTES     every process asks for BYTES in every round; prints how many
  *                                   rounds gave to how many, as "COUNT ROUNDS" lines
- *   race churn SEED                 allocates and frees for ever, in three threads
+ *   race churn SEED                 allocates and frees forever, in three threads
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -136,7 +136,7 @@ def page(tenant: Tenant) -> object:
 
 
 def lie(tenant: Tenant, seconds: float, batch: int, claim: Callable[[int], int]) -> None:
-    """Write a page that beats and waits for ever; `claim` makes its time of its beats."""
+    """Write a page that beats and waits forever; `claim` makes its time of its beats."""
     until, beats = time.monotonic() + seconds, 1
     with page(tenant) as file:  # type: ignore[attr-defined]
         while time.monotonic() < until:

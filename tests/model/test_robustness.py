@@ -131,7 +131,7 @@ def laughs(levels):
         ({"profiles": {True: {}}}, "profiles: has true as a key"),
         ({"imagePullSecrets": {"a"}}, "imagePullSecrets: is a set"),
         ({"namespace": b"p"}, "namespace: is binary data"),
-        ({"health": {"recoverAfter": math.inf}}, "health.recoverAfter: is no finite number"),
+        ({"health": {"recoverAfter": math.inf}}, "health.recoverAfter: is not a finite number"),
         ({"health": {"ignoreXids": [10**5000]}}, "health.ignoreXids[0]: is a number of more than"),
         ({"namespace": "x" * 5000}, "namespace: has 5,000 characters"),
         ({"devices": deep(900)}, "is nested too deeply; 20 levels are the most"),

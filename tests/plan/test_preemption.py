@@ -98,7 +98,7 @@ class State:
         return decision
 
     def takes(self, gone: Collection[str], node: str | None = None) -> bool:
-        """Say by what `divvy fit` says whether the pod that waits fits when some pods have gone."""
+        """Return whether `divvy fit` places the waiting pod once some pods have gone."""
         waiting = self.pod(WAITING)
         pods = [pod for pod in self.pods if pod["metadata"]["name"] not in gone]
         claims = [claim for claim in self.claims if claim["metadata"]["name"] not in gone]

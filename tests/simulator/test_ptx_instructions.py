@@ -54,7 +54,7 @@ def half_of_a_kind(kind: str, generator: random.Random) -> int:
 
 
 def close(first: float, second: float, exact: bool) -> bool:
-    """Say whether two results are the same, exactly or nearly."""
+    """Return whether two results are the same, exactly or nearly."""
     if math.isnan(first) or math.isnan(second):
         return math.isnan(first) and math.isnan(second)
     return first == second if exact else math.isclose(first, second, rel_tol=1e-5, abs_tol=1e-5)

@@ -47,7 +47,7 @@ class ApiServer:
     """Watches and patches; while the API is away it retries and nothing else stops.
 
     A watch is opened again when nothing has arrived for about ``watch_seconds``: a connection that
-    a load balancer has dropped without a word is silent for ever, and an object may be for weeks.
+    a load balancer has dropped without a word is silent forever, and an object may be for weeks.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ApiServer:
         return self._in_touch == {"node", "configuration"}
 
     def refused(self, seconds: float) -> str:
-        """Say what the API server has refused for longer than this, "" if nothing."""
+        """Return what the API server has refused for longer than this, "" if nothing."""
         lasting = [
             f"the API server refuses to let the agent {what}: {words}"
             for what, (since, words) in sorted(self._refused.items())
@@ -84,7 +84,7 @@ class ApiServer:
             self._refused.setdefault(what, (monotonic(), str(error)))
 
     async def watch_node(self, on_node: Callable[[NodeView], None]) -> None:
-        """Call ``on_node`` with the node now and after every change of it, for ever."""
+        """Call ``on_node`` with the node now and after every change of it, forever."""
 
         def on_event(kind: str, node: Mapping[str, Any]) -> None:
             if kind != "DELETED":

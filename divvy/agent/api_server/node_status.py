@@ -51,7 +51,7 @@ class _Outbox:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send what is pending, for ever."""
+        """Send what is pending, forever."""
         backoff = Backoff()
         reported = ""
         while True:
@@ -105,11 +105,11 @@ class NodeStatusWriter:
             self._statuses.put(_Message(node, labels, annotation, status.state, status.reason))
 
     async def write(self) -> None:
-        """Write statuses, for ever."""
+        """Write statuses, forever."""
         await self._statuses.run()
 
     async def record(self) -> None:
-        """Record Events, for ever."""
+        """Record Events, forever."""
         await self._events.run()
 
     async def _write(self, message: _Message) -> None:

@@ -38,7 +38,7 @@ class ClaimsFile:
 
     @property
     def damage(self) -> str:
-        """Say which file cannot be read, "" if all can or somebody has removed it."""
+        """Return which file cannot be read, "" if all can or it has been removed."""
         if self._damaged is not None and not os.path.lexists(self._damaged):
             self._damaged, self._damage = None, ""
             self.record = self._read()

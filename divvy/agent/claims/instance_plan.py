@@ -76,7 +76,7 @@ def foreign_instances(gpu: Gpu, record: ClaimRecord) -> tuple[MigInstance, ...]:
 
 
 def foreign_reason(gpu: Gpu, record: ClaimRecord) -> str:
-    """Say which instances of an offered GPU are no claim's, or ""."""
+    """Return which instances of an offered GPU are no claim's, or ""."""
     foreign = foreign_instances(gpu, record)
     return _sentence(gpu, foreign) if foreign else ""
 

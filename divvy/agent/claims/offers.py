@@ -35,7 +35,7 @@ def wanted_offers(
 
 
 def missing_shares(desired: DesiredState, snapshot: Snapshot) -> dict[str, str]:
-    """Say of each GPU, by UUID, why it has no shares although its profile offers them."""
+    """Return for each GPU, by UUID, why it has no shares although its profile offers them."""
     reasons = {}
     for layout in desired.node.gpus:
         gpu = snapshot.gpu(layout.uuid)

@@ -136,7 +136,7 @@ class ClaimServer(
         changed.set()
 
     async def GetInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Say what this driver is and where it is called."""
+        """Return what this driver is and where it is called."""
         return pluginregistration_pb2.PluginInfo(
             type="DRAPlugin",
             name=CLAIMS_DRIVER,

@@ -148,7 +148,7 @@ class Claims:
 
     @property
     def problem(self) -> str:
-        """Say what keeps claims from being served, "" if nothing does."""
+        """Return what keeps claims from being served, "" if nothing does."""
         ours = (self._save_problem, self._refresh_problem)
         problems = (self._store.damage, *ours, self._server.problem)
         return next(filter(None, problems), "") or self._publisher.problem

@@ -51,7 +51,7 @@ def others_at_work(sockets: Mapping[str, str], annotations: Collection[str]) -> 
 
 
 def mig_manager_at_work(labels: Mapping[str, str]) -> str:
-    """Say that NVIDIA's MIG manager is repartitioning this node now, "" if it is not."""
+    """Return a message if NVIDIA's MIG manager is repartitioning this node now, else ""."""
     state = labels.get(_MIG_MANAGER_LABEL)
     if state not in _MIG_MANAGER_AT_WORK:
         return ""
@@ -62,7 +62,7 @@ def mig_manager_at_work(labels: Mapping[str, str]) -> str:
 
 
 def feature_discovery_beside(labels: Mapping[str, str]) -> str:
-    """Say that GPU Feature Discovery may write the same labels, "" if it does not run."""
+    """Return a message if GPU Feature Discovery may write the same labels, else ""."""
     if _GFD_LABEL not in labels:
         return ""
     return (

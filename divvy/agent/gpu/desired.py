@@ -59,11 +59,11 @@ class DesiredState:
 
     @property
     def driver_limits_problem(self) -> str:
-        """Say why the driver of this node cannot limit a container's memory, "" if it can."""
+        """Return why the driver of this node cannot limit a container's memory, "" if it can."""
         return "" if self.capabilities is None else driver_limits_problem(self.capabilities)
 
     def driver_problem(self, snapshot: Snapshot | None) -> str:
-        """Say that the driver is older than the stack file accepts, "" if it is not."""
+        """Return a message if the driver is older than the stack file accepts, else ""."""
         if snapshot is None or not self.min_version:
             return ""
         if not is_older(snapshot.driver_version, self.min_version):

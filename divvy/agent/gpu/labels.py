@@ -82,7 +82,7 @@ def _family(capability: tuple[int, int]) -> str:
 
 
 def _sharing(name: str, resources: Sequence[Resource], kind: str) -> dict[str, str]:
-    """Say how devices of one kind are shared: 0 replicas where everything is of another kind."""
+    """Return how devices of one kind are shared: 0 replicas where everything is of another kind."""
     replicas = [resource.sharing.replicas for resource in resources if resource.kind == kind]
     most = max(replicas, default=0 if any(resource.kind == "mig" for resource in resources) else 1)
     by_mps = any(resource.sharing.by_mps for resource in resources if resource.kind == kind)

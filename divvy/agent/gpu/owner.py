@@ -136,7 +136,7 @@ class Ownership:
 
     @property
     def line(self) -> str:
-        """Say in one line who owns the GPU and what it waits for."""
+        """Describe in one line who owns the GPU and what it waits for."""
         return f"{self.owner} ({self.waits_for})" if self.waits_for else str(self.owner)
 
 

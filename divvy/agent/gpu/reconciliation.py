@@ -221,7 +221,7 @@ def _transitions(
 
 
 def _waiting(decision: Decision, held: Held) -> Decision:
-    """Say what a GPU that does not answer waits for on its way to claims."""
+    """Return what a GPU that does not answer waits for on its way to claims."""
     names = {holder.text for holders in held.values() for holder in holders}
     if names and decision.state is not State.BLOCKED:
         reason = f"held by {bounded_names(names)}"
@@ -253,7 +253,7 @@ def _allocatable(kubelet: KubeletView | str) -> frozenset[str]:
 
 
 def _hold(observed: Observation, uuid: str) -> str:
-    """Say why a GPU may not change now, "" if it may."""
+    """Return why a GPU may not change now, "" if it may."""
     if isinstance(observed.kubelet, str):
         return observed.kubelet
     if not observed.api_in_touch:

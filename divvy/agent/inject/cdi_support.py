@@ -87,7 +87,7 @@ def _matches(folder: Path, path: str, entry: object) -> list[str]:
 def _read(folder: Path, path: str) -> dict[str, Any]:
     place = folder / path.removeprefix(f"{_HOST_FOLDER}/")
     try:
-        # To open a FIFO would wait for ever, and everything else with it.
+        # To open a FIFO would wait forever, and everything else with it.
         if place.is_file() or not place.exists():
             return tomllib.loads(place.read_text())
         _report(f"{path} cannot be read: it is not a file")

@@ -105,12 +105,12 @@ class Injection:
 
     @property
     def limiter_problem(self) -> str:
-        """Say why no container can be given a share with a limit, "" if it can."""
+        """Return why no container can be given a share with a limit, "" if it can."""
         return self._limiter_problem if self._limited is None else ""
 
     @property
     def driver_limits_problem(self) -> str:
-        """Say why no container can be given a share that the driver limits, "" if it can."""
+        """Return why no container can be given a share that the driver limits, "" if it can."""
         return self._driver_limits_problem
 
     @property

@@ -69,7 +69,7 @@ class Excess:
 
     @property
     def sentence(self) -> str:
-        """Say who uses how much of what, which limit that is above, and what follows."""
+        """Describe who uses how much of what, which limit that is above, and what follows."""
         follows = ": its processes on the device are terminated" if self.enforced else ""
         return (
             f"container {self.container} uses {self.used_mib} MiB of {self.uuid}; its limit for "

@@ -167,7 +167,7 @@ class Mps:
             _log.warning("GPU %s: client %s is not terminated: %s", uuid, client, no_answer)
 
     def problem(self, uuid: str) -> str:
-        """Say why no container can be a client of a GPU's daemon now, "" if it can."""
+        """Return why no container can be a client of a GPU's daemon now, "" if it can."""
         if not self._knows_wanted:
             return STARTING
         supervised = self._gpus.get(uuid)

@@ -208,7 +208,7 @@ def _towards_none(seen: Seen, life: Life, now: float) -> Step:
 
 
 def problem_of(wanted: Ceiling | None, seen: Seen, life: Life) -> str:
-    """Say why no container can be given a share by MPS of this GPU, "" if it can."""
+    """Return why no container can be given a share by MPS of this GPU, "" if it can."""
     if wanted is None:
         return "it is not to have an MPS daemon now"
     if seen.outdated:

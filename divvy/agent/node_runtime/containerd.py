@@ -47,7 +47,7 @@ class Files:
 
 
 def started_elsewhere(command: Sequence[str]) -> str | None:
-    """Say which file or socket of its own a containerd was started with, None if with none."""
+    """Return which file or socket of its own a containerd was started with, None if with none."""
     words = iter(command[1:])
     for word in words:
         flag, separator, value = word.partition("=")
@@ -70,7 +70,7 @@ def missing(dump: str) -> tuple[str, ...]:
 
 
 def exposed(dump: str) -> str | None:
-    """Say what hands every GPU to any pod that asks by environment variable, None if nothing."""
+    """Return what hands every GPU to any pod that asks by environment variable, None if nothing."""
     cri = _cri(_parsed(dump, "containerd's effective configuration"))
     name = table_at(cri, "containerd").get("default_runtime_name")
     options = table_at(cri, "containerd", "runtimes", str(name), "options")

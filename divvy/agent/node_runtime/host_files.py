@@ -51,7 +51,7 @@ class HostFiles:
     root: Path
 
     def exists(self, path: str) -> bool:
-        """Say whether a path leads to something."""
+        """Return whether a path leads to something."""
         try:
             with resolve(self.root, path):
                 return True

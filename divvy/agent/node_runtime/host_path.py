@@ -92,7 +92,7 @@ def resolve(root: Path, path: str) -> Iterator[Place]:
 
 
 def unsafe_step(steps: tuple[Step, ...]) -> str | None:
-    """Say why another user than root can decide what a path leads to; None if none can."""
+    """Return why another user than root can decide what a path leads to; None if none can."""
     for step in steps:
         if step.owner != 0:
             return f"{step.path} belongs to user {step.owner}, not to root"

@@ -37,7 +37,7 @@ class ProcessFacts:
 
 
 def rejection(facts: ProcessFacts, host_namespaces: tuple[str, ...]) -> str | None:
-    """Say why a process is not taken for one of the host's, None if it is."""
+    """Return why a process is not taken for one of the host's, None if it is."""
     for name, own, hosts in zip(_NAMESPACES, facts.namespaces, host_namespaces, strict=True):
         if own != hosts:
             return f"it is not in the host's {name} namespace, as a container's process is not"
@@ -61,7 +61,7 @@ class HostProcess:
     parent: int
 
     def running(self) -> bool:
-        """Say whether the process still runs."""
+        """Return whether the process still runs."""
         waiting = select.poll()
         waiting.register(self.handle, select.POLLIN)
         return not waiting.poll(0)
@@ -137,7 +137,7 @@ def trusted_program(root: Path, path: str) -> str:
 
 
 def lab_supervises(process: HostProcess) -> bool:
-    """Say whether this is a child of the lab's supervisor, which starts it again."""
+    """Return whether this is a child of the lab's supervisor, which starts it again."""
     return process.parent == 1 and _LAB_SUPERVISOR in Path("/proc/1/cmdline").read_bytes()
 
 

@@ -48,7 +48,7 @@ def observe(before: Observation | None, version: str, now: float) -> Observation
 
 
 def is_free(node: str, holder: str, lasts: float, observation: Observation, now: float) -> bool:
-    """Say whether a node may take the Lease that it has observed."""
+    """Return whether a node may take the Lease that it has observed."""
     return holder in ("", node) or now - observation.since >= lasts
 
 

@@ -84,7 +84,7 @@ class Driver:
         self.problem = ""
 
     async def run(self) -> None:
-        """Start, watch and replace the NVML process, for ever."""
+        """Start, watch and replace the NVML process, forever."""
         failures = 0
         next_scan = 0.0
         while True:

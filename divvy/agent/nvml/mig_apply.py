@@ -38,7 +38,7 @@ async def _complete(driver: Driver, gpu: Gpu, instance: MigInstance) -> None:
     try:
         await driver.change("complete_instance", gpu, gi=instance.gi, nvml_profile=number)
     except DriverProblem as problem:
-        # The next plan makes another; with this one the GPU would stay as it is for ever. It is
+        # The next plan makes another; with this one the GPU would stay as it is forever. It is
         # not in use: if it has a MIG device meanwhile, it is not destroyed.
         _log.warning("GPU %s: GPU instance %s is removed: %s", gpu.index, instance.gi, problem)
         await driver.change("destroy_instance", gpu, gi=instance.gi, uuid=None)

@@ -129,7 +129,7 @@ class ResourceServer(stubs.DevicePluginServicer):
         self.socket.unlink(missing_ok=True)
 
     async def GetDevicePluginOptions(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
-        """Say what the kubelet may ask, and must."""
+        """Return what the kubelet may ask, and must."""
         return self.options
 
     @property

@@ -74,7 +74,7 @@ class DevicePlugins:
 
     @property
     def problem(self) -> str:
-        """Say which resource cannot be served and why, "" if all can."""
+        """Return which resource cannot be served and why, "" if all can."""
         problems = sorted(self._unserved.items())
         return f"{problems[0][0]} cannot be served: {problems[0][1]}" if problems else ""
 

@@ -297,7 +297,7 @@ def _problem(error: ApiError) -> StepFailed:
 
 
 def conflict_text(owners: Mapping[str, str]) -> str:
-    """Say which managers own which fields, and what can be done about it."""
+    """Describe which managers own which fields, and what can be done about it."""
     fields = ", ".join(f"{field} ({manager})" for field, manager in sorted(owners.items()))
     return (
         f"other field managers own fields of this object: {fields}. Stop them from writing it; "

@@ -89,7 +89,7 @@ def _deployment(obj: Mapping[str, Any]) -> str | None:
 
 
 def _not_ready(obj: Mapping[str, Any], wanted: int, ready: str, available: str) -> str | None:
-    """Say how many pods are ready, for as long as `minReadySeconds` asks for; None if all are.
+    """Return how many pods are ready, for as long as `minReadySeconds` asks for; None if all are.
 
     ``ready`` and ``available`` are the status's names of the two numbers.
     """

@@ -113,7 +113,7 @@ class Waiting:
                     raise
 
     def _missing(self, live: Mapping[str, Any], namespace: str) -> str | None:
-        """Say what an object is still waiting for; raises StepFailed if it never gets ready."""
+        """Return what an object is still waiting for; raises StepFailed if it never gets ready."""
         missing = readiness(live)
         if not waits_for_pods(live) or not is_observed(live):
             return missing
@@ -172,6 +172,6 @@ class Waiting:
 
 
 def deletion_state(live: Mapping[str, Any]) -> str:
-    """Say what the deletion of an object waits for."""
+    """Describe what the deletion of an object waits for."""
     finalizers = live["metadata"].get("finalizers") or []
     return f"waiting for {', '.join(finalizers)}" if finalizers else "being deleted"

@@ -149,7 +149,7 @@ def read_device_plugin(document: object, name: str) -> ImportResult:
 
 
 def single_strategy(config: DevicePluginConfig, name: str) -> list[str]:
-    """Say that a strategy "single" is lost where the profile's layout does not have it."""
+    """Return a message if a strategy "single" is lost: the profile's layout does not have it."""
     if config.flags.mig_strategy != "single":
         return []
     return [

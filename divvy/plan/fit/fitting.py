@@ -288,7 +288,7 @@ def _reason(
     groups: Sequence[AlikeNodes],
     kinds: Mapping[str, Request],
 ) -> str:
-    """Say in one sentence what is in the way."""
+    """Describe in one sentence what is in the way."""
     if not obstacles:
         return "there are no nodes"
     what = "node" if groups[0].node.is_live else "pool"

@@ -91,7 +91,7 @@ def _taints(which: str, requests: Iterable[Request], devices: NodeDevices) -> st
 
 
 def _never(request: Request, devices: Sequence[LiveDevice]) -> str:
-    """Say why none of some devices can ever give what is asked for, "" if one can."""
+    """Return why none of some devices can ever give what is asked for, "" if one can."""
     unknown = [unknown_capacity(request, device) for device in devices]
     if all(unknown):
         return unknown[0]

@@ -1,4 +1,4 @@
-"""Policies that refuse, in a sentence, what could only wait for ever or is another tenant's."""
+"""Policies that refuse, in a sentence, what could only wait forever or is another tenant's."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ static void sleep_until(uint64_t then)
 static void wait_for_cap(struct gate *gate)
 {
     uint64_t now = clock_now(), ready = load(&gate->peers.own->ready);
-    /* A page that holds nonsense must not hold us for ever. */
+    /* A page that holds nonsense must not hold us forever. */
     if (!gate->capped || ready <= now || ready - now > 100ull * LONGEST_DRAIN)
         return;
     publish(gate, 0);

@@ -1,4 +1,4 @@
-/* The compute gate: every launch passes it, and none waits there for ever. */
+/* The compute gate: every launch passes it, and none waits there forever. */
 #ifndef DIVVY_GATE_H
 #define DIVVY_GATE_H
 

@@ -22,7 +22,7 @@ def _fail(*_: object) -> None:
 def test_knows_what_is_on_the_disk_after_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """A claim that only the file had would be released by nobody, and hold its GPU for ever."""
+    """A claim that only the file had would be released by nobody, and hold its GPU forever."""
     gpu = offered_gpu(0, BY_SIZE)
     train = claim("train", held(gpu, "-share", 3000, 30))
     store = ClaimsFile(tmp_path, tmp_path, lambda: None)

@@ -39,7 +39,7 @@ def test_replaces_by_a_gpu_in_another_slot_after_a_restart_only() -> None:
 
 
 def test_forgets_a_lost_gpu_whose_successor_has_its_index_already() -> None:
-    """An agent saved both and ended before it forgot the first: it would be lost for ever."""
+    """An agent saved both and ended before it forgot the first: it would be lost forever."""
     gpus = snapshot(gpu(0), gpu(1), lost(1, "old"))
     result = assign({0: "GPU-0", 1: "GPU-1"}, gpus, {"old": BOOT}, BOOT, 2)
     assert (result.uuids, result.replaced) == ({0: "GPU-0", 1: "GPU-1"}, {"old"})

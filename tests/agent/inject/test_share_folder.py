@@ -27,7 +27,7 @@ pytestmark = administrator
 _libc = ctypes.CDLL(None, use_errno=True)
 _KEEP_SIZE, _PUNCH = 1, 2
 _MIB = 1 << 20
-# Takes whatever room there is in a file, and does so for ever.
+# Takes whatever room there is in a file, and does so forever.
 _GREEDY = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None)

@@ -206,7 +206,7 @@ def test_asks_before_starts_while_clients_of_an_earlier_profile_are_left(tmp_pat
 
 
 async def test_serves_clients_whose_resource_no_profile_has_any_more(tmp_path: Path) -> None:
-    """The next agent, too: a kubelet does not ask, or refuses for ever, if no plugin serves it."""
+    """The next agent, too: a kubelet does not ask, or refuses forever, if no plugin serves it."""
     held = Holder("default/p", "main", SHARED, CLIENT, "uid")
     turns = Holder("default/q", "main", "nvidia.com/gpu.turns", TURN, "uid-q")
     _, (whole, shares) = await advertised(tmp_path, WHOLE, WHOLE, held=(held, turns))

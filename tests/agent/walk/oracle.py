@@ -323,7 +323,7 @@ class Oracle:
                 raise Broken(f"(g) state.json is not whole: {error}") from None
 
     def as_asked(self) -> str:
-        """Say what is not as it was asked for last, "" if everything is."""
+        """Return what is not as it was asked for last, "" if everything is."""
         if self.node.status.get("state") != "Ready":
             return f"the status: {self.node.status.get('state')} {self.node.status.get('reason')}"
         layouts = self.expectations[-1].layouts

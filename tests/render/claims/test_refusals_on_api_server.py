@@ -1,4 +1,4 @@
-"""What could only wait for ever, or is another tenant's, is refused in a sentence."""
+"""What could only wait forever, or is another tenant's, is refused in a sentence."""
 
 from __future__ import annotations
 
