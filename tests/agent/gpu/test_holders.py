@@ -12,9 +12,10 @@ OLD, NEW = (1, 100), (2, 50)  # the clock was set back in between
 def test_holds_an_allocation_until_the_kubelet_has_written_without_it() -> None:
     ledger = Ledger()
     ledger.record(KEY[0], [KEY[1]], OLD, 0.0)
-    assert ledger.pending((), OLD, 1000.0) == HELD  # nothing was written
-    assert ledger.pending((), NEW, 1001.0) == HELD
-    assert ledger.pending((), NEW, 1008.0) == ()
+    for nothing_written in (1000.0, 2000.0):
+        assert ledger.pending((), OLD, nothing_written) == HELD
+    assert ledger.pending((), NEW, 2001.0) == HELD
+    assert ledger.pending((), NEW, 2008.0) == ()
 
 
 def test_gives_a_stopped_kubelet_time_to_write_again() -> None:
@@ -23,6 +24,15 @@ def test_gives_a_stopped_kubelet_time_to_write_again() -> None:
     ledger.record(KEY[0], [KEY[1]], OLD, 0.0)
     assert ledger.pending((), NEW, 60.0) == HELD
     assert ledger.pending((), NEW, 65.0) == HELD
+
+
+def test_gives_a_kubelet_time_until_it_writes_the_container_down() -> None:
+    """It does when the container's other devices are allocated, and may write for others before."""
+    ledger = Ledger()
+    ledger.record(KEY[0], [KEY[1]], OLD, 0.0)
+    assert ledger.pending((), NEW, 1.0) == HELD
+    assert ledger.pending((), NEW, 9.0) == HELD
+    assert ledger.pending((), NEW, 10.0) == ()
 
 
 def test_leaves_an_ended_pods_device_to_no_other_holder() -> None:

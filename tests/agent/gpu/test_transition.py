@@ -105,6 +105,20 @@ def test_advertises_the_old_layout_again_after_the_deadline() -> None:
     assert (decision.advertise, decision.state) == (AdvertisedGpu(OLD), "Blocked")
 
 
+def test_counts_the_deadline_from_the_first_look_on() -> None:
+    waiting = decide(HELD, None, WAIT, 0)
+    waiting = decide(HELD, waiting, WAIT, 500)
+    assert decide(HELD, waiting, WAIT, 599).state == "Waiting"
+    assert decide(HELD, waiting, WAIT, 600).state == "Blocked"
+
+
+def test_gives_a_resumed_change_a_new_deadline() -> None:
+    """Another pod was allocated the device before the kubelet had withdrawn it."""
+    resumed = decide(IDLE, since(0, blocked=True), WAIT, 700)
+    assert decide(HELD, resumed, WAIT, 701).state == "Waiting"
+    assert decide(HELD, resumed, WAIT, 1300).state == "Blocked"
+
+
 def test_resumes_a_blocked_change_when_the_pod_ends() -> None:
     withdrawn = decide(IDLE, since(0, blocked=True), WAIT, 700)
     assert withdrawn.advertise.withheld == {"GPU-0"}
@@ -200,6 +214,17 @@ def test_stops_a_change_for_a_process_outside_pods() -> None:
     decision = decide(replace(MODE, busy=frozenset({"GPU-0"})), None, WAIT, 0)
     assert decision.apply is None
     assert "processes outside pods" in decision.reason
+
+
+def test_waits_for_no_process_on_a_device_that_stays() -> None:
+    stays, goes = instance(1, 9, 0, 4), instance(2, 14, 4, 2)
+    layout = mig_layout({"3g.20gb": 1})
+    board = gpu(0, mig=True, instances=(stays, goes))
+    facts = Facts(layout, layout, board, plan_mig(board, layout.mig), {})
+    busy = replace(facts, busy=frozenset({str(stays.uuid)}))
+    decision = decide(busy, decide(busy, None, WAIT, 0), WAIT, 1)
+    assert decision.apply is not None
+    assert decide(replace(facts, busy=frozenset({str(goes.uuid)})), None, WAIT, 0).apply is None
 
 
 def test_adds_replicas_of_a_resource_on_a_held_gpu() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,18 @@ async def test_withholds_devices_by_an_old_list_when_the_kubelet_does_not_answer
     assert holders.holder("GPU-0") == NOTEBOOK
 
 
-async def test_withholds_devices_though_an_older_list_arrives_late(tmp_path: Path) -> None:
+async def test_holds_what_was_allocated_before_the_kubelet_shows_it(tmp_path: Path) -> None:
+    kubelet: Any = Kubelet(tmp_path)
+    holders = DeviceHolders(kubelet, tmp_path, AGENT, Remembered())
+    kubelet.write()
+    holders.allocated("nvidia.com/gpu", ["GPU-0"])
+    assert await holders.holders() == (Holder("", "", "nvidia.com/gpu", "GPU-0"),)
+
+
+@pytest.mark.parametrize("look_again", [DeviceHolders.refresh, DeviceHolders.holders])
+async def test_withholds_devices_though_an_older_list_arrives_late(
+    tmp_path: Path, look_again: Callable[[DeviceHolders], Awaitable[object]]
+) -> None:
     """It was asked for by somebody else, and lacks a pod that the kubelet has heard of since."""
 
     class Overtaken(Kubelet):
@@ -163,7 +175,7 @@ async def test_withholds_devices_though_an_older_list_arrives_late(tmp_path: Pat
     look = asyncio.create_task(holders.holders())
     await asyncio.sleep(0)
     kubelet.pods, kubelet.late = {AGENT, "team/notebook"}, None
-    await holders.refresh()
+    await look_again(holders)
     late.set()
     assert await look == (NOTEBOOK,)
     assert holders.holder("GPU-0") == NOTEBOOK
@@ -255,15 +267,18 @@ async def test_withholds_a_later_holders_device_though_an_earlier_one_ended(
     assert holders.holder("GPU-0") == NOTEBOOK
 
 
-async def test_attributes_no_answer_of_one_kubelet_to_the_next(tmp_path: Path) -> None:
-    """An agent without a processor reads it when there is another kubelet, which has forgotten."""
+@pytest.mark.parametrize("answer", [(NOTEBOOK,), ()])
+async def test_attributes_no_answer_of_one_kubelet_to_another(
+    tmp_path: Path, answer: tuple[Holder, ...]
+) -> None:
+    """An agent without a processor asks, or reads, when there is another, which has forgotten."""
 
     class Ending(Kubelet):
         async def listed(self) -> tuple[tuple[Holder, ...], frozenset[str]]:
             (self.folder / "next").touch()
             (self.folder / "next").replace(self.folder / "kubelet.sock")
             self.write()
-            return (NOTEBOOK,), frozenset({AGENT, "team/notebook"})
+            return answer, frozenset({AGENT, "team/notebook"})
 
     kubelet: Any = Ending(tmp_path)
     socket = (tmp_path / "kubelet.sock").stat()
