@@ -195,10 +195,10 @@ def serving(monitor: Monitor, workers: int) -> Iterator[str]:
     try:
         yield f"127.0.0.1:{port}"
     finally:
-        ended = threading.Event()
+        stopped, ended = server.stop(None), threading.Event()
 
         def end() -> None:
-            server.stop(None).wait()
+            stopped.wait()
             pool.shutdown(wait=True)
             ended.set()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,6 +29,7 @@ from divvy.engine.values import has_unknown, unwrapped
 CLUSTER = "divvyCluster"
 _EARLIER_CLUSTER = "__cluster"
 _INTERNAL = "__internal"
+_WARMING_SECONDS = 2.0
 
 
 def recorded_cluster(provider: ResourceState) -> Mapping[str, str] | None:
@@ -77,6 +79,7 @@ class Providers:
         self._states: dict[str, ResourceState] = {}
         self._providers: dict[tuple[str, str], Provider] = {}
         self._lock = threading.Lock()
+        self._warming: list[threading.Thread] = []
         self._closed = False
 
     def known(self, resource: ResourceState) -> None:
@@ -87,7 +90,9 @@ class Providers:
         """Start in the background what takes a moment, for providers the state knows."""
         for reference, state in list(self._states.items()):
             if not state.delete:
-                threading.Thread(target=self._warm, args=(reference,), daemon=True).start()
+                thread = threading.Thread(target=self._warm, args=(reference,), daemon=True)
+                self._warming.append(thread)
+                thread.start()
 
     def _warm(self, reference: str) -> None:
         # Its first step reports why it cannot be reached; the run may also be over.
@@ -161,9 +166,14 @@ class Providers:
             provider.cancel()
 
     def close(self) -> None:
-        """Close every provider; no more are made, though some may just be warming up."""
+        """Close every provider; no more are made."""
         with self._lock:
             self._closed = True
+        # A process that ends while one of its threads is in OpenSSL can crash. One whose server
+        # does not answer only waits.
+        deadline = time.monotonic() + _WARMING_SECONDS
+        for thread in self._warming:
+            thread.join(max(0.0, deadline - time.monotonic()))
         for provider in self._providers.values():
             provider.close()
 

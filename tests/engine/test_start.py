@@ -168,6 +168,28 @@ def test_reports_an_unreachable_cluster_to_the_step_that_needs_it(tmp_path: Path
     providers.close()
 
 
+@pytest.mark.parametrize("seconds", [0.3, 30])
+def test_waits_a_moment_for_what_warms_up_when_a_run_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """A thread in OpenSSL while the process ends would crash it; a silent server holds nobody."""
+    monkeypatch.setattr("divvy.engine.providers._WARMING_SECONDS", 1.0)
+    providers, reference = providers_knowing(tmp_path, "pulumi-python", {})
+    warming, warmed, closed = (threading.Event() for _ in range(3))
+
+    def warm() -> None:
+        warming.set()
+        if not closed.wait(seconds):
+            warmed.set()
+
+    monkeypatch.setattr(providers.of(reference), "warm", warm)
+    providers.warm()
+    assert warming.wait(20)
+    providers.close()
+    assert warmed.is_set() is (seconds < 1)
+    closed.set()
+
+
 def test_starts_no_process_of_a_closed_dynamic_provider(tmp_path: Path) -> None:
     providers, reference = providers_knowing(tmp_path, "pulumi-python", {})
     provider = providers.of(reference)
