@@ -139,7 +139,7 @@ _END = """\
 
 **Priorities** are none of these promises. Where the device plugin serves a GPU, the scheduler
 preempts pods of a lower priority for it, as for any resource. For claims it preempts no pod;
-`preemption: true` in the stack file makes Divvy do it ([claims.md](claims.md#priorities)).
+Kueue does ([claims.md](claims.md#priorities)).
 
 `divvy verify` proves what can be proven on live nodes; [conformance.md](conformance.md) lists the
 checks. Checks that need real hardware (compute, bandwidth, faults) are skipped by name on

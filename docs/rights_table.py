@@ -24,7 +24,6 @@ FEATURES: Mapping[str, Mapping[str, Any]] = {
     "`change.policy: evict`": {"change": {"policy": "evict"}},
     "a profile with `claims`": {"profiles": {"p": {"claims": {}}}},
     "`claims` with `shares`": {"profiles": {"p": {"claims": {"shares": {}}}}},
-    "`preemption: true`": {"profiles": {"p": {"claims": {}}}, "preemption": True},
     "a pool with `runtime.configure`": {
         "pools": {
             "all": {"profile": "p", "runtime": {"name": "containerd", "configure": True}},
@@ -54,22 +53,6 @@ _WHY: Mapping[tuple[str, str], str] = {
     ("divvy-claim-templates", "resourceclaimtemplates"): (
         "makes the templates that pods by size name, and removes them"
     ),
-    ("divvy-preemption", "configmaps"): "reads the stack's configuration",
-    ("divvy-preemption", "pods"): (
-        "finds the pods that wait for claims, and those of a lower priority that hold them"
-    ),
-    ("divvy-preemption", "nodes"): "finds the nodes that a pod may go to, and what is free there",
-    ("divvy-preemption", "resourceclaims"): "sees what pods hold and ask for",
-    ("divvy-preemption", "resourceslices"): "sees which devices exist",
-    ("divvy-preemption", "devicetaintrules"): (
-        "evicts no pod for a device that an administrator has tainted"
-    ),
-    ("divvy-preemption", "poddisruptionbudgets"): "leaves alone what a budget protects",
-    ("divvy-preemption", "resourcequotas"): ("evicts no pod for a claim that a quota would refuse"),
-    ("divvy-preemption", "pods/eviction"): (
-        "evicts pods of a lower priority, each by its UID. PodDisruptionBudgets apply"
-    ),
-    ("divvy-preemption", "events"): "says of both pods why",
     ("divvy-node-runtime", "leases"): "changes one node at a time",
 }
 

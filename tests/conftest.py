@@ -38,7 +38,7 @@ _SECOND_LANE = {
     "pure": ("cli", "conformance"),
     "agent_process": ("agent/claims", "agent/mps", "agent/walk"),
     "shared_lab": ("conformance",),
-    "lab": ("engine", "examples", "policy_pack", "render"),
+    "lab": ("engine", "examples", "render"),
 }
 
 

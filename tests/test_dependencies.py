@@ -23,7 +23,6 @@ ROOMS = {
     "divvy/agent": ("agent",),
     "divvy/claim_templates": ("agent",),
     "divvy/kube": ("agent",),
-    "divvy/preemption": ("agent",),
     "divvy/stack": ("cli",),
     "divvy/render": ("cli",),
     "divvy/lab": ("cli",),

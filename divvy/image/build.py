@@ -28,7 +28,7 @@ from divvy.sources import AGENT_REQUIREMENTS, PACKAGE, PLUGIN_IMAGE
 
 _HOOK = PLUGIN_IMAGE / "hook"
 _LIMITER = PLUGIN_IMAGE / "limiter"
-_ROOMS = ("agent", "claim_templates", "kube", "model", "plan", "preemption")
+_ROOMS = ("agent", "claim_templates", "kube", "model")
 _FILES = ("__init__.py", "atomic_file.py", "py.typed")
 IMAGE_NAME = "divvy/agent"
 _INPUTS_OF_BUILD = ("image/build.py", "image/platforms.py")

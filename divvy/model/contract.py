@@ -81,7 +81,6 @@ class Component(StrEnum):
     NODE_RUNTIME = "node-runtime"
     OBSERVABILITY = "observability"
     CLAIMS = "claims"
-    PREEMPTION = "preemption"
 
 
 class State(StrEnum):
@@ -142,7 +141,6 @@ TEMPLATE_PREFIX = "divvy-"
 # On pods whose limits have become claims: so the template maker need not watch all others.
 BY_SIZE_LABEL = f"{DOMAIN}/by-size"
 TEMPLATE_MAKER = "divvy-claim-templates"
-PREEMPTION = "divvy-preemption"
 # What the API server takes of devices for one claim, and of alternatives in one request.
 MAX_CLAIMED_DEVICES, MAX_ALTERNATIVES = 32, 8
 # How many templates a pod may name: the maker keeps each name, and a pod has room for thousands.

@@ -283,8 +283,6 @@ class Cluster(StackPart):
     """Resource names for GPUs by size."""
     quota: Quota = Quota()
     """ResourceQuotas for shares."""
-    preemption: Annotated[bool, Field(strict=True)] = False
-    """Evict pods of a lower priority for pods that wait for claims; the scheduler does not."""
     plugin: Plugin = Plugin()
     """The agent."""
     image_pull_secrets: tuple[Text, ...] = ()

@@ -74,7 +74,6 @@ RuleName = Literal[
     "sharing",
     "maxContainersPerDevice",
     "oversubscription",
-    "preemption",
     "evictions",
 ]
 
@@ -94,8 +93,6 @@ class Policy(StackPart):
     """So many containers may share a GPU or MIG device at most."""
     oversubscription: Annotated[bool, Field(strict=True)] = True
     """Whether limits of memory may add up to more than the device has."""
-    preemption: Annotated[bool, Field(strict=True)] = True
-    """Whether pods may be evicted for pods of a higher priority that wait for claims."""
     evictions: Annotated[
         tuple[Annotated[InstanceOf[Window], BeforeValidator(_window)], ...] | None,
         BeforeValidator(_windows),

@@ -13,8 +13,6 @@ _MAX_NODES = 3
 
 def priorities_warning(cluster: Cluster, nodes: Iterable[Mapping[str, Any]]) -> str | None:
     """Warn of nodes of the API that advertise GPUs, and whose profile serves them by claims."""
-    if cluster.preemption:
-        return None
     moving = sorted(
         printable(str(node["metadata"]["name"]))
         for node in nodes
@@ -25,8 +23,8 @@ def priorities_warning(cluster: Cluster, nodes: Iterable[Mapping[str, Any]]) -> 
     more = f" and {len(moving) - _MAX_NODES} more" if len(moving) > _MAX_NODES else ""
     return (
         f"the GPUs of {', '.join(moving[:_MAX_NODES])}{more} move from the device plugin to "
-        "claims: Kubernetes' scheduler preempts no pod for a claim, whatever the priorities; with "
-        "`preemption: true` Divvy does"
+        "claims: Kubernetes' scheduler preempts no pod for a claim, whatever the priorities; Kueue "
+        "does (`divvy plan -o kueue`)"
     )
 
 

@@ -214,10 +214,6 @@ def _of_files(policy: Policy, cluster: Cluster) -> Iterator[Violation]:
 
 
 def _of_cluster(policy: Policy, cluster: Cluster, now: datetime) -> Iterator[Violation]:
-    if cluster.preemption and not policy.preemption:
-        yield _violation(
-            "preemption", ("preemption",), "is true", "the policy's `preemption` is false"
-        )
     windows = policy.evictions
     if cluster.change.policy != "evict" or windows is None:
         return

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.contract import AGENT, PREEMPTION, STATUS_ANNOTATION, TEMPLATE_MAKER, State
+from divvy.model.contract import AGENT, STATUS_ANNOTATION, TEMPLATE_MAKER, State
 from divvy.model.resource_names import qualified
 
 _DAEMON_SET = f'{{daemonset="{AGENT}"}}'
@@ -160,16 +160,16 @@ def _pods(cluster: Cluster) -> tuple[dict[str, Any], ...]:
 
 
 def _controllers() -> tuple[dict[str, Any], ...]:
-    deployments = f'{{deployment=~"{TEMPLATE_MAKER}|{PREEMPTION}"}}'
+    deployment = f'{{deployment="{TEMPLATE_MAKER}"}}'
     return (
         _alert(
             "DivvyControllerAbsent",
-            f"kube_deployment_status_replicas_available{deployments} < 1",
+            f"kube_deployment_status_replicas_available{deployment} < 1",
             "10m",
             "warning",
             "{{ $labels.deployment }} does not run",
-            f"Without {TEMPLATE_MAKER} new pods by size wait, without {PREEMPTION} no claim "
-            "preempts. Running pods keep their devices. `kubectl describe deployment` says why.",
+            "Until it runs again, new pods by size wait. Running pods keep their devices. "
+            "`kubectl describe deployment` says why.",
         ),
     )
 

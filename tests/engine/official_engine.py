@@ -21,7 +21,6 @@ _OF_SDK = (
     "python/cmd/pulumi-language-python-exec",
     "python/dist/pulumi-resource-pulumi-python",
 )
-_POLICY_HOST = Path(__file__).with_name("policy_language_host.py")
 
 
 def _sdk() -> Path:
@@ -33,14 +32,9 @@ def _sdk() -> Path:
 
 @dataclass(frozen=True)
 class OfficialEngine:
-    """An installed Pulumi; ``home`` is PULUMI_HOME.
-
-    With ``policies`` its language host for Python is one of the tests', which starts policy packs:
-    an older one cannot.
-    """
+    """An installed Pulumi; ``home`` is PULUMI_HOME."""
 
     home: Path
-    policies: bool = False
 
     def __post_init__(self) -> None:
         for tool in PULUMI_TOOLS:
@@ -49,13 +43,11 @@ class OfficialEngine:
         # The host runs the executor that lies beside it.
         host = PULUMI_LANGUAGES.bin / "pulumi-language-python"
         of_python = (host, *(_sdk() / name for name in _OF_SDK))
-        for path in () if self.policies else of_python:
+        for path in of_python:
             copied = shutil.copy(path, self._programs)
             Path(copied).chmod(0o755)
         # The plugin as `divvy-gpu[pulumi]` installs it, from the work tree.
         self._write_program("pulumi-resource-divvy", REPOSITORY / "components")
-        if self.policies:
-            self._write_program("pulumi-language-python", _POLICY_HOST)
 
     def _write_program(self, name: str, source: Path) -> None:
         program = self._programs / name
@@ -71,8 +63,7 @@ class OfficialEngine:
 
         ``more`` are environment variables.
         """
-        tools = [tool for tool in PULUMI_TOOLS if tool != PULUMI_LANGUAGES or not self.policies]
-        own = (self._programs, Path(sys.executable).parent, *(tool.bin for tool in tools))
+        own = (self._programs, Path(sys.executable).parent, *(tool.bin for tool in PULUMI_TOOLS))
         environment = {
             **os.environ,
             "PATH": ":".join([*map(str, own), os.environ["PATH"]]),

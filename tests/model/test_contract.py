@@ -20,7 +20,6 @@ def rendered() -> dict[tuple[str, str], dict]:
     stack = yaml.safe_load((REPOSITORY / "stacks/Pulumi.lab.yaml").read_text())
     value = stack["config"]["divvy:cluster"]
     value["profiles"]["by-size"] = {"claims": {"shares": {}}}
-    value["preemption"] = True
     return {
         (manifest["kind"], manifest["metadata"]["name"]): manifest
         for manifest in objects_of(value, IMAGE)

@@ -50,7 +50,7 @@ CAUSES = {
     "DivvyAgentAbsent": (UNAVAILABLE, "1x90"),
     "DivvyRolloutStuck": (UPDATED, "2x90"),
     "DivvyGpuPodPending": (UNSCHEDULABLE, "1x90"),
-    "DivvyControllerAbsent": (CONTROLLER % "preemption", "0x90"),
+    "DivvyControllerAbsent": (CONTROLLER % "claim-templates", "0x90"),
     "DivvyShareRefusesMemory": (REFUSED, "0+3x90"),
 }
 CALM = {
@@ -60,9 +60,8 @@ CALM = {
     OVER: "0x90",
     UNAVAILABLE: "1x5 0x85",
     CONTROLLER % "claim-templates": "1x30 0x5 1x55",
-    CONTROLLER % "preemption": "1x90",
     # The image of its next pod cannot be pulled; the earlier one serves.
-    (CONTROLLER % "preemption").replace("_available", "_unavailable"): "1x90",
+    (CONTROLLER % "claim-templates").replace("_available", "_unavailable"): "1x90",
     'kube_deployment_status_replicas_available{namespace="team",deployment="web"}': "0x90",
     UP: "1x90",
     DESIRED: "3x90",

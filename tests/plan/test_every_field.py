@@ -39,7 +39,6 @@ RULES: list[dict[str, Any]] = [
 HARDWARE = {"model": "A100-SXM4-40GB", "gpus": 3, "count": 2, "os": "ubuntu22.04"}
 FIELDS: dict[str, Any] = {
     "quota": {"shares": "required"},
-    "preemption": True,
     "kubeconfig": "/kubeconfig",
     "context": "here",
     "namespace": "divvy-system",

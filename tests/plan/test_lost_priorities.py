@@ -34,10 +34,6 @@ def test_warns_of_no_lost_priorities_when_no_node_moves(nodes: list[dict[str, An
     assert priorities_warning(parse_cluster(CLUSTER), nodes) is None
 
 
-def test_warns_of_no_lost_priorities_with_preemption_by_divvy() -> None:
-    assert priorities_warning(parse_cluster({**CLUSTER, "preemption": True}), [node("a-0")]) is None
-
-
 def test_counts_the_nodes_beyond_the_first_few() -> None:
     warning = priorities_warning(
         parse_cluster(CLUSTER), [node(f"node-{number}") for number in range(5)]

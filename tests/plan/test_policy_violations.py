@@ -81,13 +81,6 @@ def test_names_the_rule_of_a_profile_with_several() -> None:
     assert refused({"memory": "hard"}, profiles={"split": rules}, pools=pools) == ["split[1]"]
 
 
-def test_allows_preemption_by_default() -> None:
-    assert refused({}, preemption=True) == []
-    assert refused({"preemption": True}, preemption=True) == []
-    assert refused({"preemption": False}, preemption=True) == ["preemption"]
-    assert refused({"preemption": False}) == []
-
-
 def test_allows_evictions_within_windows_alone() -> None:
     evicts = {"change": {"policy": "evict"}}
     assert refused({}, **evicts) == []

@@ -150,7 +150,7 @@ EVERYWHERE = [
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
     {"key": "node.cloudprovider.kubernetes.io/shutdown", "operator": "Exists"},
 ]
-OF_CONTROLLERS = {"divvy-claim-templates": "claimTemplates", "divvy-preemption": "preemptor"}
+OF_CONTROLLERS = {"divvy-claim-templates": "claimTemplates"}
 
 
 def controllers_of(chart: Path, *options: object) -> dict[str, dict[str, Any]]:
@@ -170,7 +170,6 @@ def test_places_the_controllers_as_the_program_does_and_as_the_values_say(tmp_pa
             "b": {"profile": "by-size", "tolerations": [TAINTED], "select": {"pool": "b"}},
             "c": {"profile": "by-size", "tolerations": EVERYWHERE, "select": {"pool": "c"}},
         },
-        "preemption": True,
         "plugin": {"image": {"registry": "r:5000", "platforms": ["linux/arm64"]}},
     }
     assert_same_objects(value, tmp_path / "divvy")

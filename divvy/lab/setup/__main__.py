@@ -42,10 +42,8 @@ def main(arguments: list[str]) -> int:
         return 1
     # Go compiles for minutes on all processors; what the rest waits for is the network.
     compiled = [Step(f"Go tools: {tool.name}", parts.build_tool(tool)) for tool in built]
-    of_policies = Step("Python packages: policy pack", python.ensure_policy_environment)
     rest = [
         *of_python,
-        *([of_policies] if arguments == ["all"] else []),
         *(Step(f"image: {image.name}", parts.build_image(image)) for image in images),
         Step("simulated driver", parts.build_simulator),
     ]

@@ -7,14 +7,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from divvy.lab.paths import REPOSITORY, cache
+from divvy.lab.paths import REPOSITORY
 from divvy.lab.setup.steps import StepFailed
-from divvy.lab.turns import put_whole, scratch_folder, turn_at
+from divvy.lab.turns import turn_at
 
 ENVIRONMENT = REPOSITORY / ".venv"
 _PYTHON = ENVIRONMENT / "bin" / "python"
 _REQUIREMENTS = REPOSITORY / "requirements" / "dev.txt"
-_POLICY_REQUIREMENTS = REPOSITORY / "requirements" / "policy.txt"
 _PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install")
 _API = REPOSITORY / "divvy" / "agent" / "kubelet" / "api"
 _REMEDY = "If .venv is damaged, make clean removes it."
@@ -39,28 +38,6 @@ def ensure_environment() -> str:
         _note("project", _digest(project))
         done.append("divvy installed")
     return ", ".join(done)
-
-
-def policy_environment() -> Path:
-    """Return the environment of the policy pack, without Divvy; it exists once it is complete.
-
-    Its own: Pulumi's SDK for policies takes an older protobuf than .venv has.
-    """
-    return cache() / "environments" / f"policy-{_digest(_POLICY_REQUIREMENTS)[:16]}"
-
-
-def ensure_policy_environment() -> str:
-    """Create the environment of the policy pack with exactly the pinned packages."""
-    environment = policy_environment()
-    if environment.is_dir():
-        return ""
-    with scratch_folder(environment.parent, ".unfinished-") as scratch:
-        unfinished = scratch / "environment"
-        _run([sys.executable, "-m", "venv", str(unfinished)], "Is python3-venv installed?")
-        pinned = ["--require-hashes", "--requirement", str(_POLICY_REQUIREMENTS)]
-        _run([str(unfinished / "bin" / "python"), *_PIP, *pinned], "Is the network there?")
-        put_whole(unfinished, environment)
-    return "packages installed"
 
 
 @turn_at(_REQUIREMENTS)

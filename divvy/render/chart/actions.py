@@ -43,7 +43,6 @@ EVERYTHING: dict[str, Any] = {
     "driver": {"root": f"{_DRIVER}/"},
     "change": {"policy": "evict"},
     "quota": {"shares": "required"},
-    "preemption": True,
     "devices": [{"resource": "example.com/device", "paths": ["/dev/example"]}],
     "imagePullSecrets": ["example"],
     "observability": {

@@ -93,7 +93,7 @@ def _own_values(
     return {
         "image": {"repository": repository, "digest": digest},
         **{key: templated.defaults[key] for key in ("agent", "nodeRuntime")},
-        **{key: templated.defaults[key] | placement for key in ("claimTemplates", "preemptor")},
+        "claimTemplates": templated.defaults["claimTemplates"] | placement,
         "rbac": {"create": True},
         "admissionPolicy": {"create": True},
         "tests": {"image": chart.workloads or "", "resources": []},

@@ -91,8 +91,6 @@ SWITCHES = (
         "claims",
     ),
     Switch('if include "divvy.byClaims" @', _without("profiles", "claimed"), "claims"),
-    Switch('if include "divvy.byClaims" @', _without("profiles", "claimed"), "preemption"),
-    Switch("if @.Values.preemption", _false("preemption"), "preemption"),
     Switch("if @.Values.devices", _without("devices")),
     Switch("with @.Values.imagePullSecrets", _without("imagePullSecrets")),
     Switch('with include "divvy.tolerations" @', _without("pools", POOL, "tolerations"), "agent"),

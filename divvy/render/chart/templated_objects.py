@@ -29,7 +29,6 @@ _VALUES = {
     "agent": "agent",
     "node-runtime": "nodeRuntime",
     "claims": "claimTemplates",
-    "preemption": "preemptor",
 }
 _WORKLOADS = ("DaemonSet", "Deployment")
 
@@ -154,7 +153,7 @@ def _fill_workload(workload: dict[str, Any], component: str) -> None:
     )
     names = Lines("{{- range . }}\n- name: {{ . | quote }}\n{{- end }}")
     _put(workload, (*_POD, "imagePullSecrets"), names)
-    if component in ("claims", "preemption"):
+    if component == "claims":
         workload["spec"]["template"]["spec"].update(_placement(values))
         return
     if component == "agent":

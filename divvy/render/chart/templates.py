@@ -30,7 +30,6 @@ _OF_CLAIMS = {
 _ABOUT = {
     _CLASSES: "What pods can claim.",
     "claim-policies.yaml": "Limits by size become claims; what could only wait is refused.",
-    "preemption.yaml": "The controller that preempts for pods that wait for claims.",
     "claim-templates.yaml": "The template maker: writes the claims that pods ask for by size.",
     "configmap.yaml": "Configuration of the agents: changing it restarts none of them.",
     "daemonset.yaml": "The agent: device plugin and partitioner, one on every node of the pools.",
@@ -68,8 +67,6 @@ def _file_of(document: dict[str, Any]) -> str:
         return _NODE_RUNTIME
     if component == "claims":
         return _OF_CLAIMS.get(document["kind"], "claim-policies.yaml")
-    if component == "preemption":
-        return _FILES.get(document["kind"], "preemption.yaml")
     name = _FILES.get(document["kind"], f"{document['kind'].lower()}.yaml")
     return f"dashboard-{name}" if (component, document["kind"]) == _DASHBOARD else name
 

@@ -66,7 +66,6 @@ CHART_VALUES: Mapping[str, Mapping[str, Any]] = {
     "claimTemplates": _controller(
         "The template maker's pod, where profiles have claims with shares."
     ),
-    "preemptor": _controller("The pod that preempts for claims, where `preemption` is true."),
     "rbac": _create("Roles and bindings.", "these rights are granted in another way."),
     "admissionPolicy": _create(
         "Restricts each agent to its own node and keys, which RBAC cannot express.",

@@ -7,7 +7,7 @@ from typing import Any
 from divvy.model import Cluster
 from divvy.render.claims.claimable import claimable
 from divvy.render.claims.controller import controller_objects
-from divvy.render.claims.controllers import PREEMPTION_CONTROLLER, TEMPLATE_MAKER_CONTROLLER
+from divvy.render.claims.controllers import TEMPLATE_MAKER_CONTROLLER
 from divvy.render.claims.device_classes import device_classes
 from divvy.render.claims.refusals import refusal_policies
 from divvy.render.claims.share_quota import share_quota_policies
@@ -24,8 +24,6 @@ def claim_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
     if not offered.any:
         return []
     classes = device_classes(cluster, offered)
-    if cluster.preemption:
-        classes += controller_objects(PREEMPTION_CONTROLLER, cluster, image)
     if not offered.shares:
         return classes
     return [

@@ -27,8 +27,6 @@ class Controller:
     rules: Sequence[Mapping[str, Any]]
     readiness: bool = False
     metrics: bool = False
-    memory: str = "300Mi"
-    in_namespace: Sequence[Mapping[str, Any]] = ()
 
 
 def controller_objects(
@@ -54,11 +52,6 @@ def controller_objects(
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own},
         *_rights("ClusterRole", wide, controller.rules, subject),
-        *(
-            _rights("Role", own, controller.in_namespace, subject)
-            if controller.in_namespace
-            else ()
-        ),
         {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -139,9 +132,6 @@ def _container(controller: Controller, image: Any) -> dict[str, Any]:
         "command": ["/usr/bin/python3", "-m", controller.module],
         "ports": [{"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}],
     }
-    if controller.in_namespace:
-        field = {"fieldRef": {"fieldPath": "metadata.namespace"}}
-        container["env"] = [{"name": "NAMESPACE", "valueFrom": field}]
     if controller.readiness:
         container["readinessProbe"] = {
             "httpGet": {"path": "/readyz", "port": "metrics"},
@@ -157,7 +147,7 @@ def _container(controller: Controller, image: Any) -> dict[str, Any]:
         },
         "resources": {
             "requests": {"cpu": "10m", "memory": "60Mi"},
-            "limits": {"memory": controller.memory},
+            "limits": {"memory": "300Mi"},
         },
         "securityContext": {
             "allowPrivilegeEscalation": False,

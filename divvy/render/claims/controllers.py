@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from divvy.model.contract import CONFIG_MAP, PREEMPTION, TEMPLATE_MAKER, Component
+from divvy.model.contract import TEMPLATE_MAKER, Component
 from divvy.render.claims.controller import Controller
 
 # A second one would do no harm and be of no use: a template is there once.
@@ -25,28 +25,4 @@ TEMPLATE_MAKER_CONTROLLER = Controller(
     ),
     readiness=True,
     metrics=True,
-)
-PREEMPTION_CONTROLLER = Controller(
-    name=PREEMPTION,
-    component=Component.PREEMPTION,
-    module="divvy.preemption",
-    rules=(
-        {"apiGroups": [""], "resources": ["nodes", "pods", "resourcequotas"], "verbs": ["list"]},
-        {
-            "apiGroups": ["resource.k8s.io"],
-            "resources": ["devicetaintrules", "resourceclaims", "resourceslices"],
-            "verbs": ["list"],
-        },
-        {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["list"]},
-        {"apiGroups": [""], "resources": ["pods/eviction", "events"], "verbs": ["create"]},
-    ),
-    memory="1Gi",
-    in_namespace=(
-        {
-            "apiGroups": [""],
-            "resources": ["configmaps"],
-            "resourceNames": [CONFIG_MAP],
-            "verbs": ["get"],
-        },
-    ),
 )

@@ -162,13 +162,13 @@ def test_shows_the_agent_the_hosts_processes_only_for_shares(claims: Any, sees: 
 def test_keeps_controllers_on_nodes_that_their_image_is_for(
     image: dict[str, Any], expected: list[str] | None
 ) -> None:
-    value = cluster(SHARES, plugin={"image": image}, preemption=True)
+    value = cluster(SHARES, plugin={"image": image})
     pods = [
         obj["spec"]["template"]["spec"]
         for obj in objects_of(value, IMAGE)
         if obj["kind"] == "Deployment"
     ]
-    assert len(pods) == 2
+    assert len(pods) == 1
     for pod in pods:
         affinity = pod.get("affinity", {}).get("nodeAffinity", {})
         required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
@@ -179,19 +179,19 @@ def test_keeps_controllers_on_nodes_that_their_image_is_for(
 
 def test_lets_controllers_run_on_nodes_with_the_taints_of_the_pools() -> None:
     tainted = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-    value = cluster(SHARES, preemption=True)
+    value = cluster(SHARES)
     value["pools"]["all"]["tolerations"] = [tainted]
     pods = [
         obj["spec"]["template"]["spec"]
         for obj in objects_of(value, IMAGE)
         if obj["kind"] in ("DaemonSet", "Deployment")
     ]
-    assert [pod["tolerations"] for pod in pods] == [[tainted]] * 3
+    assert [pod["tolerations"] for pod in pods] == [[tainted]] * 2
 
 
 def test_lets_no_controller_stay_on_a_node_that_is_dead_or_cordoned() -> None:
     kept = {"key": "team", "operator": "Equal", "value": "x"}
-    value = cluster(SHARES, preemption=True)
+    value = cluster(SHARES)
     value["pools"]["all"]["tolerations"] = [
         {"operator": "Exists"},
         {"operator": "Exists", "effect": "NoSchedule"},
@@ -209,7 +209,7 @@ def test_lets_no_controller_stay_on_a_node_that_is_dead_or_cordoned() -> None:
         for obj in objects_of(value, IMAGE)
         if obj["kind"] == "Deployment"
     ]
-    assert [pod["tolerations"] for pod in pods] == [[kept]] * 2
+    assert [pod["tolerations"] for pod in pods] == [[kept]]
 
 
 def test_gives_the_template_maker_no_privilege() -> None:
