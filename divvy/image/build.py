@@ -165,7 +165,7 @@ def build_layout(
         contexts = {platform: Path(scratch, platform.architecture) for platform in wanted}
         for platform, context in contexts.items():
             _lay_out(context, input_digest(base), platform)
-        _build_to(f"oci:{layout}", contexts, base, _tls_verify(insecure))
+        _build_to(f"oci:{layout}", contexts, base, tls_verify(insecure))
 
 
 def push_context(
@@ -194,9 +194,9 @@ def push_contexts(
     # A registry may remove what has no tag, or refuse a tag that it has: another cluster's image
     # of the same sources may be another compiler's.
     tag = f"{tag_prefix}{uuid.uuid4().hex[:12]}"
-    pull = _tls_verify(insecure and _host(base) == _host(registry))
+    pull = tls_verify(insecure and _host(base) == _host(registry))
     with tempfile.NamedTemporaryFile("r", prefix="divvy-digest-") as digest:
-        push = (_tls_verify(insecure), "--digestfile", digest.name)
+        push = (tls_verify(insecure), "--digestfile", digest.name)
         _build_to(f"docker://{registry}/{name}:{tag}", contexts, base, pull, *push)
         return f"{registry}/{name}@{digest.read().strip()}"
 
@@ -250,7 +250,7 @@ def exists(reference: str, *, insecure: bool = False) -> bool:
             return status == 200
     # With TLS, or a log-in: skopeo has the credentials.
     try:
-        inspect(reference, "--raw", _tls_verify(insecure))
+        inspect(reference, "--raw", tls_verify(insecure))
     except BuildFailed as problem:
         if _ABSENT.search(str(problem)):
             return False
@@ -340,7 +340,8 @@ def _host(image: str) -> str:
     return image.split("/", 1)[0]
 
 
-def _tls_verify(insecure: bool) -> str:
+def tls_verify(insecure: bool) -> str:
+    """Return the option of buildah and skopeo that says whether TLS is verified."""
     return f"--tls-verify={'false' if insecure else 'true'}"
 
 

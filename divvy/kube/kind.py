@@ -23,6 +23,14 @@ class Kind:
         return f"{group}{inner}/{self.plural}" + (f"/{quote(str(name), safe=':')}" if name else "")
 
 
+def kind_named(api_version: str, kind: str) -> Kind:
+    """Return a kind by its name alone, with the plural that generated APIs have."""
+    word = kind.lower()
+    if word.endswith("y"):
+        return Kind(api_version, kind, f"{word[:-1]}ies")
+    return Kind(api_version, kind, f"{word}{'es' if word.endswith('s') else 's'}")
+
+
 CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
 DEVICE_CLASS = Kind("resource.k8s.io/v1", "DeviceClass", "deviceclasses", namespaced=False)
 ENDPOINT_SLICE = Kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from divvy.agent.node_runtime import containerd, crio
-from divvy.agent.node_runtime.node_lease import LEASE_SECONDS, RENEW_DEADLINE
+from divvy.agent.node_runtime.__main__ import LEASE_SECONDS, RENEW_DEADLINE
 from tests.render.documents import objects_of
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from divvy.model import InvalidCluster, parse_cluster, parse_document
 from divvy.model.claims_floor import floor_problems
 from divvy.plan import plan
 from divvy.plan.claimable import BY_CLAIMS as CLAIMED
-from divvy.render.chart import values_of
+from divvy.render.chart import chart_objects, values_of
 from tests.render.charts import (
     IMAGE,
     STACKS,
@@ -43,18 +43,9 @@ _RANDOM = settings(
 )
 
 
-def programs_objects(value: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return what the program makes for a chart: without kubeconfig, context and image build."""
-    carried = by_name(objects_of(values_of(parse_document(value)), IMAGE))
-    # But the values of the controllers say which nodes the image is for.
-    every = by_name(objects_of(value, IMAGE))
-    controllers = {key: obj for key, obj in every.items() if key[0] == "Deployment"}
-    return {key: obj for key, obj in carried.items() if key[0] != "Namespace"} | controllers
-
-
 def assert_same_objects(value: dict[str, Any], folder: Path) -> None:
     namespace = parse_cluster(value).namespace
-    expected = programs_objects(value)
+    expected = by_name(chart_objects(parse_document(value), IMAGE, "0.0.0"))
     rendered = by_name(template(write_chart(folder, files_of(value)), namespace))
     assert rendered.keys() == expected.keys()
     for key, wanted in expected.items():
@@ -348,7 +339,7 @@ def test_takes_an_edited_profile_from_the_values(lab_chart: Path) -> None:
             "--set=change.policy=evict",
         )
     )
-    assert rendered == programs_objects(value)
+    assert rendered == by_name(chart_objects(parse_document(value), IMAGE, "0.0.0"))
 
 
 def test_removes_values_that_a_second_file_sets_to_null(lab_chart: Path, tmp_path: Path) -> None:

@@ -13,17 +13,20 @@ from pathlib import Path
 from divvy.agent.node_runtime.containerd import CannotConfigure
 from divvy.agent.node_runtime.host import Host
 from divvy.agent.node_runtime.host_path import HostFailed
-from divvy.agent.node_runtime.node_lease import hold_lease
 from divvy.agent.node_runtime.prepare import prepare_containerd, prepare_crio
 from divvy.kube.client import Client
 from divvy.kube.errors import KubeError
 from divvy.kube.kubeconfig import cluster_config
+from divvy.kube.lease import Lease, LeaseLost, hold_lease
 
 # Not Docker: its shim passes no CDI names on, and the agent grants without them.
 _PREPARE: dict[str, Callable[..., tuple[str, ...]]] = {
     "containerd": prepare_containerd,
     "cri-o": prepare_crio,
 }
+LEASE = "divvy-node-runtime"
+# Longer than a change may take that began just before its deadline.
+LEASE_SECONDS, RENEW_DEADLINE = 240, 60.0
 _READY = Path("/tmp/ready")  # noqa: S108 (the pod's own scratch volume)
 
 
@@ -40,17 +43,22 @@ def main() -> None:
     try:
         if prepare is not None and prepare(host, change=False):
             client = Client(cluster_config(None, None), seconds=10)
-            with client, hold_lease(client, node, namespace) as held, uninterrupted():
+            lease = Lease(LEASE, namespace, LEASE_SECONDS, RENEW_DEADLINE)
+            with client, hold_lease(client, lease, node, _waiting) as held, uninterrupted():
                 done = prepare(host, require_turn=held.require)
             logging.info("CDI is on now; before: %s", "; ".join(done) or "it was on meanwhile")
         else:
             logging.info("nothing to do")
-    except (CannotConfigure, HostFailed) as problem:
+    except (CannotConfigure, HostFailed, LeaseLost) as problem:
         sys.exit(f"divvy node runtime: {problem}")
     except KubeError as problem:
         sys.exit(f"divvy node runtime: the Kubernetes API: {problem}")
     _READY.touch()
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
+
+
+def _waiting(node: str) -> None:
+    logging.info("waiting for node %s, which holds the Lease %s: one node at a time", node, LEASE)
 
 
 @contextmanager

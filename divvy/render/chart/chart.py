@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files as package_files
 from io import StringIO
@@ -20,6 +20,7 @@ from divvy.model import (
     generation,
     gpu_model,
     gpu_models,
+    parse_document,
 )
 from divvy.model.claims_floor import SHARES_SINCE
 from divvy.plan import plan
@@ -31,9 +32,11 @@ from divvy.render.chart.values_schema import DEPLOYMENT_KEYS, stack_values, valu
 from divvy.render.chart.yaml_text import scalar
 from divvy.render.claims.claimable import UNKNOWN_LARGEST_MIB, types_of
 from divvy.render.claims.controller import NODE_STATE, controller_affinity
+from divvy.render.objects import objects
 from divvy.render.terminal import plan_text
 
 NAME = "divvy"
+CHART_LABEL = "helm.sh/chart"
 _TEMPLATES = ("_helpers.tpl", "_resources.tpl", "NOTES.txt")
 _TEST = "vector-add.yaml"
 _IGNORED = ".divvy-files\n*.tgz\n.git/\n.gitignore\n*.swp\n*~\n"
@@ -43,7 +46,8 @@ _IGNORED = ".divvy-files\n*.tgz\n.git/\n.gitignore\n*.swp\n*~\n"
 class Chart:
     """What a chart is made of beside the stack file's value.
 
-    ``image`` is the agent's by digest; without one, the chart says what to set.
+    ``image`` is the agent's by digest; without one, the chart says what to set. ``annotations``
+    are the chart's own.
     """
 
     stack: str
@@ -51,6 +55,7 @@ class Chart:
     app_version: str
     image: str | None = None
     workloads: str | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 def values_of(document: ClusterDocument) -> dict[str, Any]:
@@ -78,6 +83,32 @@ def chart_files(document: ClusterDocument, chart: Chart) -> dict[str, str]:
         **templated.files,
     }
     return dict(sorted(files.items()))
+
+
+def chart_objects(document: ClusterDocument, image: str, version: str) -> list[dict[str, Any]]:
+    """Return the objects that Helm makes of the chart of a stack, without what Helm adds itself.
+
+    The configuration in them is without kubeconfig, context and the build of the image.
+    """
+    own = objects(parse_document(values_of(document)), image)
+    # But the controllers' values say which nodes the image is for.
+    controllers = {
+        obj["metadata"]["name"]: obj
+        for obj in objects(document, image)
+        if obj["kind"] == "Deployment"
+    }
+    return [
+        _labelled(controllers.get(obj["metadata"]["name"], obj), version)
+        for obj in own
+        if obj["kind"] != "Namespace"
+    ]
+
+
+def _labelled(obj: dict[str, Any], version: str) -> dict[str, Any]:
+    # As _helpers.tpl makes it: a label takes no +, and 63 characters.
+    chart = f"{NAME}-{version}".replace("+", "_")[:63].rstrip("-")
+    labels = {**(obj["metadata"].get("labels") or {}), CHART_LABEL: chart}
+    return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
 
 
 @cache
@@ -111,7 +142,12 @@ appVersion: {scalar(chart.app_version)}
 # The admission policy reads the node's name from tokens, which 1.32 made stable.
 kubeVersion: ">=1.32.0-0"
 keywords: [gpu, mig, time-slicing, device-plugin]
-"""
+{_annotations(chart.annotations)}"""
+
+
+def _annotations(annotations: Mapping[str, str]) -> str:
+    lines = [f"  {scalar(key)}: {scalar(value)}\n" for key, value in sorted(annotations.items())]
+    return "".join(("annotations:\n", *lines)) if lines else ""
 
 
 def _gpu_models() -> str:

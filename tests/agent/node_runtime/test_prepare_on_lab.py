@@ -290,12 +290,13 @@ def test_runs_no_systemctl_that_others_can_write(with_systemctl: RunningLab) -> 
 
 TURN = """
 import os, sys, time
-from divvy.agent.node_runtime.node_lease import hold_lease
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import cluster_config
+from divvy.kube.lease import Lease, hold_lease
 node, namespace = sys.argv[1:]
+lease = Lease("divvy-node-runtime", namespace, 240, 60, retry=0.05)
 for _ in range(3):
-    with hold_lease(Client(cluster_config(None, None)), node, namespace, retry=0.05):
+    with hold_lease(Client(cluster_config(None, None)), lease, node, lambda _: None):
         began = time.monotonic()
         time.sleep(0.2)
         print(began, time.monotonic(), flush=True)

@@ -5,24 +5,18 @@ from __future__ import annotations
 import copy
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from divvy.agent.node_runtime import node_lease
-from divvy.agent.node_runtime.node_lease import (
-    LEASE,
-    LEASE_SECONDS,
-    RENEW_DEADLINE,
-    LeaseLost,
-    Observation,
-    hold_lease,
-    is_free,
-    observe,
-)
+from divvy.agent.node_runtime.__main__ import LEASE, LEASE_SECONDS, RENEW_DEADLINE
 from divvy.agent.node_runtime.prepare import MAX_CHANGE_SECONDS
+from divvy.kube.client import Client
 from divvy.kube.errors import ApiError, Unreachable
+from divvy.kube.lease import HeldLease, Lease, LeaseLost, Observation, hold_lease, is_free, observe
 from tests.beside import repeating
 from tests.simulator.driver_root import eventually
 
@@ -68,6 +62,13 @@ class OneLease:
             raise Unreachable("away")
 
 
+def hold(
+    api: OneLease, waiting: Callable[[str], None] = lambda _: None, deadline: float = RENEW_DEADLINE
+) -> AbstractContextManager[HeldLease]:
+    lease = Lease(LEASE, "divvy-system", LEASE_SECONDS, deadline, renew=0.02, retry=0.05)
+    return hold_lease(cast(Client, api), lease, "this", waiting)
+
+
 def test_yields_a_resource_version_once() -> None:
     first = observe(None, "7", 100.0)
     assert observe(first, "7", 130.0) == first == Observation("7", 100.0)
@@ -95,21 +96,18 @@ def test_ignores_the_holders_clock(ahead: timedelta) -> None:
     """A lease renewed at any time is left to its holder for its second; then it is taken."""
     api = OneLease("other", (datetime.now(UTC) + ahead).isoformat())
     began = time.monotonic()
-    with hold_lease(api, "this", "divvy-system", retry=0.05):  # type: ignore[arg-type]
+    with hold(api):
         assert 1.0 <= time.monotonic() - began < 3
         assert api.holder() == "this"
     assert api.holder() == ""
 
 
-def test_says_once_whom_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
-    """It is all that tells why the pod of a node is not ready."""
-    caplog.set_level("INFO")
+def test_reports_once_whom_it_waits_for() -> None:
     api = OneLease("other")
-    with hold_lease(api, "this", "divvy-system", retry=0.05):  # type: ignore[arg-type]
+    reported: list[str] = []
+    with hold(api, reported.append):
         pass
-    assert [record.message for record in caplog.records] == [
-        "waiting for node other, which holds the Lease divvy-node-runtime: one node at a time"
-    ]
+    assert reported == ["other"]
 
 
 def test_respects_a_lease_that_its_holder_renews() -> None:
@@ -122,7 +120,7 @@ def test_respects_a_lease_that_its_holder_renews() -> None:
     began = time.monotonic()
 
     def take() -> None:
-        with hold_lease(api, "this", "divvy-system", retry=0.05):  # type: ignore[arg-type]
+        with hold(api):
             seconds.append(time.monotonic() - began)
 
     this = threading.Thread(target=take)
@@ -136,7 +134,7 @@ def test_respects_a_lease_that_its_holder_renews() -> None:
 
 def test_renews_a_held_lease() -> None:
     api = OneLease()
-    with hold_lease(api, "this", "divvy-system", renew=0.02) as held:  # type: ignore[arg-type]
+    with hold(api) as held:
         version = api.version
         assert eventually(lambda: api.version >= version + 3)
         held.require()
@@ -145,7 +143,7 @@ def test_renews_a_held_lease() -> None:
 @pytest.mark.parametrize("how", ["another", "released", "deleted"])
 def test_refuses_to_begin_after_losing_the_lease(how: str) -> None:
     api = OneLease()
-    with hold_lease(api, "this", "divvy-system", renew=0.02) as held:  # type: ignore[arg-type]
+    with hold(api) as held:
         held.require()
         if how == "deleted":
             api.lease = None
@@ -154,16 +152,15 @@ def test_refuses_to_begin_after_losing_the_lease(how: str) -> None:
             api.lease["spec"]["holderIdentity"] = {"another": "other", "released": ""}[how]
             api.version += 1
         assert eventually(lambda: not holds(held))
-        with pytest.raises(LeaseLost, match="deleted|held by"):
+        with pytest.raises(LeaseLost, match=r"deleted|held by"):
             held.require()
     if how == "another":
         assert api.holder() == "other"
 
 
-def test_refuses_to_begin_after_failing_to_renew_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_lease, "RENEW_DEADLINE", 0.2)
+def test_refuses_to_begin_after_failing_to_renew_the_lease() -> None:
     api = OneLease()
-    with hold_lease(api, "this", "divvy-system", renew=0.02) as held:  # type: ignore[arg-type]
+    with hold(api, deadline=0.2) as held:
         api.away = True
         time.sleep(0.1)
         held.require()
@@ -174,7 +171,7 @@ def test_refuses_to_begin_after_failing_to_renew_the_lease(monkeypatch: pytest.M
         assert eventually(lambda: holds(held))
 
 
-def holds(held: node_lease.HeldLease) -> bool:
+def holds(held: HeldLease) -> bool:
     try:
         held.require()
     except LeaseLost:

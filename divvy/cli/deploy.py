@@ -1,0 +1,360 @@
+"""divvy preview, up and destroy: bring the release in a cluster to what the stack file says."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from divvy.cli.claims_checks import check_claims, check_held
+from divvy.cli.confirm import confirm
+from divvy.cli.errors import CHANGES, FAILED, fail
+from divvy.cli.node_wait import wait_advertised
+from divvy.cli.options import Diff, ExpectNoChanges, Stack, Yes
+from divvy.cli.output import counted
+from divvy.cli.platform_check import check_platforms
+from divvy.cli.rung_check import warn_of_weaker_rungs
+from divvy.deploy.changes import Action, Change, FieldChange, ObjectName
+from divvy.deploy.deployment import DeployError, Deployment, Look
+from divvy.deploy.deployment import Stack as DeployedStack
+from divvy.deploy.helm import Helm, HelmFailed, find_helm
+from divvy.deploy.other_agents import AGENTS, nodes_of_others
+from divvy.deploy.waiting import NotReady, Waiting
+from divvy.image.build import BuildFailed
+from divvy.kube.client import Client
+from divvy.kube.errors import FORBIDDEN, ApiError, KubeError, Unreachable
+from divvy.kube.kind import NODE, POD
+from divvy.kube.kubeconfig import ClusterConfig, cluster_config
+from divvy.model import Cluster, parse_document
+from divvy.model.problems import printable
+from divvy.plan import diff as cluster_diff
+from divvy.plan import plan
+from divvy.render.chart import values_of
+from divvy.render.terminal import difference_text, plan_text
+from divvy.stack.file import read_path, stack_path
+from divvy.stack.sections import read_document
+
+_Json = Annotated[bool, typer.Option("--json", help="Print the changes as JSON.")]
+_Wait = Annotated[bool, typer.Option(help="Wait until the nodes advertise what the plan says.")]
+_TakeOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over", help="Go on with a Divvy that Pulumi or kubectl has deployed here."
+    ),
+]
+_ForceConflicts = Annotated[
+    bool, typer.Option("--force-conflicts", help="Overwrite fields that other managers own.")
+]
+_SIGNS = {
+    Action.CREATE: ("+", "green"),
+    Action.UPDATE: ("~", "yellow"),
+    Action.DELETE: ("-", "red"),
+}
+_MAX_PATHS = 4
+
+
+def preview(
+    stack: Stack,
+    *,
+    as_json: _Json = False,
+    expect_no_changes: ExpectNoChanges = False,
+    diff: Diff = False,
+    take_over: _TakeOver = False,
+) -> None:
+    """Show what `up` would do; exit code 0: nothing, 2: something, 1: an error."""
+    with _opened(stack) as run:
+        look = run.look(take_over=take_over, is_preview=True)
+        if as_json:
+            typer.echo(json.dumps(_as_json(look), indent=1))
+        else:
+            run.show(look, diff=diff)
+        if look.is_current:
+            return
+        raise typer.Exit(FAILED if expect_no_changes else CHANGES)
+
+
+def up(
+    stack: Stack,
+    *,
+    yes: Yes = False,
+    expect_no_changes: ExpectNoChanges = False,
+    diff: Diff = False,
+    wait: _Wait = True,
+    take_over: _TakeOver = False,
+    force_conflicts: _ForceConflicts = False,
+) -> None:
+    """Bring the cluster to the state in the stack file; exit code 2: nodes still differ."""
+    with _opened(stack) as run:
+        look = run.look(take_over=take_over, is_preview=False)
+        run.show(look, diff=diff)
+        if look.is_current:
+            run.finish(look, wait=wait)
+            return
+        if expect_no_changes:
+            raise typer.Exit(FAILED)
+        if not force_conflicts:
+            _refuse_conflicts(look)
+        confirm(yes=yes, question=f"Deploy to {run.where()}?")
+        run.deploy(look, take_over=take_over)
+        run.finish(look, wait=wait)
+
+
+def destroy(stack: Stack, *, yes: Yes = False) -> None:
+    """Delete everything that the stack has in the cluster."""
+    with _opened(stack) as run:
+        run.destroy(yes=yes)
+
+
+class _Run:
+    """One command's way through a cluster; each failure is one error."""
+
+    def __init__(self, stack: DeployedStack, config: ClusterConfig, client: Client) -> None:
+        self._stack, self._config, self._client = stack, config, client
+        self._console = Console()
+        self._deployment = Deployment(client, stack, self._report)
+        # Before anything is looked at: without it nothing can be done.
+        self._helm: Helm = find_helm(stack.cluster.kubeconfig, stack.cluster.context)
+
+    def look(self, *, take_over: bool, is_preview: bool) -> Look:
+        """Make all checks and return what a deployment would change."""
+        cluster = self._stack.cluster
+        self._refuse_nodes_of_others()
+        check_platforms(self._stack.path, self._stack.document.value)
+        look = self._deployment.look(take_over=take_over)
+        if _has_claims(cluster) or (look.before and _has_claims(look.before)):
+            check_claims(cluster, preview=is_preview)
+        warn_of_weaker_rungs(cluster)
+        for unknown in look.preview.unknown:
+            typer.echo(f"warning: {printable(unknown)}", err=True)
+        if problems := [*_of_others(look), *look.preview.problems]:
+            fail("\n  ".join(map(printable, problems)))
+        return look
+
+    def show(self, look: Look, *, diff: bool) -> None:
+        """Print the changes of objects, then those of what nodes advertise."""
+        for change in look.changes:
+            self._print_change(change, diff=diff)
+        if look.values:
+            typer.echo(
+                f"warning: values set on the release by hand are reset: "
+                f"{printable(', '.join(look.values))}",
+                err=True,
+            )
+        if look.image.build is not None:
+            typer.echo(f"the agent's image is built: {look.image.reference.partition('@')[0]}")
+        counts = [
+            f"{counted(number, 'object')} to {action}"
+            for action in Action
+            if (number := sum(change.action is action for change in look.changes))
+        ]
+        typer.echo(", ".join([*counts, f"{look.preview.unchanged} unchanged"]))
+        view = _topology(look, self._stack)
+        if view is not None:
+            self._console.print()
+            self._console.print(view)
+            self._console.print()
+
+    def deploy(self, look: Look, *, take_over: bool) -> None:
+        """Deploy, and wait for the pods."""
+        self._deployment.deploy(self._helm, look, take_over=take_over)
+        typer.echo(f"release {look.release.name} in namespace {look.release.namespace} is deployed")
+
+    def finish(self, look: Look, *, wait: bool) -> None:
+        """Wait for pods, then for nodes; exits with CHANGES where nodes still differ."""
+        waiting = Waiting(self._client, self._report)
+        failures = []
+        for name in self._deployment.workloads(look.image):
+            try:
+                waiting.until_ready(name)
+            except NotReady as reason:
+                failures.append(str(reason))
+        if failures:
+            fail("\n".join(map(_printable_lines, failures)))
+        if not wait:
+            return
+        advertised = wait_advertised(self._stack.cluster, self._stack.name, self._report)
+        typer.echo(advertised.words)
+        if advertised.differs:
+            raise typer.Exit(CHANGES)
+
+    def destroy(self, *, yes: bool) -> None:
+        """Uninstall, after asking."""
+        cluster = self._stack.cluster
+        deployed = self._deployment.deployed
+        if deployed is None:
+            others = self._deployment.whose_agents()
+            if others is None:
+                typer.echo(f"nothing of Divvy is deployed in {self.where()}")
+                return
+            fail(
+                f"namespace {cluster.namespace} has a Divvy that Helm has not deployed "
+                f"({others}): remove it with what deployed it"
+            )
+        if _has_claims(self._deployment.cluster_of(deployed) or cluster):
+            check_held(cluster, preview=False)
+        confirm(yes=yes, question=f"Delete Divvy from {self.where()}?")
+        for name in self._deployment.destroy(self._helm):
+            typer.echo(f" - {name}")
+        kept = self._deployment.remove_namespace()
+        typer.echo(f"deleted{f'; {kept}' if kept else ''}")
+
+    def where(self) -> str:
+        """Return the cluster in words: release, server, context, number of nodes."""
+        release = self._deployment.release
+        try:
+            nodes = sum(len(page["items"]) for page in self._client.pages(NODE.path("")))
+        except ApiError:
+            number = "an unknown number of nodes"
+        else:
+            number = counted(nodes, "node")
+        context = f", context {self._config.context}" if self._config.context else ""
+        return (
+            f"{self._config.server}{context} ({number}), release {release.name} in namespace "
+            f"{release.namespace}"
+        )
+
+    def _refuse_nodes_of_others(self) -> None:
+        try:
+            query = {"labelSelector": AGENTS}
+            pages = self._client.pages(POD.path(""), query)
+            agents = [pod for page in pages for pod in page["items"]]
+            own = self._stack.cluster.namespace
+            if all(pod["metadata"]["namespace"] == own for pod in agents):
+                return
+            nodes = [node for page in self._client.pages(NODE.path("")) for node in page["items"]]
+        except ApiError as refusal:
+            if refusal.code != FORBIDDEN:
+                raise
+            typer.echo(
+                f"warning: it is not known whether another Divvy serves these nodes: {refusal}",
+                err=True,
+            )
+            return
+        problem = nodes_of_others(self._stack.cluster, agents, nodes)
+        if problem is not None:
+            fail(problem)
+
+    def _print_change(self, change: Change, *, diff: bool) -> None:
+        sign, colour = _SIGNS[change.action]
+        line = Text(f"{sign:>2} ", style=colour)
+        line.append(f"{change.name.kind} ", style="dim")
+        line.append(_place(change.name), style="bold")
+        paths = [field.path for field in change.fields]
+        if paths:
+            more = ", …" if len(paths) > _MAX_PATHS else ""
+            line.append(f"  ({', '.join(paths[:_MAX_PATHS])}{more})")
+        if change.managers:
+            line.append(f"  changed by {', '.join(sorted(set(change.managers.values())))}")
+        self._console.print(line, highlight=False, soft_wrap=True)
+        for field in change.fields if diff else ():
+            typer.echo(_field_line(field))
+
+    def _report(self, text: str) -> None:
+        typer.echo(f" … {_printable_lines(text)}", err=True)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[_Run]:
+    path = stack_path(name)
+    file = read_path(path)
+    file.refuse_duplicates()
+    stack = DeployedStack(name, path, read_document(file))
+    config = cluster_config(stack.cluster.kubeconfig, stack.cluster.context)
+    try:
+        with Client(config) as client:
+            yield _Run(stack, config, client)
+    except Unreachable as error:
+        fail(f"the cluster cannot be reached: {config.server}: {error}")
+    except ApiError as error:
+        fail(f"the cluster refuses a request: {error}")
+    except (DeployError, HelmFailed, BuildFailed, KubeError) as error:
+        fail(str(error))
+
+
+def _of_others(look: Look) -> Iterator[str]:
+    """Yield what objects of others keep from being deployed, and what can be done."""
+    others = look.preview.others
+    for name in sorted(look.preview.strange):
+        yield (
+            f"{name} exists and is not Divvy's (made by {others[name]}): nothing is taken over; "
+            "rename it, or choose another `namespace`"
+        )
+    ours = {whose for name, whose in others.items() if name not in look.preview.strange}
+    if ours:
+        yield (
+            f"this cluster's Divvy was deployed by {', '.join(sorted(ours))}: go on with that, or "
+            "take it over with --take-over. Taking over restarts no pod; delete nothing"
+        )
+
+
+def _refuse_conflicts(look: Look) -> None:
+    lines = [
+        f"{change.name}: {field} is owned by {manager}"
+        for change in look.changes
+        for field, manager in change.conflicts.items()
+    ]
+    if lines:
+        listed = "\n  ".join(map(printable, lines))
+        fail(
+            f"other field managers own fields of Divvy's objects:\n  {listed}\n"
+            "stop them from writing these, or overwrite them with --force-conflicts"
+        )
+
+
+def _topology(look: Look, stack: DeployedStack) -> RenderableType | None:
+    """Return what changes on the nodes, the whole plan for a first deployment."""
+    if look.is_current:
+        return None
+    if look.before is None:
+        return plan_text(plan(stack.cluster, stack.name))
+    # As a chart has it: without what the release does not record, the build of the image.
+    after = parse_document(values_of(stack.document)).cluster
+    difference = cluster_diff(plan(look.before, f"{stack.name} now"), plan(after, stack.name))
+    return difference_text(difference) if difference else None
+
+
+def _as_json(look: Look) -> dict[str, Any]:
+    return {
+        "release": look.release.name,
+        "namespace": look.release.namespace,
+        "revision": look.deployed.revision if look.deployed else None,
+        "image": {"reference": look.image.reference, "build": look.image.build is not None},
+        "changes": [
+            {
+                "action": change.action.value,
+                "kind": change.name.kind,
+                "namespace": change.name.namespace,
+                "name": change.name.name,
+                "fields": [field.path for field in change.fields],
+                "managers": sorted(set((change.managers or {}).values())),
+            }
+            for change in look.changes
+        ],
+        "unchanged": look.preview.unchanged,
+        "unknown": list(look.preview.unknown),
+    }
+
+
+def _has_claims(cluster: Cluster) -> bool:
+    return bool(cluster.claims)
+
+
+def _place(name: ObjectName) -> str:
+    return f"{name.namespace}/{name.name}" if name.namespace else name.name
+
+
+def _field_line(field: FieldChange) -> str:
+    return f"      {field.path}: {_short(field.before)} → {_short(field.after)}"
+
+
+def _short(value: Any) -> str:
+    text = printable(value if isinstance(value, str) else json.dumps(value))
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def _printable_lines(text: str) -> str:
+    """Return a text from outside, such as a container's log, without what drives a terminal."""
+    return "\n".join(map(printable, text.splitlines()))

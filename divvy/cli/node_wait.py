@@ -1,0 +1,82 @@
+"""Waits until the nodes advertise what the plan says."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Console, RenderableType
+
+from divvy.cli.errors import CommandError
+from divvy.cli.live import live_nodes
+from divvy.model import Cluster
+from divvy.model.contract import State
+from divvy.plan import NodeDifference, compare_live
+from divvy.render.live import live_text
+
+_PATIENCE = 60.0
+_PAUSE = 0.25
+# A wait that takes longer is announced: the command would seem to hang.
+_SILENCE = 3.0
+# States of an agent that do not change by waiting a little.
+_SETTLED = (State.WAITING, State.BLOCKED, State.FAILED)
+
+
+@dataclass(frozen=True)
+class Advertised:
+    """How a wait for the nodes ended: in words, and whether some differ from the plan."""
+
+    words: str
+    differs: bool
+
+
+def wait_advertised(cluster: Cluster, stack: str, report: Callable[[str], None]) -> Advertised:
+    """Wait until the nodes advertise what the plan says, or will not by waiting a little."""
+    began = time.monotonic()
+    announced = False
+    while True:
+        looked = time.monotonic()
+        difference, unknown = None, ""
+        try:
+            nodes = live_nodes(cluster, cluster.kubeconfig, cluster.context)
+            difference = compare_live(cluster, stack, nodes)
+        except CommandError as error:
+            # Everything is applied: a busy API server does not make the run fail.
+            unknown = f"the nodes cannot be compared with the plan yet: {error}"
+        now = time.monotonic()
+        took = now - began
+        if difference is not None and not difference.nodes:
+            return Advertised(f"the nodes advertise what the plan says, after {took:.1f} s", False)
+        if difference is None:
+            if took > _PATIENCE:
+                return Advertised(unknown, differs=True)
+        elif took > _PATIENCE or not any(map(_may_change, difference.nodes)):
+            differs = any(map(_differs, difference.nodes))
+            return Advertised(_plain(live_text(difference)), differs)
+        if took > _SILENCE and not announced:
+            report(f"waiting up to {_PATIENCE:.0f} s for nodes that differ from the plan")
+            announced = True
+        # A look at thousands of nodes keeps the API server busy, which the nodes wait for.
+        time.sleep(max(_PAUSE, 2 * (now - looked)))
+
+
+def _may_change(node: NodeDifference) -> bool:
+    """Return whether a node's agent may still bring it to what the file says.
+
+    That it bypasses the file, or that the file does not say what it has, does not go by waiting.
+    """
+    if node.unavailable or node.state in _SETTLED:
+        return False
+    return bool(node.resources) or node.state not in (None, State.READY)
+
+
+def _differs(node: NodeDifference) -> bool:
+    """Return whether a node is not what the file says; of some the file says nothing."""
+    not_ready = node.unavailable or node.state not in (None, State.READY)
+    return bool(node.resources or not_ready)
+
+
+def _plain(view: RenderableType) -> str:
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(view)
+    return captured.get().rstrip()

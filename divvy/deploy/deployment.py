@@ -1,0 +1,397 @@
+"""The release of a stack in its cluster: look, deploy, destroy.
+
+``Deployment.deploy`` is one order of steps in which a run may be killed at any instant:
+
+1. the namespace, with the Pod Security level that the agent needs;
+2. the Lease: of two runs, one waits for the other, and takes over 15 s after it was killed;
+3. records of Helm's that a killed run left pending become failed ones;
+4. the image, which is built and pushed;
+5. the admission policies that the cluster lacks, so that no agent runs a moment without them: Helm
+   installs policies after workloads. They carry the release's annotations, so Helm adopts them;
+6. ``helm upgrade --install``;
+7. objects that failed records name and the stack no longer has: Helm compares with the last
+   deployed record alone, and would leave them.
+
+The next run begins with 1 and finds each step done or undone; only step 6 changes a release.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import tempfile
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from divvy.deploy.agent_image import AgentImage, agent_image, built
+from divvy.deploy.changes import Action, Change, ObjectName, Release, is_divvys, removed
+from divvy.deploy.helm import Helm
+from divvy.deploy.live_objects import (
+    PULUMI,
+    Preview,
+    apply_owned,
+    delete_owned,
+    forget_manager,
+    is_there,
+    preview_objects,
+    whose,
+)
+from divvy.deploy.records import (
+    RECORDS,
+    Record,
+    UnreadableRecord,
+    as_interrupted,
+    newest,
+    record_of,
+)
+from divvy.deploy.waiting import WORKLOADS
+from divvy.distribution import git_revision
+from divvy.distribution import version as installed_version
+from divvy.kube.client import Client
+from divvy.kube.errors import CONFLICT, FORBIDDEN, NOT_FOUND, ApiError
+from divvy.kube.kind import CONFIG_MAP as CONFIG_MAP_KIND
+from divvy.kube.kind import NAMESPACE, POD, SECRET
+from divvy.kube.lease import HeldLease, Lease, hold_lease
+from divvy.kube.media_types import APPLY
+from divvy.model import Cluster, ClusterDocument, InvalidCluster, NewerSchema, parse_canonical
+from divvy.model.contract import CONFIG_KEY, CONFIG_MAP, KEPT_REPORT
+from divvy.render.chart import NAME, Chart, chart_files, chart_objects
+from divvy.render.objects import objects
+
+_MANAGER = "divvy"
+_LEASE = "divvy-deploy"
+_LASTS, _DEADLINE, _RENEW, _RETRY = 15, 10.0, 3.0, 1.0
+_POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+_LEVEL = "pod-security.kubernetes.io/"
+STACK, SOURCE, DEPLOYER = "divvy.gpu/stack", "divvy.gpu/source", "divvy.gpu/deployed-by"
+
+
+class DeployError(Exception):
+    """A deployment cannot go on; the text is one clear sentence for each reason."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack as a deployment needs it: its name, its file, and what the file describes."""
+
+    name: str
+    path: Path
+    document: ClusterDocument
+
+    @property
+    def cluster(self) -> Cluster:
+        """Return the cluster that the file describes."""
+        return self.document.cluster
+
+
+@dataclass(frozen=True)
+class Look:
+    """A stack beside its cluster: ``deployed`` is the newest record, ``before`` its cluster."""
+
+    release: Release
+    deployed: Record | None
+    before: Cluster | None
+    image: AgentImage
+    preview: Preview
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Return what a deployment would change."""
+        return self.preview.changes
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether there is nothing to do for Helm."""
+        deployed = self.deployed is not None and self.deployed.is_deployed
+        return deployed and not self.changes and self.image.build is None and not self.values
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Return the values that somebody has set on the release by hand."""
+        return self.deployed.values if self.deployed else {}
+
+
+class Deployment:
+    """The release of one stack; ``report`` hears what a run waits for."""
+
+    def __init__(self, client: Client, stack: Stack, report: Callable[[str], None]) -> None:
+        self._client = client
+        self._stack = stack
+        self._report = report
+        self._namespace = stack.cluster.namespace
+
+    def look(self, *, take_over: bool = False) -> Look:
+        """Compare the stack with its release and its objects; raises DeployError, BuildFailed.
+
+        With ``take_over`` also with those objects of Divvy's that belong to no release of Helm's.
+        """
+        release = self.release
+        deployed = self.deployed
+        image = agent_image(self._stack.cluster, deployed)
+        desired = self._desired(image)
+        namespace = self._live_namespace()
+        preview = preview_objects(
+            self._client,
+            release,
+            desired,
+            removed(self._recorded(), desired),
+            take_over=take_over,
+            namespace_exists=namespace is not None,
+        )
+        own = self._namespace_change(namespace)
+        if own is not None:
+            preview = preview.with_change(own)
+        return Look(release, deployed, self.cluster_of(deployed), image, preview)
+
+    @property
+    def deployed(self) -> Record | None:
+        """Return the last deployed record, else the newest; None without any."""
+        deployed = (record for record in self._records if record.is_deployed)
+        return newest(deployed) or newest(self._records)
+
+    def workloads(self, image: AgentImage) -> list[ObjectName]:
+        """Return the workloads whose pods a deployment starts."""
+        return [ObjectName.of(obj) for obj in self._desired(image) if obj["kind"] in WORKLOADS]
+
+    def whose_agents(self) -> str | None:
+        """Return who has deployed the agents of the namespace, None if there are none."""
+        name = next(name for name in self.workloads(AgentImage("")) if name.kind == "DaemonSet")
+        live = self._client.find(name.path)
+        return None if live is None else whose(live)
+
+    @cached_property
+    def release(self) -> Release:
+        """Return the release of Divvy's chart in the namespace, whatever its name is."""
+        names = {record.name for record in self._records if record.chart == NAME}
+        if len(names) > 1:
+            raise DeployError(
+                f"namespace {self._namespace} has several releases of Divvy's chart "
+                f"({', '.join(sorted(names))}): uninstall all but one"
+            )
+        return Release(names.pop() if names else NAME, self._namespace)
+
+    def deploy(self, helm: Helm, look: Look, *, take_over: bool) -> AgentImage:
+        """Bring the cluster to what the stack says; raises DeployError, HelmFailed, BuildFailed."""
+        self._ensure_namespace()
+        with self._alone() as turn:
+            self._settle_records()
+            image = built(look.image)
+            desired = self._desired(image)
+            turn.require()
+            for obj in desired:
+                if obj["kind"] in _POLICIES and not is_there(self._client, obj):
+                    apply_owned(self._client, look.release, obj)
+            with tempfile.TemporaryDirectory(prefix="divvy-chart-") as folder:
+                chart = self._write_chart(Path(folder) / NAME, image)
+                turn.require()
+                helm.upgrade(
+                    look.release,
+                    chart,
+                    self._description(),
+                    force_conflicts=take_over or any(change.managers for change in look.changes),
+                    take_ownership=take_over,
+                )
+            delete_owned(self._client, look.release, removed(self._recorded(), desired))
+            if take_over:
+                forget_manager(self._client, desired, PULUMI)
+            return image
+
+    def destroy(self, helm: Helm) -> list[ObjectName]:
+        """Uninstall the release; return what else of it was found and deleted."""
+        if self._live_namespace() is None:
+            return []
+        with self._alone():
+            self._settle_records()
+            # The policies may be there before Helm's first record.
+            known = [*self._recorded(), *self._desired(AgentImage(""))]
+            helm.uninstall(self.release)
+            return delete_owned(self._client, self.release, removed(known, []))
+
+    def remove_namespace(self) -> str:
+        """Delete the namespace if Divvy has made it and nobody else uses it; return why it stays.
+
+        Raises ApiError if this user may not.
+        """
+        live = self._live_namespace()
+        if live is None:
+            return ""
+        if not is_divvys(live):
+            return f"namespace {self._namespace} stays: Divvy has not made it"
+        for kind in (POD, CONFIG_MAP_KIND, SECRET):
+            for page in self._client.pages(kind.path(self._namespace)):
+                for obj in page["items"]:
+                    if not _goes_with_namespace(obj):
+                        name = obj["metadata"]["name"]
+                        return f"namespace {self._namespace} stays: it has {kind.kind} {name}"
+        uid = {"preconditions": {"uid": live["metadata"]["uid"]}}
+        self._client.request("DELETE", NAMESPACE.path("", self._namespace), uid)
+        return ""
+
+    @staticmethod
+    def cluster_of(record: Record | None) -> Cluster | None:
+        """Return the cluster that a record has deployed, None for one that cannot be read."""
+        for obj in record.objects() if record else ():
+            if (obj["kind"], obj["metadata"]["name"]) == ("ConfigMap", CONFIG_MAP):
+                try:
+                    return parse_canonical(obj["data"][CONFIG_KEY])
+                except (InvalidCluster, NewerSchema, KeyError, TypeError):
+                    return None
+        return None
+
+    @cached_property
+    def _secrets(self) -> list[dict[str, Any]]:
+        query = {"labelSelector": RECORDS}
+        try:
+            pages = self._client.pages(SECRET.path(self._namespace), query)
+            return [secret for page in pages for secret in page["items"]]
+        except ApiError as error:
+            if error.code == NOT_FOUND:
+                return []
+            if error.code == FORBIDDEN:
+                raise DeployError(
+                    f"this user may not read Secrets in namespace {self._namespace}, where Helm "
+                    f"keeps the release's records: {error}"
+                ) from None
+            raise
+
+    @cached_property
+    def _records(self) -> tuple[Record, ...]:
+        records = []
+        for secret in self._secrets:
+            try:
+                record = record_of(secret)
+            except UnreadableRecord as unreadable:
+                # Somebody else's release may have any form; one of ours has not.
+                if (secret["metadata"].get("labels") or {}).get("name") == NAME:
+                    raise DeployError(f"namespace {self._namespace}: {unreadable}") from None
+                continue
+            if record.chart == NAME:
+                records.append(record)
+        return tuple(records)
+
+    def _recorded(self) -> list[dict[str, Any]]:
+        """Return the objects that may be in the cluster: of a superseded record, none are."""
+        return [
+            obj
+            for record in self._records
+            if record.status != "superseded"
+            for obj in record.objects()
+        ]
+
+    def _desired(self, image: AgentImage) -> list[dict[str, Any]]:
+        return chart_objects(self._stack.document, image.reference, installed_version())
+
+    def _settle_records(self) -> None:
+        """Make failed records of pending ones: whoever holds the Lease knows that they are dead."""
+        self.__dict__.pop("_secrets", None)
+        self.__dict__.pop("_records", None)
+        for record in self._records:
+            if not record.is_pending:
+                continue
+            name = f"sh.helm.release.v1.{record.name}.v{record.revision}"
+            if DEPLOYER not in record.annotations or record.status == "pending-rollback":
+                raise DeployError(
+                    f"Helm has been at work on release {record.name} since {record.time} "
+                    f"({record.status}), and not for `divvy up`: wait until it has ended. If it "
+                    f"was interrupted: kubectl delete secret -n {self._namespace} {name}"
+                )
+            secret = next(item for item in self._secrets if item["metadata"]["name"] == name)
+            self._report(f"revision {record.revision} was interrupted: going on from there")
+            self._client.request("PUT", SECRET.path(self._namespace, name), as_interrupted(secret))
+
+    def _write_chart(self, folder: Path, image: AgentImage) -> Path:
+        version = installed_version()
+        annotations = {
+            STACK: self._stack.name,
+            SOURCE: self._source(),
+            DEPLOYER: deployer(),
+            **image.annotations,
+        }
+        chart = Chart(self._stack.name, version, version, image.reference, None, annotations)
+        for name, text in chart_files(self._stack.document, chart).items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return folder
+
+    def _source(self) -> str:
+        revision = git_revision(self._stack.path.resolve())
+        return f"{self._stack.path.name}{f' at {revision}' if revision else ', in no git'}"
+
+    def _description(self) -> str:
+        return f"divvy up -s {self._stack.name}: {self._source()}, by {deployer()}"
+
+    def _alone(self) -> AbstractContextManager[HeldLease]:
+        lease = Lease(_LEASE, self._namespace, _LASTS, _DEADLINE, _RENEW, _RETRY)
+        holder = f"{deployer()} ({uuid.uuid4().hex[:8]})"
+        return hold_lease(self._client, lease, holder, self._waiting)
+
+    def _waiting(self, holder: str) -> None:
+        self._report(f"waiting: {holder} deploys to namespace {self._namespace} now")
+
+    def _live_namespace(self) -> dict[str, Any] | None:
+        return self._client.find(NAMESPACE.path("", self._namespace))
+
+    def _wanted_namespace(self, live: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the namespace as it is applied: of somebody else's, only the level for pods."""
+        own = next(
+            obj for obj in objects(self._stack.document, "") if obj["kind"] == NAMESPACE.kind
+        )
+        if live is None or is_divvys(live):
+            return own
+        labels = {k: v for k, v in own["metadata"]["labels"].items() if k.startswith(_LEVEL)}
+        return {**own, "metadata": {"name": self._namespace, "labels": labels}}
+
+    def _namespace_change(self, live: Mapping[str, Any] | None) -> Change | None:
+        wanted = self._wanted_namespace(live)
+        if live is None:
+            return Change(Action.CREATE, ObjectName.of(wanted))
+        labels = live["metadata"].get("labels") or {}
+        if all(labels.get(key) == value for key, value in wanted["metadata"]["labels"].items()):
+            return None
+        return Change(Action.UPDATE, ObjectName.of(wanted))
+
+    def _ensure_namespace(self) -> None:
+        live = self._live_namespace()
+        if live is not None and self._namespace_change(live) is None:
+            return
+        query = {"fieldManager": _MANAGER, "force": str(live is None or is_divvys(live)).lower()}
+        path = NAMESPACE.path("", self._namespace)
+        try:
+            wanted = self._wanted_namespace(live)
+            self._client.request("PATCH", path, wanted, kind=APPLY, query=query)
+        except ApiError as error:
+            if error.code != CONFLICT:
+                raise
+            raise DeployError(
+                f"namespace {self._namespace} is somebody else's and has a Pod Security level that "
+                f"admits no agent ({error}): choose another `namespace`, or set {_LEVEL}enforce "
+                "to privileged there"
+            ) from None
+
+
+def _goes_with_namespace(obj: Mapping[str, Any]) -> bool:
+    metadata = obj["metadata"]
+    return (
+        is_divvys(obj)
+        or bool(metadata.get("deletionTimestamp"))
+        or metadata["name"] in ("kube-root-ca.crt", KEPT_REPORT)
+    )
+
+
+def deployer() -> str:
+    """Return who deploys: USER@HOST, or what CI says of itself."""
+    for variable in ("GITHUB_ACTOR", "GITLAB_USER_LOGIN"):
+        if name := os.environ.get(variable):
+            return f"{name} (CI)"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,224 @@
+"""The objects of a release in the cluster: what an apply would change, and what is left over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from divvy.deploy.changes import (
+    Action,
+    Change,
+    ObjectName,
+    Release,
+    as_released,
+    is_divvys,
+    owner,
+    update_of,
+)
+from divvy.kube.client import Client
+from divvy.kube.errors import CONFLICT, FORBIDDEN, NOT_FOUND, ApiError
+from divvy.kube.media_types import APPLY, JSON_PATCH
+
+# Helm 4's field manager for server-side apply.
+_MANAGER = "helm"
+# Its provider's managers begin with it: one for each resource.
+PULUMI = "pulumi"
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a deployment would do.
+
+    ``problems`` keep it from being done, ``unknown`` is what cannot be foreseen. ``others`` are
+    objects of somebody else, with whose they are; ``strange`` those of them that are not Divvy's.
+    """
+
+    changes: tuple[Change, ...] = ()
+    unchanged: int = 0
+    others: Mapping[ObjectName, str] = field(default_factory=dict)
+    strange: frozenset[ObjectName] = frozenset()
+    problems: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    def with_change(self, change: Change) -> Preview:
+        """Return the same with one more change, before all others."""
+        return replace(self, changes=(change, *self.changes))
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What was found out about one object."""
+
+    change: Change | None = None
+    other: tuple[ObjectName, str] | None = None
+    is_strange: bool = False
+    problem: str = ""
+    unknown: str = ""
+
+
+def preview_objects(
+    client: Client,
+    release: Release,
+    desired: Sequence[Mapping[str, Any]],
+    gone: Iterable[ObjectName],
+    *,
+    take_over: bool,
+    namespace_exists: bool,
+) -> Preview:
+    """Compare objects with the cluster by a dry run of server-side apply, as Helm's user."""
+
+    def look(obj: Mapping[str, Any]) -> _Look:
+        if obj["metadata"].get("namespace") and not namespace_exists:
+            return _Look(Change(Action.CREATE, ObjectName.of(obj)))
+        return _look(client, release, obj, take_over=take_over)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        looks = list(pool.map(look, desired))
+        looks += pool.map(partial(_look_at_gone, client, release), gone)
+    return Preview(
+        changes=tuple(seen.change for seen in looks if seen.change),
+        unchanged=sum(seen == _Look() for seen in looks[: len(desired)]),
+        others=dict(seen.other for seen in looks if seen.other),
+        strange=frozenset(seen.other[0] for seen in looks if seen.other and seen.is_strange),
+        problems=tuple(dict.fromkeys(seen.problem for seen in looks if seen.problem)),
+        unknown=tuple(dict.fromkeys(seen.unknown for seen in looks if seen.unknown)),
+    )
+
+
+def _look(client: Client, release: Release, obj: Mapping[str, Any], *, take_over: bool) -> _Look:
+    name, wanted = ObjectName.of(obj), as_released(obj, release)
+    try:
+        live = _find(client, name)
+        if live is not None and not release.owns(live):
+            strange = not is_divvys(live)
+            if strange or not take_over:
+                return _Look(other=(name, whose(live)), is_strange=strange)
+        applied, managers = _applied(client, name.path, wanted)
+    except ApiError as error:
+        return _refused(name, obj, error)
+    if live is None:
+        return _Look(Change(Action.CREATE, name))
+    return _Look(update_of(live, applied, managers))
+
+
+def _look_at_gone(client: Client, release: Release, name: ObjectName) -> _Look:
+    try:
+        live = _find(client, name)
+    except ApiError as error:
+        return _Look(unknown=f"whether {name} is left behind is not known: {error}")
+    if live is None or not release.owns(live):
+        return _Look()
+    return _Look(Change(Action.DELETE, name))
+
+
+def _applied(
+    client: Client, path: str, obj: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what an apply would make of an object, and whose fields it would overwrite."""
+    query = {"fieldManager": _MANAGER, "dryRun": "All"}
+    try:
+        return client.request("PATCH", path, obj, kind=APPLY, query=query), {}
+    except ApiError as error:
+        managers = dict(_conflicts(error.body))
+        if error.code != CONFLICT or not managers:
+            raise
+    query["force"] = "true"
+    return client.request("PATCH", path, obj, kind=APPLY, query=query), managers
+
+
+def _conflicts(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield field and manager of each conflict; the manager is quoted in the message."""
+    for cause in (body.get("details") or {}).get("causes") or ():
+        if cause.get("reason") == "FieldManagerConflict":
+            manager = str(cause.get("message")).split('"')
+            yield str(cause.get("field")), manager[1] if len(manager) > 1 else "unknown"
+
+
+def _refused(name: ObjectName, obj: Mapping[str, Any], error: ApiError) -> _Look:
+    if error.code == NOT_FOUND and not error.body:
+        return _Look(
+            problem=f"the cluster has no {name.kind} ({obj['apiVersion']}), which {name} is"
+        )
+    if error.code == FORBIDDEN:
+        return _Look(problem=f"this user may not deploy {name}: {error}")
+    if "dry run" in str(error) or "dryRun" in str(error):
+        return _Look(unknown=f"what changes in {name} is not known: {error}")
+    return _Look(problem=f"the cluster refuses {name}: {error}")
+
+
+def whose(live: Mapping[str, Any]) -> str:
+    """Return who has made an object of the API, in words."""
+    release = owner(live)
+    if release is not None:
+        return f"Helm's release {release.name} in namespace {release.namespace or '(none)'}"
+    makers = (str(entry.get("manager")) for entry in live["metadata"].get("managedFields") or ())
+    maker = next(makers, "unknown")
+    return "Pulumi" if maker.startswith(PULUMI) else maker
+
+
+def delete_owned(client: Client, release: Release, names: Iterable[ObjectName]) -> list[ObjectName]:
+    """Delete objects that still belong to a release; return which were there."""
+    deleted = []
+    for name in names:
+        live = _find(client, name)
+        if live is None or not release.owns(live):
+            continue
+        body = {
+            "propagationPolicy": "Background",
+            "preconditions": {"uid": live["metadata"]["uid"]},
+        }
+        try:
+            client.request("DELETE", name.path, body)
+        except ApiError as error:
+            if error.code not in (NOT_FOUND, CONFLICT):
+                raise
+        deleted.append(name)
+    return deleted
+
+
+def is_there(client: Client, obj: Mapping[str, Any]) -> bool:
+    """Return whether the cluster has an object of this name."""
+    return _find(client, ObjectName.of(obj)) is not None
+
+
+def apply_owned(client: Client, release: Release, obj: Mapping[str, Any]) -> None:
+    """Apply an object as Helm would, so that the release adopts it."""
+    name = ObjectName.of(obj)
+    query = {"fieldManager": _MANAGER, "force": "true"}
+    client.request("PATCH", name.path, as_released(obj, release), kind=APPLY, query=query)
+
+
+def _find(client: Client, name: ObjectName) -> dict[str, Any] | None:
+    """Return an object, None if it does not exist; raises ApiError if its kind does not."""
+    try:
+        live: dict[str, Any] = client.get(name.path)
+    except ApiError as error:
+        # Of a kind that is not served, the server says 404 without a Status.
+        if error.code == NOT_FOUND and error.body:
+            return None
+        raise
+    return live
+
+
+def forget_manager(client: Client, objects: Iterable[Mapping[str, Any]], prefix: str) -> None:
+    """Leave the fields of an earlier manager to the others.
+
+    A field with two managers stays when the one that still applies it leaves it out.
+    """
+    for obj in objects:
+        name = ObjectName.of(obj)
+        live = _find(client, name)
+        managed = ((live or {}).get("metadata") or {}).get("managedFields") or []
+        kept = [entry for entry in managed if not str(entry.get("manager")).startswith(prefix)]
+        if live is None or kept == managed:
+            continue
+        version = live["metadata"]["resourceVersion"]
+        patch = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+            {"op": "replace", "path": "/metadata/managedFields", "value": kept},
+        ]
+        client.request("PATCH", name.path, patch, kind=JSON_PATCH)
