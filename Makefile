@@ -9,6 +9,9 @@ direct = $(if $(filter *,$(1)),*,$(if $(1),$(1)$(comma))10.123.0.1)
 export NO_PROXY := $(call direct,$(or $(NO_PROXY),$(no_proxy)))
 export no_proxy := $(if $(no_proxy),$(call direct,$(no_proxy)),$(NO_PROXY))
 
+# Helm, with which `divvy up` deploys.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
 # The image that verify has just pushed.
 DEMO_WORKLOADS = $$(sed --quiet "s/^  image: //p" out/conformance/report.yaml)
 DEMO_TRAINING = conformance/workloads/manifests/pod-training.yaml
@@ -82,7 +85,7 @@ lint:              ## format, rules, types, directions of imports
 	@$(BIN)/lint-imports
 
 bench: setup       ## measure; the lab is down afterwards
-	@for each in agent engine lab limiter no_op plan claim_packing claim_scheduling claims; do \
+	@for each in agent lab limiter no_op plan claim_packing claim_scheduling claims; do \
 		echo "== $$each"; $(BIN)/python -m "benchmarks.$$each" || exit 1; done
 	@$(BIN)/divvy lab down
 

@@ -22,10 +22,10 @@ from typing import Any
 
 import httpx2
 
+from tests.bare_cluster import bare_cluster
 from tests.claim_templates.stock_scheduler import StockScheduler, running_scheduler
 from tests.claim_walk.cluster import published
 from tests.claim_walk.hardware import A100, Gpu
-from tests.engine.bare_cluster import bare_cluster
 from tests.render.claims.api_server import ApiServer, policies_of
 
 # What `make bench` measures: on-demand slices of 1,000 nodes are 125 MB, written in minutes.

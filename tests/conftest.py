@@ -23,7 +23,7 @@ settings.load_profile("divvy")
 _PURE = (
     "agent/claims", "agent/gpu", "agent/memory/test_memory_limit",
     "agent/memory/test_unaccounted_memory", "agent/plugin", "agent/test_containers",
-    "claim_templates", "cli", "components", "conformance", "docs", "engine", "init", "model",
+    "claim_templates", "cli", "components", "conformance", "deploy", "docs", "init", "model",
     "plan", "render", "stack", "test_dependencies", "test_words",
 )  # fmt: skip
 # Among them, what waits for sockets and loops.
@@ -38,7 +38,7 @@ _SECOND_LANE = {
     "pure": ("cli", "conformance"),
     "agent_process": ("agent/claims", "agent/mps", "agent/walk"),
     "shared_lab": ("conformance",),
-    "lab": ("engine", "examples", "render"),
+    "lab": ("deploy", "examples", "render"),
 }
 
 

@@ -14,6 +14,7 @@ from typer.exceptions import TyperException
 
 from divvy.cli.main import app
 from divvy.lab.paths import REPOSITORY
+from divvy.lab.tools import HELM
 
 
 def divvy_command(*arguments: object) -> list[str]:
@@ -23,8 +24,9 @@ def divvy_command(*arguments: object) -> list[str]:
 
 
 def divvy_environment(more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Return this environment, in which Python finds this work tree."""
-    return {**os.environ, "PYTHONPATH": str(REPOSITORY), **more}
+    """Return this environment, in which Python finds this work tree, and divvy its Helm."""
+    path = f"{HELM.bin}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(REPOSITORY), **more}
 
 
 def run_divvy(

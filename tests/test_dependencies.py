@@ -26,7 +26,7 @@ ROOMS = {
     "divvy/stack": ("cli",),
     "divvy/render": ("cli",),
     "divvy/lab": ("cli",),
-    "divvy/engine": ("cli", "pulumi"),
+    "divvy/deploy": ("cli",),
     "divvy/cli": ("cli",),
     "components": ("cli", "pulumi"),
     "divvy/image": ("pulumi",),

@@ -30,8 +30,8 @@ from divvy.lab.paths import REPOSITORY
 from divvy.lab.tools import KUBERNETES
 from divvy.model import generation
 from divvy.model.contract import CONFIG_KEY, CONFIG_MAP
+from tests.bare_cluster import bare_cluster
 from tests.claim_templates.stock_scheduler import running_scheduler
-from tests.engine.bare_cluster import bare_cluster
 from tests.render.claims.api_server import ApiServer
 
 SIZES = (100, 1000, 5000)

@@ -78,7 +78,7 @@ class ClusterReader:
 
 @contextmanager
 def reading(kubeconfig: str | None, context: str | None) -> Iterator[ClusterReader]:
-    """Read the cluster that the engine would deploy to; raises KubeconfigError."""
+    """Read the cluster that `divvy up` deploys to; raises KubeconfigError."""
     with Client(cluster_config(kubeconfig, context)) as client:
         try:
             yield ClusterReader(client)

@@ -185,15 +185,15 @@ class _Run:
         cluster = self._stack.cluster
         deployed = self._deployment.deployed
         if deployed is None:
-            others = self._deployment.whose_agents()
-            if others is None:
+            if others := self._deployment.whose_agents():
+                fail(
+                    f"namespace {cluster.namespace} has a Divvy that Helm has not deployed "
+                    f"({others}): remove it with what deployed it"
+                )
+            if not self._deployment.is_anything_left():
                 typer.echo(f"nothing of Divvy is deployed in {self.where()}")
                 return
-            fail(
-                f"namespace {cluster.namespace} has a Divvy that Helm has not deployed "
-                f"({others}): remove it with what deployed it"
-            )
-        if _has_claims(self._deployment.cluster_of(deployed) or cluster):
+        if deployed is None or _has_claims(self._deployment.cluster_of(deployed) or cluster):
             check_held(cluster, preview=False)
         confirm(yes=yes, question=f"Delete Divvy from {self.where()}?")
         for name in self._deployment.destroy(self._helm):

@@ -9,7 +9,6 @@ import typer
 
 from divvy.cli.options import stack_names
 from divvy.lab import lifecycle, registry
-from divvy.lab.identities import server
 from divvy.lab.paths import KUBECONFIG
 from divvy.lab.section import read_lab
 from divvy.lab.status import log_files, report
@@ -39,13 +38,7 @@ def up(stack: _Stack = "lab", file: _File = None) -> None:
     """Start the lab, or repair a running one."""
     lab = read_lab(read_stack(None if file else stack, file))
     tell = _telling()
-    is_new = lifecycle.up(lab, tell)
-    if is_new and file is None:
-        # The engine's libraries are loaded for this alone.
-        from divvy.cli.earlier_lab import forget_earlier_lab  # noqa: PLC0415
-
-        if forget_earlier_lab(stack, server(lab)):
-            tell(f"the state of stack {stack} is dropped: its objects went with the previous lab")
+    lifecycle.up(lab, tell)
 
 
 @app.command()

@@ -44,7 +44,7 @@ def _moves(reader: ClusterReader, cluster: Cluster) -> tuple[NodeMove, ...]:
 
 
 def live_nodes(cluster: Cluster, kubeconfig: str | None, context: str | None) -> list[LiveNode]:
-    """Read every node of the cluster that the engine would deploy to; raises KubeconfigError."""
+    """Read every node of the cluster that `divvy up` deploys to; raises KubeconfigError."""
     with reading(kubeconfig, context) as reader:
         nodes = [live_node_of(node) for node in reader.paged("/api/v1/nodes")]
         # A cluster before 1.34 has none, and is still asked: claims may have gone.

@@ -14,7 +14,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from divvy.cli.errors import FAILED, INTERRUPTED, CommandError
 from divvy.distribution import install_command
-from divvy.engine.errors import EngineError
 from divvy.kube.errors import KubeconfigError
 from divvy.lab.errors import LabError
 from divvy.stack.errors import StackError
@@ -36,13 +35,9 @@ _GROUPS = {
         "top": ("top", "Show who holds which GPU, and how much of it is in use."),
         "why": ("why", "Explain why a pod waits for a GPU."),
         "verify": ("verify", "Prove on live nodes what the plan promises."),
-        "refresh": ("refresh", "Update the stack's state from the cluster."),
-        "destroy": ("deploy", "Delete the stack's objects from the cluster."),
-        "cancel": ("cancel", "Remove the locks of a run that no longer exists."),
+        "destroy": ("deploy", "Delete what is deployed in the cluster."),
     },
     "Set up": {
-        "stack": ("stack", "Stacks and their state."),
-        "config": ("config", "A stack's configuration."),
         "import": ("imports", "Turn existing configurations into profiles."),
         "schema": ("schema", "Print the JSON Schema of stack files."),
         "lab": ("lab", "A real Kubernetes with GPU nodes on this machine."),
@@ -51,10 +46,10 @@ _GROUPS = {
 COMMANDS = {name: entry for group in _GROUPS.values() for name, entry in group.items()}
 _EXIT_CODES = """\
 Exit codes:
-0: done; `preview`, `refresh`, `diff`: no difference; `fit`: all pods fit;
+0: done; `preview`, `diff`: no difference; `fit`: all pods fit;
    `status`: nothing is wrong
 1: an error, a usage error included; `verify`: a check failed
-2: `preview`, `refresh`, `diff`: there are changes; `fit`: not all pods fit;
+2: `preview`, `diff`: there are changes; `fit`: not all pods fit;
    `verify`: nothing checked; `status`: something is wrong;
    `up`: done, but nodes differ from the plan (`--no-wait` does not look)
 3: `verify --require`: a check that must hold could not be made
@@ -123,7 +118,7 @@ class DivvyGroup(TyperGroup):
         except typer.Abort as abort:
             interrupted = isinstance(abort.__context__, KeyboardInterrupt)  # at a question
             result = INTERRUPTED if interrupted else _failed("aborted")
-        except (CommandError, StackError, EngineError, KubeconfigError, LabError) as error:
+        except (CommandError, StackError, KubeconfigError, LabError) as error:
             result = _failed(str(error))
         except ModuleNotFoundError as missing:
             if (brings := _extra_of(missing)) is None:

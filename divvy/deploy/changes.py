@@ -8,12 +8,11 @@ from enum import StrEnum
 from typing import Any, Self
 
 from divvy.kube.kind import kind_named
-from divvy.model.contract import AGENT
 
 # Helm adds these to every object of a release.
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _RELEASE, _NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
-_NAME = "app.kubernetes.io/name"
+_NAME, DIVVY = "app.kubernetes.io/name", "divvy"
 # The API server's own, which differ after every write.
 _OF_SERVER = frozenset({"managedFields", "resourceVersion", "generation", "creationTimestamp"})
 _COUNTED = "deprecated.daemonset.template.generation"
@@ -105,7 +104,7 @@ def owner(obj: Mapping[str, Any]) -> Release | None:
 
 def is_divvys(obj: Mapping[str, Any]) -> bool:
     """Return whether an object of the API has the label of Divvy's objects."""
-    return (obj["metadata"].get("labels") or {}).get(_NAME) == AGENT
+    return (obj["metadata"].get("labels") or {}).get(_NAME) == DIVVY
 
 
 def as_released(obj: Mapping[str, Any], release: Release) -> dict[str, Any]:

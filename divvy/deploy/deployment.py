@@ -21,9 +21,10 @@ import getpass
 import os
 import socket
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +40,7 @@ from divvy.deploy.live_objects import (
     delete_owned,
     forget_manager,
     is_there,
+    owned,
     preview_objects,
     whose,
 )
@@ -67,6 +69,7 @@ from divvy.render.objects import objects
 _MANAGER = "divvy"
 _LEASE = "divvy-deploy"
 _LASTS, _DEADLINE, _RENEW, _RETRY = 15, 10.0, 3.0, 1.0
+_GONE_SECONDS, _LOOK_SECONDS = 120.0, 0.25
 _POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 _LEVEL = "pod-security.kubernetes.io/"
 STACK, SOURCE, DEPLOYER = "divvy.gpu/stack", "divvy.gpu/source", "divvy.gpu/deployed-by"
@@ -159,11 +162,18 @@ class Deployment:
         """Return the workloads whose pods a deployment starts."""
         return [ObjectName.of(obj) for obj in self._desired(image) if obj["kind"] in WORKLOADS]
 
+    def is_anything_left(self) -> bool:
+        """Return whether a namespace or objects are there without a release: of a killed run."""
+        live = self._client.find(NAMESPACE.path("", self._namespace))
+        if live is not None and is_divvys(live):
+            return True
+        return bool(owned(self._client, self.release, removed(self._desired(AgentImage("")), [])))
+
     def whose_agents(self) -> str | None:
-        """Return who has deployed the agents of the namespace, None if there are none."""
+        """Return who else has deployed the agents of the namespace, None if nobody has."""
         name = next(name for name in self.workloads(AgentImage("")) if name.kind == "DaemonSet")
         live = self._client.find(name.path)
-        return None if live is None else whose(live)
+        return None if live is None or self.release.owns(live) else whose(live)
 
     @cached_property
     def release(self) -> Release:
@@ -204,9 +214,7 @@ class Deployment:
 
     def destroy(self, helm: Helm) -> list[ObjectName]:
         """Uninstall the release; return what else of it was found and deleted."""
-        if self._live_namespace() is None:
-            return []
-        with self._alone():
+        with self._alone() if self._live_namespace() else nullcontext():
             self._settle_records()
             # The policies may be there before Helm's first record.
             known = [*self._recorded(), *self._desired(AgentImage(""))]
@@ -218,6 +226,7 @@ class Deployment:
 
         Raises ApiError if this user may not.
         """
+        self._await_gone()
         live = self._live_namespace()
         if live is None:
             return ""
@@ -231,6 +240,7 @@ class Deployment:
                         return f"namespace {self._namespace} stays: it has {kind.kind} {name}"
         uid = {"preconditions": {"uid": live["metadata"]["uid"]}}
         self._client.request("DELETE", NAMESPACE.path("", self._namespace), uid)
+        self._await_gone()
         return ""
 
     @staticmethod
@@ -336,7 +346,28 @@ class Deployment:
         self._report(f"waiting: {holder} deploys to namespace {self._namespace} now")
 
     def _live_namespace(self) -> dict[str, Any] | None:
-        return self._client.find(NAMESPACE.path("", self._namespace))
+        """Return the namespace, None if there is none, or one that is being deleted."""
+        live = self._client.find(NAMESPACE.path("", self._namespace))
+        return None if live is None or live["metadata"].get("deletionTimestamp") else live
+
+    def _await_gone(self) -> None:
+        """Wait until a namespace that is being deleted is gone; raises DeployError."""
+        deadline = time.monotonic() + _GONE_SECONDS
+        reported = False
+        while (live := self._client.find(NAMESPACE.path("", self._namespace))) is not None:
+            if not live["metadata"].get("deletionTimestamp"):
+                return
+            conditions = (live.get("status") or {}).get("conditions") or ()
+            why = "; ".join(str(c.get("message")) for c in conditions if c.get("status") == "True")
+            if time.monotonic() > deadline:
+                raise DeployError(
+                    f"namespace {self._namespace} is not gone after {_GONE_SECONDS:.0f} s"
+                    f"{f': {why}' if why else ''}"
+                )
+            if not reported:
+                self._report(f"waiting: namespace {self._namespace} is being deleted")
+                reported = True
+            time.sleep(_LOOK_SECONDS)
 
     def _wanted_namespace(self, live: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the namespace as it is applied: of somebody else's, only the level for pods."""
@@ -358,6 +389,7 @@ class Deployment:
         return Change(Action.UPDATE, ObjectName.of(wanted))
 
     def _ensure_namespace(self) -> None:
+        self._await_gone()
         live = self._live_namespace()
         if live is not None and self._namespace_change(live) is None:
             return

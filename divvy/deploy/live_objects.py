@@ -72,9 +72,8 @@ def preview_objects(
     """Compare objects with the cluster by a dry run of server-side apply, as Helm's user."""
 
     def look(obj: Mapping[str, Any]) -> _Look:
-        if obj["metadata"].get("namespace") and not namespace_exists:
-            return _Look(Change(Action.CREATE, ObjectName.of(obj)))
-        return _look(client, release, obj, take_over=take_over)
+        is_tried = namespace_exists or not obj["metadata"].get("namespace")
+        return _look(client, release, obj, take_over=take_over, is_tried=is_tried)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         looks = list(pool.map(look, desired))
@@ -89,7 +88,9 @@ def preview_objects(
     )
 
 
-def _look(client: Client, release: Release, obj: Mapping[str, Any], *, take_over: bool) -> _Look:
+def _look(
+    client: Client, release: Release, obj: Mapping[str, Any], *, take_over: bool, is_tried: bool
+) -> _Look:
     name, wanted = ObjectName.of(obj), as_released(obj, release)
     try:
         live = _find(client, name)
@@ -97,6 +98,8 @@ def _look(client: Client, release: Release, obj: Mapping[str, Any], *, take_over
             strange = not is_divvys(live)
             if strange or not take_over:
                 return _Look(other=(name, whose(live)), is_strange=strange)
+        if not is_tried:  # its namespace is not there yet
+            return _Look(Change(Action.CREATE, name))
         applied, managers = _applied(client, name.path, wanted)
     except ApiError as error:
         return _refused(name, obj, error)
@@ -178,6 +181,12 @@ def delete_owned(client: Client, release: Release, names: Iterable[ObjectName]) 
                 raise
         deleted.append(name)
     return deleted
+
+
+def owned(client: Client, release: Release, names: Iterable[ObjectName]) -> list[ObjectName]:
+    """Return which objects exist and belong to a release."""
+    lives = ((name, _find(client, name)) for name in names)
+    return [name for name, live in lives if live is not None and release.owns(live)]
 
 
 def is_there(client: Client, obj: Mapping[str, Any]) -> bool:

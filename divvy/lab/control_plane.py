@@ -19,11 +19,6 @@ _DATA = STATE / "etcd"
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
-def has_data() -> bool:
-    """Return whether there is a cluster's data already."""
-    return _DATA.is_dir()
-
-
 def ensure_storage(lab: Lab) -> None:
     """Start etcd and the API server if they do not run."""
     if not processes.find("etcd"):

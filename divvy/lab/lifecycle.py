@@ -45,11 +45,8 @@ _NEEDED = ("etcd", "docker-registry", "runc", "skopeo", "ip", "nft", "unshare", 
 Tell = Callable[[str], None]
 
 
-def up(lab: Lab, tell: Tell, patience: float = 90.0) -> bool:
-    """Bring the lab up until every node is Ready; put back whatever is missing of a running one.
-
-    Return whether it is a new cluster.
-    """
+def up(lab: Lab, tell: Tell, patience: float = 90.0) -> None:
+    """Bring the lab up until every node is Ready; put back whatever is missing of a running one."""
     _check_machine()
     _build_releases(lab, tell)
     _build_driver(lab, tell)
@@ -66,7 +63,6 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> bool:
         note = network.firewall_note()
         if note:
             tell(note)
-        is_new = not control_plane.has_data()
         control_plane.ensure_storage(lab)
         registry.ensure_registry(lab)
         tell("registry with the lab's images")
@@ -82,7 +78,6 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> bool:
             machine.join()
         _wait_nodes(api, since, tell, patience)
         control_plane.wait_controllers(lab, api)
-    return is_new
 
 
 def upgrade(lab: Lab, tell: Tell, drain: bool, patience: float = 90.0) -> None:

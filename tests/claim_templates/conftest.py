@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.bare_cluster import bare_cluster
 from tests.claim_templates.link import Link
-from tests.engine.bare_cluster import bare_cluster
 from tests.render.claims.api_server import MEMORY, ApiServer, pod, policies_of
 from tests.render.claims.conftest import CLUSTER
 

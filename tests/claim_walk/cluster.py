@@ -20,12 +20,12 @@ from divvy.model.offered_gpu import OfferedGpu
 from divvy.model.slice_specs import same_spec, slice_specs
 from tests.agent.devices import gpu as known_gpu
 from tests.agent.devices import snapshot
+from tests.bare_cluster import bare_cluster
 from tests.claim_templates.conftest import MakerProcess
 from tests.claim_templates.stock_scheduler import StockScheduler, make_node, running_scheduler
 from tests.claim_walk.asks import NAMESPACES
 from tests.claim_walk.hardware import MODELS, OFFERS, Gpu
 from tests.claim_walk.oracle import Broken, Oracle
-from tests.engine.bare_cluster import bare_cluster
 from tests.render.claims.api_server import ApiServer, pod, policies_of
 
 _REMEMBERED_SECONDS = 3600.0

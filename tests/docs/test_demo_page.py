@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from divvy.lab.paths import REPOSITORY
+from tests.bare_cluster import bare_cluster
 from tests.docs.page_commands import Shell
-from tests.engine.bare_cluster import bare_cluster
 
 pytestmark = pytest.mark.lab
 

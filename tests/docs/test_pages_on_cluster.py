@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from divvy.lab.paths import REPOSITORY
+from tests.bare_cluster import bare_cluster
 from tests.deployment import Deployment
 from tests.docs.page_commands import PAGES, Shell, lane, page_commands, page_files
 from tests.docs.test_pages import CONFIG_MAPS, HAMI_QUOTA
-from tests.engine.bare_cluster import bare_cluster
 
 pytestmark = pytest.mark.lab
 NODE = "gpu-t4"

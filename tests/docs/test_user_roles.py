@@ -12,8 +12,8 @@ import yaml
 from divvy.lab.paths import REPOSITORY
 from docs.rights_table import FEATURES, STACK
 from docs.user_roles import deployer, viewer
+from tests.bare_cluster import VIEWER_TOKEN, BareCluster, bare_cluster
 from tests.docs.page_commands import Shell
-from tests.engine.bare_cluster import VIEWER_TOKEN, BareCluster, bare_cluster
 from tests.render.documents import objects_of
 
 pytestmark = pytest.mark.lab

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.engine.official_engine import OfficialEngine
+from tests.engine.test_official_engine import objects_of
+from tests.engine.test_own_stack import left
 
 from divvy.lab.paths import REPOSITORY
 from divvy.lab.tools import PULUMI_SDK_GENERATOR
 from divvy.render.pulumi_schema import pulumi_schema
+from tests.bare_cluster import BareCluster, bare_cluster
 from tests.divvy_command import run_divvy
-from tests.engine.bare_cluster import BareCluster, bare_cluster
-from tests.engine.official_engine import OfficialEngine
-from tests.engine.test_official_engine import objects_of
-from tests.engine.test_own_stack import left
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 

@@ -21,7 +21,7 @@ import yaml
 from divvy.lab.certificates import create_authority
 from divvy.lab.tools import KUEUE
 from tests.api_reader import ApiReader
-from tests.engine.bare_cluster import BareCluster
+from tests.bare_cluster import BareCluster
 from tests.fakes.ports import free_port
 from tests.running_lab import RunningLab
 

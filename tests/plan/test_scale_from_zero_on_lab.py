@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.bare_cluster import bare_cluster
 from tests.claim_templates.stock_scheduler import running_scheduler
 from tests.deployment import Deployment
-from tests.engine.bare_cluster import bare_cluster
 from tests.plan.test_node_templates import OF_THE_DRIVER
 from tests.render.claims.api_server import ApiServer
 from tests.running_lab import RunningLab

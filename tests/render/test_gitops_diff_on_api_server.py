@@ -12,7 +12,7 @@ import pytest
 from divvy.lab.tools import GITOPS_DIFF
 from divvy.model import parse_document
 from divvy.render.manifests import manifests
-from tests.engine.bare_cluster import BareCluster
+from tests.bare_cluster import BareCluster
 from tests.render.charts import IMAGE
 from tests.render.documents import objects_of
 from tests.render.test_gitops_on_api_server import CLUSTERS, prometheus_cluster

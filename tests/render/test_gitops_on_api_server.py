@@ -11,7 +11,7 @@ import pytest
 
 from divvy.model import parse_document
 from divvy.render.manifests import manifests
-from tests.engine.bare_cluster import BareCluster, bare_cluster
+from tests.bare_cluster import BareCluster, bare_cluster
 from tests.render.charts import IMAGE, example
 from tests.render.documents import objects_of
 

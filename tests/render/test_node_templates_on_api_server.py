@@ -14,8 +14,8 @@ import yaml
 from typer.testing import CliRunner
 
 from divvy.cli.main import app
+from tests.bare_cluster import bare_cluster
 from tests.claim_templates.stock_scheduler import make_node, running_scheduler
-from tests.engine.bare_cluster import bare_cluster
 from tests.render.claims.api_server import ApiServer, policies_of
 
 pytestmark = pytest.mark.lab

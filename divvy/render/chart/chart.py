@@ -92,16 +92,9 @@ def chart_objects(document: ClusterDocument, image: str, version: str) -> list[d
     """
     own = objects(parse_document(values_of(document)), image)
     # But the controllers' values say which nodes the image is for.
-    controllers = {
-        obj["metadata"]["name"]: obj
-        for obj in objects(document, image)
-        if obj["kind"] == "Deployment"
-    }
-    return [
-        _labelled(controllers.get(obj["metadata"]["name"], obj), version)
-        for obj in own
-        if obj["kind"] != "Namespace"
-    ]
+    controllers = [obj for obj in objects(document, image) if obj["kind"] == "Deployment"]
+    others = [obj for obj in own if obj["kind"] not in ("Namespace", "Deployment")]
+    return [_labelled(obj, version) for obj in (*others, *controllers)]
 
 
 def _labelled(obj: dict[str, Any], version: str) -> dict[str, Any]:

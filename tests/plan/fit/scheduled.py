@@ -33,7 +33,7 @@ from divvy.plan.fit.claiming import NodeDevices
 from divvy.plan.fit.manifests import Document
 from divvy.plan.live_claims import claimed_gpus
 from divvy.plan.node_selection import Labels
-from tests.engine.bare_cluster import bare_cluster
+from tests.bare_cluster import bare_cluster
 from tests.plan.fit.random_pods import (
     POOLS,
     PROFILES,

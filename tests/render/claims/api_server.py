@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import yaml
 
-from tests.engine.bare_cluster import BareCluster
+from tests.bare_cluster import BareCluster
 from tests.render.documents import objects_of
 
 IMAGE = "registry.example/divvy/agent@sha256:" + "0" * 64

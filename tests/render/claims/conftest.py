@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.bare_cluster import BareCluster, bare_cluster
+from tests.bare_cluster import BareCluster, bare_cluster
 from tests.render.claims.api_server import MEMORY, ApiServer, pod, policies_of
 
 # One pool says its hardware: what no GPU of the cluster has is known.

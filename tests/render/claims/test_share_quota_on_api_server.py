@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from divvy.cli.main import app
-from tests.engine.bare_cluster import bare_cluster
+from tests.bare_cluster import bare_cluster
 from tests.render.claims.api_server import CORES, GPU, MEMORY, PERCENTAGE, ApiServer, pod
 from tests.render.claims.conftest import CLUSTER, applied
 from tests.render.claims.test_refusals_on_api_server import claim, made_by_hand

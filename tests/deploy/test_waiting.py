@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 from divvy.engine.errors import StepFailed
 from divvy.engine.kubernetes.api import ApiProblem
 from divvy.engine.kubernetes.waiting import Waiting
+
 from divvy.kube.kind import Kind
 
 DEPLOYMENTS = Kind("apps/v1", "Deployment", "deployments")

@@ -1,7 +1,7 @@
 """A real API server without nodes: etcd, kube-apiserver and two controllers on free ports.
 
 It starts in seconds, needs neither root nor the lab, and a test may have two of them: what
-the engine does about another cluster cannot be seen with one.
+`divvy up` does about another cluster cannot be seen with one.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class BareCluster:
 def bare_cluster(*controllers: str) -> Iterator[BareCluster]:
     """Start a cluster, yield it when it serves, end it and remove what it kept.
 
-    ``controllers`` run beside those that every cluster of the engine's tests has.
+    ``controllers`` run beside those that every cluster of the tests has.
     """
     with tempfile.TemporaryDirectory(prefix="bare-cluster-") as text, contextlib.ExitStack() as run:
         folder = Path(text)

@@ -1,1 +1,0 @@
-"""The embedded deployment engine behind the unmodified Pulumi SDK."""

@@ -1,1 +1,0 @@
-"""The provider for ``kubernetes:*``: server-side apply with one field manager per stack."""

@@ -1,1 +1,0 @@
-"""Tests of this room share its API server."""
