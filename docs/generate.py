@@ -19,7 +19,6 @@ from docs.fleets_page import fleets_page, fleets_plot
 from docs.guarantees_page import guarantees_page
 from docs.hardware_page import hardware_page
 from docs.rights_table import security_page
-from docs.subset_tables import pulumi_page
 from docs.user_roles import your_cluster_page
 from tests.model.wrong_stacks import WRONG
 
@@ -149,7 +148,6 @@ PAGES = {
     "docs/pictures/claim.svg": diagrams.CLAIM.svg,
     "docs/pictures/fleets.svg": fleets_plot,
     "docs/pictures/node.svg": diagrams.NODE.svg,
-    "docs/pulumi.md": pulumi_page,
     "docs/security.md": security_page,
     "docs/stack-file.md": stack_file_page,
     "docs/wrong-stack-files.md": wrong_stack_files_page,

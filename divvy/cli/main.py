@@ -145,8 +145,6 @@ def _extra_of(missing: ModuleNotFoundError) -> str | None:
     match (missing.name or "divvy").partition(".")[0]:
         case "divvy":
             return None
-        case "pulumi" | "pulumi_kubernetes":
-            return "cli,pulumi"
         case _:
             return "cli"
 

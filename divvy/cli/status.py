@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from divvy.cli.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.cli.errors import CHANGES
 from divvy.cli.live import live_node_of, with_claims
+from divvy.cli.node_wait import wait_advertised
 from divvy.cli.options import OutFile, Stack
 from divvy.cli.output import write
 from divvy.cli.prometheus import ask_prometheus
@@ -40,6 +42,7 @@ class View(StrEnum):
 
 def status(
     stack: Stack,
+    *,
     prometheus: Annotated[
         str | None,
         typer.Option(
@@ -47,11 +50,16 @@ def status(
             help="Show the firing alerts of a Prometheus: a URL, or NAMESPACE/SERVICE:PORT.",
         ),
     ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="First wait until the nodes advertise the plan.")
+    ] = False,
     output: Annotated[View, typer.Option("-o", "--output", help="The format.")] = View.TEXT,
     out: OutFile = None,
 ) -> None:
     """Show what is wrong in the cluster; exit code 0: nothing, 2: something, 1: an error."""
     cluster = read_cluster(read_path(stack_path(stack)))
+    if wait:
+        typer.echo(wait_advertised(cluster, stack, partial(typer.echo, err=True)).words, err=True)
     with reading(cluster.kubeconfig, cluster.context) as reader:
         result = _read(reader, cluster, stack)
         if prometheus is not None:

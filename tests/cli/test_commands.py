@@ -329,7 +329,7 @@ def test_lists_every_command_and_exit_code_in_the_help() -> None:
         assert re.search(rf"\b{name}\b", result.stdout)
         assert summary.split()[0] in result.stdout
     assert (
-        "0: done; `preview`, `refresh`, `diff`: no difference; `fit`: all pods fit; "
+        "0: done; `preview`, `diff`: no difference; `fit`: all pods fit; "
         "`status`: nothing is wrong 1: an error" in " ".join(result.stdout.split())
     )
     assert run().stdout == result.stdout
@@ -350,7 +350,7 @@ def test_has_every_command(name: str) -> None:
             "No such option: --fil (Possible options: --file); see `divvy plan --help`",
         ),
         (["plna"], "No such command 'plna'. Did you mean 'plan'?; see `divvy --help`"),
-        (["stack"], "Missing command; see `divvy stack --help`"),
+        (["lab"], "Missing command; see `divvy lab --help`"),
         (["preview"], "Missing option '--stack'"),
         (["diff", "-o", "pdf"], "Invalid value for '-o' / '--output'"),
     ],
@@ -369,7 +369,7 @@ def test_exits_1_on_a_usage_error_not_with_the_code_of_changes(
     ("package", "run", "message"),
     [
         ("typer", "main", f"divvy's commands need the package typer: {install_command('cli')}"),
-        ("pulumi", "main", f"this needs the package pulumi: {install_command('cli,pulumi')}"),
+        ("httpx2", "main", f"this needs the package httpx2: {install_command('cli')}"),
         ("pulumi", "pulumi_plugin",
          f"Pulumi's plugin of Divvy needs the package pulumi: {install_command('pulumi')}"),
     ],

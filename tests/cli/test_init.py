@@ -25,7 +25,6 @@ from divvy.distribution import version
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
 from divvy.stack.file import StackFile
-from divvy.stack.project import find_project
 from divvy.stack.sections import read_cluster
 from tests.divvy_command import divvy_environment
 from tests.init.nodes import gfd, node
@@ -255,7 +254,7 @@ def test_names_the_project_after_the_folder(folder: str, monkeypatch: pytest.Mon
     Path(folder).mkdir()
     monkeypatch.chdir(folder)
     init("prod")
-    assert find_project(Path.cwd()).name == folder
+    assert yaml.safe_load(Path("Pulumi.yaml").read_text())["name"] == folder
 
 
 def test_shares_the_project_with_a_second_cluster() -> None:

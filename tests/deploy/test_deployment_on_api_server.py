@@ -97,7 +97,7 @@ def test_repairs_what_was_edited_and_deleted_by_hand(own: OwnStack, cluster: Bar
     own.run("preview")
 
 
-def test_overwrites_another_managers_field_only_when_told(
+def test_overwrites_another_managers_field_only_when_scene(
     own: OwnStack, cluster: BareCluster
 ) -> None:
     own.up()
@@ -133,20 +133,20 @@ def test_continues_runs_that_were_killed_at_any_instant(
         clone = dice.choice(clones)
         profile = dice.choice(("whole", "split", "slice-4"))
         with_claims = dice.random() < 0.3
-        for each in clones:
-            each.value["pools"]["research"]["profile"] = profile
-            each.value["profiles"].pop("on-demand-only", None)
+        for changed in clones:
+            changed.value["pools"]["research"]["profile"] = profile
+            changed.value["profiles"].pop("on-demand-only", None)
             if with_claims:
-                each.value["profiles"]["on-demand-only"] = {"claims": {"mig": ["1g.5gb"]}}
+                changed.value["profiles"]["on-demand-only"] = {"claims": {"mig": ["1g.5gb"]}}
         arguments = dice.choice((("up", "--yes", "--no-wait"),) * 3 + (("destroy", "--yes"),))
         process = clone.start(*arguments)
         time.sleep(dice.uniform(0.2, 2.5))
         kill(process, with_helm=dice.random() < 0.7)
         dice.choice(clones).up()
-        told = f"seed {seed}, run {number}"
-        assert "unchanged" in own.run("preview"), told
-        assert ("DeviceClass divvy-mig" in left(cluster)) is with_claims, told
-        assert history(cluster)[-1]["status"] == "deployed", told
+        scene = f"seed {seed}, run {number}"
+        assert "unchanged" in own.run("preview"), scene
+        assert ("DeviceClass divvy-mig" in left(cluster)) is with_claims, scene
+        assert history(cluster)[-1]["status"] == "deployed", scene
 
 
 def test_lets_one_of_two_runs_wait_for_the_other(own: OwnStack, cluster: BareCluster) -> None:
@@ -201,7 +201,7 @@ def test_goes_on_with_a_release_that_helm_has_installed(
     assert {secret["metadata"]["labels"]["name"] for secret in secrets} == {"gpus"}
 
 
-def test_takes_over_objects_of_divvy_only_when_told(
+def test_takes_over_objects_of_divvy_only_when_scene(
     own: OwnStack, cluster: BareCluster, tmp_path: Path
 ) -> None:
     own.write()

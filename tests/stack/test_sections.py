@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from divvy.lab.section import read_lab
-from divvy.stack.config import stack_config
 from divvy.stack.errors import StackError
 from divvy.stack.file import StackFile, read_path
-from divvy.stack.project import find_project
 from divvy.stack.sections import InvalidStack, read_cluster
 
 CLUSTER = """\
@@ -86,13 +84,6 @@ def test_refuses_a_duplicate_section() -> None:
         read_cluster(file(both))
 
 
-def test_refuses_duplicates_in_a_programs_configuration(tmp_path: Path) -> None:
-    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
-    (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  p:a: {b: 1}\n  p:a: 2\n")
-    with pytest.raises(StackError, match=r"line 3: config\.p:a: is defined twice; keep one"):
-        stack_config(find_project(tmp_path), "dev")
-
-
 def test_names_an_unreadable_file(tmp_path: Path) -> None:
     with pytest.raises(StackError, match=r"cannot read .*no\.yaml: No such file or directory"):
         read_path(tmp_path / "no.yaml")
@@ -160,16 +151,11 @@ def test_refuses_a_mapping_as_a_key() -> None:
         ),
     ],
 )
-def test_refuses_a_key_that_nothing_reads(text: str, lines: list[str], tmp_path: Path) -> None:
+def test_refuses_a_key_that_nothing_reads(text: str, lines: list[str]) -> None:
     expected = ["x.yaml has 1 error:", f"  {lines[0]}", f"      {lines[1]}"]
     with pytest.raises(StackError) as refused:
         read_cluster(file(text))
     assert str(refused.value).splitlines() == expected
-    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
-    (tmp_path / "Pulumi.dev.yaml").write_text(text)
-    with pytest.raises(StackError) as refused:
-        stack_config(find_project(tmp_path), "dev")
-    assert str(refused.value).splitlines()[1:] == expected[1:]
 
 
 def test_reports_a_misplaced_key_beside_the_other_errors() -> None:
