@@ -258,10 +258,10 @@ NVIDIA_DRA_DRIVER = Tool(
     cgo=True,
 )
 HYDROPHONE = Tool(name="hydrophone", packages=("sigs.k8s.io/hydrophone",), ldflags="")
-# What a lab runs unless it chooses another Kubernetes, what tests need beside it, what `make field`
-# proves, and Pulumi's own engine, on which tests run the program, too.
-LAB_TOOLS = (KUBERNETES, CONTAINERD)
-TEST_TOOLS = (HELM, PROMETHEUS)
+# What a lab runs unless it chooses another Kubernetes, with what `divvy up` deploys to it; what tests
+# need beside it; what `make field` proves; and Pulumi, with which tests run the program, too.
+LAB_TOOLS = (KUBERNETES, CONTAINERD, HELM)
+TEST_TOOLS = (PROMETHEUS,)
 FIELD_TOOLS = (NVIDIA_DEVICE_PLUGIN, NVIDIA_DRA_DRIVER, NVIDIA_CONTAINER_TOOLKIT, HELM)
 PULUMI_TOOLS = (
     PULUMI,
