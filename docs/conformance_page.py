@@ -34,9 +34,8 @@ its pods and namespaces. A run on simulated GPUs says so everywhere and is at be
 | `--vector-add-image I`, `--gpu-burn-image I` | runs well-known images, reads their output |
 | `--compare OLD` | compares with an earlier `report.yaml`, archive, or `last`: see below |
 | `--product` | writes `PRODUCT.yaml`: rows of the CNCF's AI conformance product file |
-| `--in-cluster` | runs nothing: writes what runs it in the cluster: a Job, Sonobuoy, hydrophone |
+| `--in-cluster` | runs nothing: writes a Job that runs it in the cluster |
 | `--runner-image I` | with `--in-cluster`, the image of the suite, instead of building it |
-| `--key FILE` | signs the archive of the run with this private SSH key |
 | `--out FOLDER` | folder for reports (HTML, YAML, JUnit, CTRF) and the archive of the run |
 
 The first line is the result. *success*: everything that such a cluster can have was checked on
@@ -103,15 +102,9 @@ agent (`test_upgrades_on_lab.py`). A Fabric Manager that was not upgraded and an
 host's folder writable are the only faults there, and the comparison names nothing else.
 
 **The archive** `conformance.tar.gz` has everything that a run stands on: `report.json`,
-`junit.xml`, `ctrf.json`, the stack file, `versions.json` and `SHA256SUMS`, with `--key` also
-`SHA256SUMS.sig`. Equal files give equal bytes. An archive that is not as its checksums say is
-refused. To check a signature, with the key's public half in a line of `allowed_signers` that
-begins with `conformance`:
-
-```sh
-ssh-keygen -Y verify -f allowed_signers -I conformance -n divvy-conformance \\
-  -s SHA256SUMS.sig < SHA256SUMS
-```
+`junit.xml`, `ctrf.json`, the stack file, `versions.json` and `SHA256SUMS`.
+Equal files give equal bytes. An archive that is not as its checksums say is
+refused. To sign one: `ssh-keygen -Y sign` or `cosign sign-blob`.
 
 **The cluster keeps the archive of the last run**, in the ConfigMap `divvy-conformance` of Divvy's
 namespace; `--compare last` reads it. A run of a part (`--select`, `--pool`, `--sample`) does not
@@ -130,14 +123,11 @@ with no check that failed or was *not made*. Another stack file changes every no
 ## In the cluster
 
 Without Python on the administrator's machine: `divvy verify -s prod --in-cluster` with any of the
-options above writes `verify-job.yaml`, `sonobuoy-plugin.yaml` and `hydrophone.yaml`. Whoever has
-`kubectl`, `sonobuoy` or [hydrophone](https://github.com/kubernetes-sigs/hydrophone) applies one of
-them, by a command that is printed. The image of the suite and that of the workloads are built where
+options above writes `verify-job.yaml`, which `kubectl apply` runs. The image of the suite and that
+of the workloads are built where
 the stack file has the agent's built, which needs `kubectl` here, or are given (`--runner-image`,
 `--workload-image`). The pod gets the stack file without `kubeconfig` and `context`, in a variable:
-one of 128 KiB or more is refused. A Job ends with the exit code of the run, and so does hydrophone
-0.8, which leaves the output in `e2e.log` and the results in `junit_01.xml`. Sonobuoy itself has not
-been run.
+one of 128 KiB or more is refused. The Job ends with the exit code of the run.
 
 The archive of the run is in the ConfigMap as ever:
 
@@ -151,8 +141,7 @@ namespace, whose pods are privileged, and creating pods in any: whoever may use 
 on the GPU nodes and, by such a pod, as any ServiceAccount of the cluster and with any Secret.
 `kubectl delete -f verify-job.yaml` takes it away after the run. To stop a run, delete its pod,
 which then cleans up, and only then the rest: without its rights it cannot
-(`kubectl delete pod -n divvy-system -l app.kubernetes.io/name=divvy-verify`). Sonobuoy and
-hydrophone give their pods accounts of their own, with all rights.
+(`kubectl delete pod -n divvy-system -l app.kubernetes.io/name=divvy-verify`).
 
 **As a metric.** If checks of a node passed and none failed that fails the run, the run writes
 the time to the node's annotation `divvy.gpu/conformance-success`; with `--select` it writes

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 from rich.console import RenderableType
 
-from divvy.cli.errors import fail
 from divvy.cli.options import OutFile, StackName, StackPath, named_stack
 from divvy.cli.output import Format, write
 from divvy.plan import Plan
@@ -15,12 +14,7 @@ from divvy.plan.kueue_quota import kueue_quota
 from divvy.plan.node_templates import node_templates
 from divvy.render.kueue import kueue_objects
 from divvy.render.markdown import plan_markdown
-from divvy.render.node_templates import (
-    CannotTell,
-    cluster_api_annotations,
-    karpenter_overlays,
-    node_objects,
-)
+from divvy.render.node_templates import node_objects
 from divvy.render.page import plan_page
 from divvy.render.plan_json import plan_json
 from divvy.render.terminal import plan_text
@@ -36,16 +30,7 @@ class PlanFormat(StrEnum):
     JSON = "json"
     HTML = "html"
     SLICES = "slices"
-    KARPENTER = "karpenter"
-    CLUSTER_API = "clusterapi"
     KUEUE = "kueue"
-
-
-_TEMPLATES = {
-    PlanFormat.SLICES: node_objects,
-    PlanFormat.KARPENTER: karpenter_overlays,
-    PlanFormat.CLUSTER_API: cluster_api_annotations,
-}
 
 
 def plan(
@@ -56,8 +41,7 @@ def plan(
         typer.Option(
             "-o",
             "--output",
-            help="Format; slices, karpenter and clusterapi describe a node of each pool to an "
-            "autoscaler, kueue its quota.",
+            help="Format; slices describes a node of each pool to an autoscaler, kueue its quota.",
         ),
     ] = PlanFormat.TEXT,
     out: OutFile = None,
@@ -69,13 +53,10 @@ def plan(
     if output is PlanFormat.KUEUE:
         write(kueue_objects(kueue_quota(predicted, cluster.names)), out)
         return
-    if output not in _TEMPLATES:
-        write(render_plan(predicted, Format(output.value)), out)
+    if output is PlanFormat.SLICES:
+        write(node_objects(node_templates(predicted)), out)
         return
-    try:
-        write(_TEMPLATES[output](node_templates(predicted)), out)
-    except CannotTell as reason:
-        fail(f"-o {output}: {reason}")
+    write(render_plan(predicted, Format(output.value)), out)
 
 
 def render_plan(plan: Plan, output: Format) -> str | RenderableType:

@@ -1,8 +1,5 @@
-"""The archive of a run as a file: read, written, signed."""
+"""The archive of a run as a file: read and written."""
 
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +9,6 @@ import yaml
 from divvy.cli.errors import fail
 from divvy.reports.archive import (
     REPORT,
-    SIGNATURE,
     SUMS,
     DamagedArchive,
     checksums,
@@ -26,8 +22,6 @@ from divvy.stack.file import StackFile
 
 ARCHIVE = "conformance.tar.gz"
 PRODUCT = "PRODUCT.yaml"
-# Of `ssh-keygen -Y sign`: a signature is good for this use alone.
-NAMESPACE = "divvy-conformance"
 _GZIP = b"\x1f\x8b"
 
 
@@ -53,10 +47,8 @@ def write_product(out: Path, document: Mapping[str, Any]) -> None:
     (out / PRODUCT).write_text(text, encoding="utf-8")
 
 
-def write_archive(
-    out: Path, document: Mapping[str, Any], stack: StackFile | None, key: Path | None
-) -> bytes:
-    """Write the archive beside the reports of a run, signed by a key; return its bytes."""
+def write_archive(out: Path, document: Mapping[str, Any], stack: StackFile | None) -> bytes:
+    """Write the archive beside the reports of a run; return its bytes."""
     names = ["junit.xml", "ctrf.json", *([PRODUCT] if (out / PRODUCT).exists() else [])]
     files = {name: (out / name).read_bytes() for name in names}
     files[REPORT] = report_json(document)
@@ -65,33 +57,6 @@ def write_archive(
         # As it was read: it may have been edited during the run.
         files[Path(stack.source).name] = stack.text.encode()
     files[SUMS] = checksums(files)
-    if key is not None:
-        files[SIGNATURE] = _signature(files[SUMS], key)
     content = pack(files)
     (out / ARCHIVE).write_bytes(content)
     return content
-
-
-def require_signer(key: Path | None) -> None:
-    """Fail before a run that its key could not sign."""
-    if key is None:
-        return
-    if not key.is_file():
-        fail(f"--key={key}: there is no such file")
-    if shutil.which("ssh-keygen") is None:
-        fail("--key needs ssh-keygen, of OpenSSH")
-    _signature(b"", key)
-
-
-def _signature(sums: bytes, key: Path) -> bytes:
-    """Sign the checksums as `make dist` does."""
-    with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch, SUMS)
-        file.write_bytes(sums)
-        command = ["ssh-keygen", "-q", "-Y", "sign", "-f", key, "-n", NAMESPACE, file]
-        done = subprocess.run(
-            [str(word) for word in command], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            fail(f"the archive cannot be signed: {done.stderr.strip()}")
-        return Path(scratch, SIGNATURE).read_bytes()

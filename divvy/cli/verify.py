@@ -29,7 +29,6 @@ from divvy.cli.run_archive import (
     ARCHIVE,
     PRODUCT,
     read_report,
-    require_signer,
     write_archive,
     write_product,
 )
@@ -141,9 +140,6 @@ _Compare = Annotated[
         "cluster. Exit 1 if a check newly fails, 3 if a MUST check can no longer be made.",
     ),
 ]
-_Key = Annotated[
-    Path | None, typer.Option("--key", help="A private SSH key that signs the run's archive.")
-]
 _Product = Annotated[
     bool,
     typer.Option(
@@ -152,9 +148,7 @@ _Product = Annotated[
 ]
 _InCluster = Annotated[
     bool,
-    typer.Option(
-        "--in-cluster", help="Run nothing: write a Job that runs it, and a plugin of Sonobuoy."
-    ),
+    typer.Option("--in-cluster", help="Run nothing: write a Job that runs it."),
 ]
 _Runner = Annotated[
     str | None, typer.Option("--runner-image", help="With --in-cluster, the image of the suite.")
@@ -194,7 +188,6 @@ def verify(
     require: _Require = False,
     strict: _Strict = False,
     compare: _Compare = None,
-    key: _Key = None,
     product: _Product = False,
     in_cluster: _InCluster = False,
     runner_image: _Runner = None,
@@ -224,15 +217,14 @@ def verify(
     if not bare:
         stack = named_stack(stack, file)
     if in_cluster:
-        if bare or key or (compare not in (None, _LAST)):
-            fail("--in-cluster takes no --bare, --key or file to compare with: a pod has none")
+        if bare or compare not in (None, _LAST):
+            fail("--in-cluster takes no --bare or file to compare with: a pod has none")
         write_job(out, read_stack(stack, file), _of_a_job(context), runner_image, workload_image)
         return
     _require_suites_packages()
     encode_output()
     source = None if bare and not stack and not file else read_stack(stack, file)
     cluster = None if source is None else read_cluster(source)
-    require_signer(key)
     # Before the run: without it the run would be wasted.
     earlier = None if compare is None else _earlier(compare, None if bare else cluster)
     if earlier is not None and source is not None and not bare:
@@ -281,7 +273,7 @@ def verify(
         fail(refusal or f"the suite exited with {ended} before it wrote a report")
     document = yaml.safe_load(report.read_bytes())
     _show(document, out, product=product)
-    archive = write_archive(out, document, source, key)
+    archive = write_archive(out, document, source)
     typer.echo(f"report: {out / 'report.html'}\narchive: {out / ARCHIVE}")
     if changed and earlier is not None:
         # What was not looked at is as it was.

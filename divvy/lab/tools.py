@@ -257,9 +257,8 @@ NVIDIA_DRA_DRIVER = Tool(
     ),
     cgo=True,
 )
-HYDROPHONE = Tool(name="hydrophone", packages=("sigs.k8s.io/hydrophone",), ldflags="")
-# What a lab runs unless it chooses another Kubernetes, with what `divvy up` deploys to it; what tests
-# need beside it; what `make field` proves; and Pulumi, with which tests run the program, too.
+# What a lab runs unless it chooses another Kubernetes, with what `divvy up` deploys to it; what
+# tests need beside it; what `make field` proves; and Pulumi, with which tests run the program, too.
 LAB_TOOLS = (KUBERNETES, CONTAINERD, HELM)
 TEST_TOOLS = (PROMETHEUS,)
 FIELD_TOOLS = (NVIDIA_DEVICE_PLUGIN, NVIDIA_DRA_DRIVER, NVIDIA_CONTAINER_TOOLKIT, HELM)
@@ -271,7 +270,7 @@ PULUMI_TOOLS = (
     PULUMI_SDK_GENERATOR,
 )
 # What only `make test-all` needs, beside the other releases.
-THOROUGH_TOOLS = (KUEUE, HYDROPHONE, GITOPS_DIFF, *PULUMI_TOOLS)
+THOROUGH_TOOLS = (KUEUE, GITOPS_DIFF, *PULUMI_TOOLS)
 # What a lab can be upgraded to, or chooses instead.
 OTHER_RELEASES = (
     *(kubernetes(release) for release in KUBERNETES_VERSIONS if release != DEFAULT_KUBERNETES),

@@ -1,8 +1,7 @@
-"""What runs the conformance suite in a cluster: a Job with its rights, Sonobuoy or hydrophone."""
+"""What runs the conformance suite in a cluster: a Job with its rights."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -104,49 +103,6 @@ def verify_job(
             },
         },
     ]
-
-
-def sonobuoy_plugin(
-    document: ClusterDocument, stack: str, image: str, arguments: Sequence[str]
-) -> dict[str, Any]:
-    """Return the same as a plugin: Sonobuoy gives it an account, and reads its JUnit.
-
-    A plugin that ends with an error has no results for Sonobuoy: those are in its JUnit. The shell
-    is the pod's first process, which hears nothing without a trap.
-    """
-    container = _container(document, stack, image, arguments)
-    command = f"""{_PROGRAM} "$@" & trap "kill $!" TERM; wait; wait; true"""
-    return {
-        "sonobuoy-config": {
-            "driver": "Job",
-            "plugin-name": NAME,
-            "result-format": "junit",
-            "result-files": ["junit.xml"],
-        },
-        "spec": {**container, "command": ["/bin/sh", "-c", command, _PROGRAM]},
-    }
-
-
-def hydrophone_configuration(
-    document: ClusterDocument, stack: str, image: str, arguments: Sequence[str]
-) -> dict[str, Any]:
-    """Return the same as a configuration file of hydrophone 0.8.
-
-    Hydrophone gives its pod neither arguments nor variables but `extraArgs`, each of the form
-    --key=value. Of its file it takes only what has no default: the rest are flags.
-    """
-    return {
-        "conformanceImage": image,
-        "extraArgs": [
-            f"--stack={_encoded(stack)}",
-            f"--stack-file={_encoded(stack_of_pod(document))}",
-            *(f"--argument={_encoded(argument)}" for argument in arguments),
-        ],
-    }
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 def _container(

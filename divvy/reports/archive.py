@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 SUMS = "SHA256SUMS"
-SIGNATURE = f"{SUMS}.sig"
 REPORT = "report.json"
 # Far above any report: what somebody hands on may be made to fill the memory.
 _MAX_BYTES = 512 << 20
@@ -59,7 +58,7 @@ def unpack(archive: bytes) -> dict[str, bytes]:
             raise DamagedArchive("it is too large")
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as opened:
             files = {member.name: _content(opened, member) for member in opened if member.isfile()}
-        summed = {name: text for name, text in files.items() if name not in (SUMS, SIGNATURE)}
+        summed = {name: text for name, text in files.items() if name != SUMS}
         sums = checksums(summed)
     # Numbers of a header that are none are ValueErrors of tarfile.
     except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, OverflowError) as problem:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import shlex
-import shutil
-import subprocess
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,7 +18,7 @@ from typer.testing import CliRunner, Result
 from conformance.report.report import Record
 from divvy.cli import verify
 from divvy.cli.main import app
-from divvy.reports.archive import REPORT, SIGNATURE, SUMS, checksums, pack, report_json, unpack
+from divvy.reports.archive import REPORT, SUMS, checksums, pack, report_json, unpack
 from tests.reports.documents import document, record
 
 PATH = "/api/v1/namespaces/divvy-system/configmaps/divvy-conformance"
@@ -288,27 +286,6 @@ def test_keeps_a_large_report_without_its_evidence(
     assert result.exit_code == 0
 
 
-@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
-@pytest.mark.usefixtures("cluster")
-def test_checks_a_signed_archive_as_the_page_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    key = tmp_path / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    assert run(tmp_path, monkeypatch, PASSED, f"--key={key}").exit_code == 0
-    archive = (tmp_path / "out/conformance.tar.gz").read_bytes()
-    files = unpack(archive)
-    (tmp_path / SIGNATURE).write_bytes(files[SIGNATURE])
-    public = (tmp_path / "key.pub").read_text()
-    (tmp_path / "allowed_signers").write_text(f"conformance {public}")
-    command = ["ssh-keygen", "-Y", "verify", "-f", "allowed_signers", "-I", "conformance"]
-    command += ["-n", "divvy-conformance", "-s", SIGNATURE]
-    checked = subprocess.run(command, cwd=tmp_path, input=files[SUMS], check=False)
-    assert checked.returncode == 0
-    assert run(tmp_path, monkeypatch, PASSED, f"--key={key}").exit_code == 0
-    assert (tmp_path / "out/conformance.tar.gz").read_bytes() == archive
-
-
 @pytest.mark.usefixtures("cluster")
 def test_writes_the_product_file_of_the_run_into_its_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -334,10 +311,6 @@ def test_runs_a_job_with_the_options_of_the_call(
     objects = list(yaml.safe_load_all((tmp_path / "out/verify-job.yaml").read_text()))
     (container,) = objects[-1]["spec"]["template"]["spec"]["containers"]
     assert sorted(container["args"]) == sorted([*options, images[1]])
-    plugin = yaml.safe_load((tmp_path / "out/sonobuoy-plugin.yaml").read_text())
-    assert plugin["spec"]["args"] == container["args"]
-    hydrophone = yaml.safe_load((tmp_path / "out/hydrophone.yaml").read_text())
-    assert len(hydrophone["extraArgs"]) == 2 + len(container["args"])
     # Nothing was run, and no report is one of it.
     assert not (tmp_path / "out/report.yaml").exists()
 
@@ -345,8 +318,7 @@ def test_runs_a_job_with_the_options_of_the_call(
 @pytest.mark.parametrize(
     ("overrides", "written", "words"),
     [
-        (1, ["hydrophone.yaml", "sonobuoy-plugin.yaml", "verify-job.yaml"], "hydrophone --config"),
-        (3500, ["sonobuoy-plugin.yaml", "verify-job.yaml"], "no hydrophone.yaml: the stack file"),
+        (3500, ["verify-job.yaml"], "kubectl apply"),
         (5000, [], "the stack file is too long for a variable of a pod"),
     ],
 )
@@ -378,16 +350,13 @@ def test_prints_commands_that_a_shell_reads(
     images = [f"--runner-image=r/v@sha256:{'0' * 64}", f"--workload-image=r/w@sha256:{'1' * 64}"]
     out = tmp_path / "a job; true"
     result = run(tmp_path, monkeypatch, PASSED, "--in-cluster", *images, f"--out={out}")
-    apply, plugin, hydrophone = map(shlex.split, result.output.splitlines())
-    assert apply[-1] == str(out / "verify-job.yaml")
-    assert plugin[-1] == str(out / "sonobuoy-plugin.yaml")
-    assert hydrophone[2] == str(out / "hydrophone.yaml")
+    assert shlex.split(result.output)[-1] == str(out / "verify-job.yaml")
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--in-cluster", "--compare=old.yaml"], "--in-cluster takes no --bare, --key or file"),
+        (["--in-cluster", "--compare=old.yaml"], "--in-cluster takes no --bare or file"),
         (["--runner-image=x"], "--runner-image is for --in-cluster"),
         (["--in-cluster"], "--runner-image is needed: the stack file has no plugin.image"),
     ],
@@ -398,21 +367,3 @@ def test_refuses_what_a_job_cannot_have(
 ) -> None:
     result = run(tmp_path, monkeypatch, PASSED, *options)
     assert (result.exit_code, words in result.output) == (1, True), result.output
-
-
-@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [(None, "there is no such file"), ("no key", "the archive cannot be signed: ")],
-)
-@pytest.mark.usefixtures("cluster")
-def test_refuses_a_key_that_signs_nothing_before_the_run(
-    text: str | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    key = tmp_path / "key"
-    if text is not None:
-        key.write_text(text)
-        key.chmod(0o600)
-    result = run(tmp_path, monkeypatch, PASSED, f"--key={key}")
-    assert (result.exit_code, words in result.output) == (1, True), result.output
-    assert not (tmp_path / "out").exists()

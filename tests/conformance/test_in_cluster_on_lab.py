@@ -1,17 +1,14 @@
-"""The suite in the lab, as a Job and by hydrophone: its rights suffice, its results are read."""
+"""The suite in the lab as a Job: its rights suffice, its results are read."""
 
 from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
-from divvy.lab.tools import HYDROPHONE
 from divvy.reports.archive import REPORT, unpack
 from tests.conformance.scene import Scene
 from tests.deployment import NAMESPACE
@@ -46,31 +43,6 @@ def test_checks_the_same_in_a_job_as_on_a_workstation(scene: Scene) -> None:
     seen = {(check["id"], check["case"]): check["status"] for check in report["checks"]}
     assert {key: seen.get(key) for key in outcomes(here)} == outcomes(here), log
     assert noted["divvy.gpu/conformance-success"].isdecimal()
-
-
-def test_gives_its_results_to_hydrophone(scene: Scene) -> None:
-    out, results = scene.folder / "job", scene.folder / "results"
-    printed = _write_job(scene, out, "--select=PLUG-02,WORK-01").splitlines()[-1].split()
-    assert printed[0] == "hydrophone"
-    command = [str(HYDROPHONE.bin / "hydrophone"), *printed[1:]]
-    command += [f"--kubeconfig={scene.deployed.lab.kubeconfig}", f"--output-dir={results}"]
-    try:
-        done = subprocess.run(
-            [*command, "--disable-progress-status"],
-            env=os.environ, capture_output=True, text=True, check=False, timeout=600,
-        )  # fmt: skip
-    finally:
-        # It refuses to run where one that was killed has left it.
-        namespaces = scene.deployed.lab.kubectl("get", "namespaces", "--output=name")
-        gone = ("--ignore-not-found", "--wait=false")
-        scene.deployed.lab.kubectl("delete", "namespace", "divvy-verify", *gone)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "\npartial (SIMULATED): " in (results / "e2e.log").read_text()
-    cases = ElementTree.parse(results / "junit_01.xml").iter("testcase")
-    checks = {case.get("classname") for case in cases if case.find("skipped") is None}
-    assert checks == {"PLUG-02", "WORK-01"}
-    # What it made is gone.
-    assert "divvy-verify" not in namespaces
 
 
 def _write_job(scene: Scene, out: Path, *options: str) -> str:

@@ -132,8 +132,8 @@ def test_builds_in_the_demo_what_the_lab_runs() -> None:
     done = subprocess.run(["make", "--dry-run", "demo"], capture_output=True, text=True, check=True)
     assert "-m divvy.lab.setup lab\n" in done.stdout
     kubernetes = tools.kubernetes(DEFAULT_KUBERNETES)
-    assert (kubernetes, tools.CONTAINERD) == tools.LAB_TOOLS
-    assert [tool.name for tool in tools.TEST_TOOLS] == ["helm", "prometheus"]
+    assert (kubernetes, tools.CONTAINERD, tools.HELM) == tools.LAB_TOOLS
+    assert [tool.name for tool in tools.TEST_TOOLS] == ["prometheus"]
 
 
 def test_builds_every_release_for_all_tests() -> None:

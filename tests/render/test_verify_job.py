@@ -1,14 +1,12 @@
-"""The Job that runs the suite in a cluster, and the same for Sonobuoy and hydrophone."""
+"""The Job that runs the suite in a cluster."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from conformance import runner
@@ -16,8 +14,6 @@ from divvy.lab.paths import REPOSITORY
 from divvy.model import parse_document
 from divvy.render.objects import objects
 from divvy.render.verify_job import (
-    hydrophone_configuration,
-    sonobuoy_plugin,
     stack_of_pod,
     verify_job,
 )
@@ -53,16 +49,11 @@ def test_gives_a_pod_the_stack_file_without_its_clusters_address() -> None:
     assert "kubeconfig" not in stack_of_pod(DOCUMENT)
 
 
-@pytest.mark.parametrize("render", [verify_job, sonobuoy_plugin])
-def test_writes_no_variable_that_a_kubelet_puts_in(render: Callable[..., Any]) -> None:
+def test_writes_no_variable_that_a_kubelet_puts_in() -> None:
     devices = [{"resource": "example.com/x", "paths": ["/dev/$(DIVVY_STACK)", "/dev/$$x"]}]
     document = parse_document({**VALUE, "devices": devices})
-    rendered = render(document, "$(HOME)", IMAGE, ["--seed=$(DIVVY_STACK)"])
-    container = (
-        rendered["spec"]
-        if isinstance(rendered, dict)
-        else rendered[-1]["spec"]["template"]["spec"]["containers"][0]
-    )
+    rendered = verify_job(document, "$(HOME)", IMAGE, ["--seed=$(DIVVY_STACK)"])
+    (container,) = rendered[-1]["spec"]["template"]["spec"]["containers"]
     texts = [*container["args"], *(variable["value"] for variable in container["env"])]
     # As a kubelet reads them: $$ is $.
     assert "$(" not in "".join(texts).replace("$$", "")
@@ -138,75 +129,14 @@ def test_has_no_right_that_the_page_on_security_does_not_name() -> None:
     assert {resource for resource in resources if resource not in paragraph.lower()} == set()
 
 
-def test_reports_junit_from_a_plugin_whose_pod_never_fails() -> None:
-    plugin = sonobuoy_plugin(DOCUMENT, "prod", IMAGE, ARGUMENTS)
-    assert plugin["sonobuoy-config"]["result-format"] == "junit"
-    assert plugin["sonobuoy-config"]["result-files"] == ["junit.xml"]
-    assert plugin["spec"]["volumeMounts"] == [{"name": "results", "mountPath": "/tmp/results"}]
-    command = [*plugin["spec"]["command"], *plugin["spec"]["args"]]
-    program = command[2].replace("divvy-verify-job", "printf '%s\\n'")
-    command_line = [*command[:2], program, *command[3:]]
-    done = subprocess.run(command_line, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ARGUMENTS
-
-
-def test_passes_the_end_of_a_plugins_pod_on_to_the_run(tmp_path: Path) -> None:
-    script = tmp_path / "divvy-verify-job"
-    script.write_text(
-        f"""#!/bin/sh
-trap 'sleep 0.5; touch {tmp_path}/cleaned; exit 130' TERM
-touch {tmp_path}/begun
-while true; do sleep 0.1; done
-"""
-    )
-    script.chmod(0o755)
-    spec = sonobuoy_plugin(DOCUMENT, "prod", IMAGE, ARGUMENTS)["spec"]
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    with subprocess.Popen([*spec["command"], *spec["args"]], env=environment) as run:
-        assert eventually((tmp_path / "begun").exists, 20)
-        run.terminate()
-        assert run.wait(timeout=20) == 0
-    assert (tmp_path / "cleaned").exists()
-
-
-@pytest.mark.parametrize("begins", [True, False])
-def test_ends_like_the_run_and_names_its_archive(tmp_path: Path, begins: bool) -> None:
-    """Where no run began, what it said instead is the result."""
-    results = tmp_path / "results"
-    archive = f"touch {results}/conformance.tar.gz" if begins else "echo 'error: no rights' >&2"
+def test_ends_like_the_run(tmp_path: Path) -> None:
     variables = {"DIVVY_STACK": "prod", "DIVVY_STACK_FILE": "config: {}\n"}
-    done = run_program(tmp_path, archive, variables, *ARGUMENTS)
-    assert done.returncode == 3
-    named = Path((results / "done").read_text())
-    assert named == results / ("conformance.tar.gz" if begins else "errors.txt")
-    assert named.exists()
-    assert ("error: no rights" in done.stderr) != begins
-    assert "Ginkgo" not in done.stdout
+    done = run_program(tmp_path, "echo 'error: no rights' >&2", variables, *ARGUMENTS)
+    assert (done.returncode, done.stderr) == (3, "error: no rights\n")
     assert (tmp_path / "Pulumi.prod.yaml").read_text() == "config: {}\n"
-    assert f"--file {tmp_path}/Pulumi.prod.yaml --out {results} --compare=last" in (
+    assert f"--file {tmp_path}/Pulumi.prod.yaml --out {tmp_path}/results --compare=last" in (
         (tmp_path / "called").read_text()
     )
-
-
-def test_leaves_hydrophone_what_it_fetches(tmp_path: Path) -> None:
-    arguments = [*ARGUMENTS, "--seed=a b", "--exclusive"]
-    configuration = hydrophone_configuration(DOCUMENT, "our prod*", IMAGE, arguments)
-    assert configuration["conformanceImage"] == IMAGE
-    # As hydrophone checks them, and joins them.
-    assert all(pair.startswith("--") and "=" in pair for pair in configuration["extraArgs"])
-    variables = {"E2E_EXTRA_ARGS": " ".join(configuration["extraArgs"])}
-    suite = f"touch {tmp_path}/results/junit.xml; echo 12 passed; echo a warning >&2"
-    done = run_program(tmp_path, suite, variables)
-    assert done.returncode == 3
-    passed, ended = done.stdout.splitlines()
-    assert passed == "12 passed"
-    # Without it, hydrophone reads the log again and again.
-    assert re.search(r"Ginkgo ran (00|[1-9]\d{0,2}) suite", ended)
-    written = (tmp_path / "Pulumi.our prod*.yaml").read_text()
-    assert written == stack_of_pod(DOCUMENT).rstrip()
-    assert (tmp_path / "called").read_text().endswith(f"{' '.join(arguments)}\n")
-    assert (tmp_path / "results/e2e.log").read_text() == "12 passed\na warning\n"
-    assert (tmp_path / "results/junit_01.xml").exists()
 
 
 def test_lets_a_run_clean_up_when_its_pod_is_deleted(tmp_path: Path) -> None:
@@ -220,23 +150,8 @@ while true; do sleep 0.1; done"""
         assert run.communicate(timeout=20)[0] == "cleaning up\n"
     assert run.returncode == 130
     assert (tmp_path / "cleaned").exists()
-    assert (tmp_path / "results/e2e.log").read_text() == "cleaning up\n"
-    assert (tmp_path / "results/done").exists()
     grace = job()["Job"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     assert grace >= 120
-
-
-def test_begins_no_run_in_a_pod_that_is_deleted_before(tmp_path: Path) -> None:
-    command, environment = program(tmp_path, "exec sleep 60", {"DIVVY_STACK": "prod"})
-    slow = tmp_path / "bin/mkfifo"
-    slow.write_text(f'#!/bin/sh\ntouch {tmp_path}/laid-out\nsleep 1\nexec /usr/bin/mkfifo "$@"\n')
-    slow.chmod(0o755)
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as run:
-        assert eventually((tmp_path / "laid-out").exists, 20)
-        run.terminate()
-        run.communicate(timeout=20)
-    assert run.returncode == 143
-    assert not (tmp_path / "called").exists()
 
 
 def run_program(
