@@ -9,7 +9,6 @@ import typer
 
 from divvy.atomic_file import replace_file
 from divvy.cli.chart_images import Images, images, without_other_image
-from divvy.cli.driver_tags import check_tags
 from divvy.cli.errors import fail
 from divvy.cli.generated_folder import archive, differences, write_folder
 from divvy.cli.operator_files import operator as for_operator
@@ -89,28 +88,6 @@ _DriverVersion = Annotated[
         rich_help_panel=_OPERATOR,
     ),
 ]
-_CheckTags = Annotated[
-    bool,
-    typer.Option(
-        "--check-driver-tags",
-        help="Check that every pool's driver image exists; write nothing.",
-        rich_help_panel=_OPERATOR,
-    ),
-]
-_Mirror = Annotated[
-    str | None,
-    typer.Option(
-        "--mirror",
-        help="Print commands that copy the driver images to this registry.",
-        rich_help_panel=_OPERATOR,
-    ),
-]
-_PlainHttp = Annotated[
-    bool,
-    typer.Option(
-        "--plain-http", help="The driver repository has no TLS.", rich_help_panel=_OPERATOR
-    ),
-]
 
 
 def chart(
@@ -132,9 +109,6 @@ def chart(
     operator_namespace: _Namespace = "gpu-operator",
     driver_repository: _Repository = None,
     driver_version: _DriverVersion = None,
-    check_driver_tags: _CheckTags = False,
-    mirror: _Mirror = None,
-    plain_http: _PlainHttp = False,
 ) -> None:
     """Write a stack as a Helm chart, as plain manifests, or for NVIDIA's GPU Operator."""
     if (kind is Kind.MANIFESTS or operator) and (package or workload_image or chart_version):
@@ -146,9 +120,6 @@ def chart(
     source = read_stack(named_stack(stack, file), file)
     document = read_document(source)
     cluster = document.cluster
-    if check_driver_tags:
-        check_tags(cluster, driver_repository, driver_version, mirror, plain_http=plain_http)
-        return
     if out is None and (kind is Kind.CHART or operator or check):
         fail("name a folder with --out DIR")
     if operator:

@@ -11,7 +11,6 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from divvy.cli import driver_tags
 from divvy.cli.main import app
 from tests.divvy_command import run_divvy
 from tests.render.charts import STACKS, example
@@ -278,35 +277,3 @@ def test_reports_what_is_wrong_in_the_operators_files(tmp_path: Path) -> None:
     (tmp_path / "values.yaml").write_text("mig: {strategy: double}\n")
     output = run("import", "gpu-operator", tmp_path / "values.yaml", expect=1).output
     assert "mig.strategy: is 'double'" in output
-
-
-def check_tags(monkeypatch: pytest.MonkeyPatch, code: int, out: str, err: str, expect: int) -> str:
-    def skopeo(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        assert command[0] == "skopeo"
-        return subprocess.CompletedProcess(command, code, out, err)
-
-    monkeypatch.setattr(driver_tags.subprocess, "run", skopeo)
-    return str(run("chart", "--file", CERN, "--check-driver-tags", expect=expect).output)
-
-
-def test_reports_a_registry_that_does_not_answer_in_one_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    words = (
-        'time="2026-01-01T00:00:00Z" level=fatal msg="Error listing repository tags: pinging '
-        'container registry nvcr.io: Get \\"https://nvcr.io/v2/\\": dial tcp: lookup nvcr.io: '
-        'no such host"\n'
-    )
-    assert check_tags(monkeypatch, 1, "", words, expect=1) == (
-        "error: could not list tags of nvcr.io/nvidia/driver (no such host); "
-        "driver tags were not checked\n"
-    )
-
-
-def test_reports_a_missing_tag_with_the_existing_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tags = ["510.47.03-centos7", "510.47.03-ubuntu20.04", "515.65.01-fedora35"]
-    output = check_tags(monkeypatch, 0, json.dumps({"Tags": tags}), "", expect=1)
-    assert "pool slice-4: nvcr.io/nvidia/driver:510.47.03-fedora35 is NOT there" in output
-    assert "there is 510.47.03-centos7, 510.47.03-ubuntu20.04\n" in output
