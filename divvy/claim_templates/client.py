@@ -6,20 +6,24 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
 from divvy.claim_templates.offered import Share, shares_of
-from divvy.claim_templates.wanted import Key
+from divvy.claim_templates.wanted import Key, digest_of
 from divvy.kube.access import access_from
 from divvy.kube.async_client import AsyncClient, raising_unreachable, until_silent
-from divvy.kube.errors import CONFLICT, NOT_FOUND, ApiError, KubeError
+from divvy.kube.errors import CONFLICT, MALFORMED, NOT_FOUND, ApiError, KubeError, Unreachable
 from divvy.kube.kind import POD, RESOURCE_SLICE, Kind
+from divvy.kube.objects import name_of, resource_of
 from divvy.model.contract import (
     BY_SIZE_LABEL,
     CLAIMS_DRIVER,
     MAX_NAMED_TEMPLATES,
+    MAX_TEMPLATES_OF_NAMESPACE,
     TEMPLATE_MAKER,
     TEMPLATE_PREFIX,
     Component,
@@ -68,20 +72,37 @@ class Api:
 
     async def watch_templates(
         self,
-        replace: Callable[[Mapping[Key, Mapping[str, Any]]], None],
-        change: Callable[[Key, Mapping[str, Any] | None], None],
+        replace: Callable[[Mapping[Key, bytes]], None],
+        change: Callable[[Key, bytes | None], None],
+        is_unneeded: Callable[[Key], Awaitable[bool]],
     ) -> None:
-        """Watch the specifications of the templates that carry the label of this controller.
+        """Watch the digests of the templates that carry the label of this controller.
 
-        Anybody may label a template like ours, but only ours have names that begin as ours do.
+        Anybody may label a template like ours, but only ours have names that begin as ours do. What
+        a namespace has too much of, and nobody needs, is deleted while the list is read: an earlier
+        flood may be larger than this container's memory.
         """
 
-        def entry(template: Any) -> tuple[Key, Mapping[str, Any]] | None:
+        def entry(template: Any) -> tuple[Key, bytes] | None:
             key = _key(template["metadata"])
-            return (key, _spec(template)) if key.name.startswith(TEMPLATE_PREFIX) else None
+            if not key.name.startswith(TEMPLATE_PREFIX):
+                return None
+            return key, digest_of(_spec(template))
+
+        counts: Counter[str] = Counter()
+
+        async def kept(key: Key, first: bool) -> bool:
+            if first:
+                counts.clear()
+            most = 2 * MAX_TEMPLATES_OF_NAMESPACE
+            if counts[key.namespace] >= most and await is_unneeded(key):
+                await self.delete(key)
+                return False
+            counts[key.namespace] += 1
+            return True
 
         query = {"labelSelector": ",".join(f"{name}={text}" for name, text in _LABELS.items())}
-        await self._keep("templates", _TEMPLATE, query, entry, replace, change, None)
+        await self._keep("templates", _TEMPLATE, query, entry, replace, change, None, kept)
 
     async def watch_slices(
         self,
@@ -105,12 +126,23 @@ class Api:
         replace: Callable[[Mapping[Any, Any]], None],
         change: Callable[[Any, Any], None],
         gone: object,
+        kept: Callable[[Any, bool], Awaitable[bool]] | None = None,
     ) -> None:
         """Keep a list up: ``entry`` is all that is kept of an object, None for nothing.
 
-        An object that is deleted changes to ``gone``.
+        An object that is deleted changes to ``gone``; ``kept`` tells of each in turn, and whether
+        it is the first one, whether it is still there. What cannot be read is named, once.
         """
-        path, reported = kind.path(""), ""
+        resource = resource_of(path := kind.path(""))
+
+        def read(obj: Any) -> tuple[Any, Any] | None:
+            try:
+                return entry(obj)
+            except (*MALFORMED, Unreachable) as error:
+                self._client.name(f"{resource} {name_of(obj)}: {error!r}")
+                return None
+
+        reported = ""
         while True:
             try:
                 # A list is whole however long ago the last watch broke. Each page has its time: a
@@ -119,9 +151,10 @@ class Api:
                 version = ""
                 pages = self._client.pages(path, _PAGE, patience=self._watch_seconds, query=query)
                 async for page in pages:
-                    with raising_unreachable():
-                        entries.update(filter(None, map(entry, page["items"])))
-                        version = page["metadata"].get("resourceVersion") or ""
+                    for key, value in filter(None, map(read, page.items)):
+                        if kept is None or await kept(key, not entries):
+                            entries[key] = value
+                    version = page.version
                     del page  # before the next one is read
                 replace(entries)
                 self._in_touch.add(what)
@@ -129,8 +162,7 @@ class Api:
                 events = self._client.watch(path, version, query=query)
                 # Silence is most often that nothing has happened.
                 async for event, obj in until_silent(events, self._watch_seconds):
-                    with raising_unreachable():
-                        changed = entry(obj)
+                    changed = read(obj)
                     del obj
                     if changed is not None:
                         key, value = changed
@@ -141,6 +173,36 @@ class Api:
                     reported = str(error)
                     _log.warning("the watch of the %s broke: %s", what, reported or "closed")
                 await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 1.5))
+
+    async def pods_of(self, namespace: str) -> AsyncIterator[tuple[str, frozenset[Key]]]:
+        """Yield which templates the pods of a namespace name, by the pods' uid."""
+        query = {"labelSelector": f"{BY_SIZE_LABEL}=true"}
+        async for page in self._client.pages(POD.path(namespace), _PAGE, query=query):
+            for pod in page.items:
+                try:
+                    yield _uid(pod), templates_of(pod)
+                except MALFORMED as error:
+                    self._client.name(f"pods {name_of(pod)}: {error!r}")
+            del page  # before the next one is read
+
+    async def event(self, key: Key, reason: str, message: str) -> None:
+        """Record a warning about a template, which may not be there; raises KubeError."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        about = {"apiVersion": _TEMPLATE.api_version, "kind": _TEMPLATE.kind}
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": "divvy-claim-templates.", "namespace": key.namespace},
+            "involvedObject": {**about, "namespace": key.namespace, "name": key.name},
+            "type": "Warning",
+            "reason": reason,
+            "message": message,
+            "source": {"component": TEMPLATE_MAKER},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        await self._client.request("POST", f"/api/v1/namespaces/{key.namespace}/events", event)
 
     async def create(self, key: Key, spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Create a template; return it as the API server keeps it, None if the name is taken."""

@@ -6,12 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from divvy.claim_templates.client import Api
 from divvy.claim_templates.offered import OfferedShares, Share
-from divvy.claim_templates.wanted import Key, Step, Templates
+from divvy.claim_templates.wanted import Key, Step, Templates, digest_of
 from divvy.kube.errors import CONFLICT, TOO_MANY_REQUESTS, ApiError, KubeError, Unreachable
+from divvy.model.contract import MAX_TEMPLATES_OF_NAMESPACE
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 8
@@ -19,6 +19,8 @@ _TICK_SECONDS = 5.0
 _HANGING_SECONDS = 120.0
 # Most often a refusal stays one for a while.
 _REFUSED_SECONDS, _AWAY_SECONDS = 30.0, 1.0
+_TELL_SECONDS = 60.0
+_MOST_REPORTED = 1000
 
 
 class Maker:
@@ -34,6 +36,8 @@ class Maker:
         self._wake = asyncio.Event()
         self._known: set[str] = set()
         self._reported: dict[Key, str] = {}
+        self._told: dict[str, float] = {}
+        self._pods_known = asyncio.Event()
         self._alive = time.monotonic()
         self.created = self.deleted = self.failed = 0
 
@@ -51,7 +55,9 @@ class Maker:
         """Work forever."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._api.watch_pods(self._pods, self._pod))
-            tasks.create_task(self._api.watch_templates(self._templates, self._template))
+            tasks.create_task(
+                self._api.watch_templates(self._templates, self._template, self._is_unneeded)
+            )
             tasks.create_task(self._api.watch_slices(self._slices, self._slice))
             tasks.create_task(self._tick())
             for _ in range(_AT_ONCE):
@@ -63,6 +69,37 @@ class Maker:
             await asyncio.sleep(_TICK_SECONDS)
             self.templates.look_again()
             self._wake.set()
+            await self._look_at_waiting_pods()
+
+    async def _look_at_waiting_pods(self) -> None:
+        """Have the pods of namespaces that have room again told once more, and tell of the others.
+
+        The events of others keep coming meanwhile: what is told twice is noted twice, as it is.
+        """
+        for namespace in self.templates.with_room():
+            try:
+                async for uid, named in self._api.pods_of(namespace):
+                    self.templates.pod(uid, named)
+            except KubeError as error:
+                _log.warning("pods of namespace %s cannot be read: %s", namespace, error)
+            self._wake.set()
+        over = self.templates.over()
+        self._told = {name: at for name, at in self._told.items() if name in over}
+        for namespace, (pods, key) in over.items():
+            now = time.monotonic()
+            if now - self._told.get(namespace, -_TELL_SECONDS) < _TELL_SECONDS:
+                continue
+            self._told[namespace] = now
+            text = (
+                f"{pods} pods of this namespace wait: GPU requests of "
+                f"{MAX_TEMPLATES_OF_NAMESPACE} different sizes are served at a time in one "
+                "namespace; the next ones follow when pods end"
+            )
+            _log.warning("namespace %s: %s", namespace, text)
+            try:
+                await self._api.event(key, "TooManySizes", text)
+            except KubeError as error:
+                _log.warning("namespace %s has not been told: %s", namespace, error)
 
     async def _work(self) -> None:
         while True:
@@ -70,7 +107,8 @@ class Maker:
             now = self._alive = time.monotonic()
             step = self.templates.next_step(now)
             if step is None:
-                await self._wake.wait()
+                # Others have their turn in between: the kubelet's probes, for example.
+                await (asyncio.sleep(0) if self.templates.has_due else self._wake.wait())
                 continue
             done = False
             try:
@@ -108,7 +146,7 @@ class Maker:
         it lacks our label, and the list of templates leaves it out.
         """
         present = await self._api.read(step.key)
-        self.templates.template(step.key, present)
+        self.templates.template(step.key, None if present is None else digest_of(present))
         if present is None:
             raise Unreachable("its creation is in conflict with what is already gone")
         if step.delete and present != step.create:
@@ -117,6 +155,8 @@ class Maker:
     def _report(self, key: Key, error: Exception) -> None:
         text = str(error) or type(error).__name__
         if self._reported.get(key) != text:
+            if len(self._reported) >= _MOST_REPORTED:
+                self._reported.clear()
             self._reported[key] = text
             _log.warning("template %s/%s: %s", key.namespace, key.name, text)
 
@@ -138,17 +178,22 @@ class Maker:
 
     def _pods(self, pods: Mapping[str, frozenset[Key]]) -> None:
         self.templates.pods(pods)
+        self._pods_known.set()
         self._note("pods")
 
     def _pod(self, uid: str, named: frozenset[Key]) -> None:
         self.templates.pod(uid, named)
         self._note()
 
-    def _templates(self, templates: Mapping[Key, Mapping[str, Any]]) -> None:
+    async def _is_unneeded(self, key: Key) -> bool:
+        await self._pods_known.wait()
+        return self.templates.is_unneeded(key)
+
+    def _templates(self, templates: Mapping[Key, bytes]) -> None:
         self.templates.templates(templates)
         self._note("templates")
 
-    def _template(self, key: Key, spec: Mapping[str, Any] | None) -> None:
+    def _template(self, key: Key, spec: bytes | None) -> None:
         self.templates.template(key, spec)
         self._note()
 

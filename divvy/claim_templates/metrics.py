@@ -33,6 +33,11 @@ class _Figures(Collector):
             "Templates that pods name and that are not there.",
             len(maker.templates.waiting()),
         )
+        yield GaugeMetricFamily(
+            "divvy_claim_templates_waiting_pods",
+            "Pods that wait because their namespace has too many sizes in work.",
+            sum(pods for pods, _ in maker.templates.over().values()),
+        )
         for name, text, count in (
             ("created", "Templates created since the start.", maker.created),
             ("deleted", "Templates deleted since the start.", maker.deleted),

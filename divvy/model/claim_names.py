@@ -125,6 +125,9 @@ def parse_template_name(name: str) -> SizedRequest | None:
             current.append(part)
     if any(not lists[word] for word in order):
         return None
+    # As the mutation writes them: a name is a selector of GPUs, and equal requests share one.
+    if any(len(set(types)) > MAX_TYPES or sorted(set(types)) != types for types in lists.values()):
+        return None
     return SizedRequest(
         int(match["count"]),
         int(match["amount"]),

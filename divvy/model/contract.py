@@ -145,6 +145,8 @@ TEMPLATE_MAKER = "divvy-claim-templates"
 MAX_CLAIMED_DEVICES, MAX_ALTERNATIVES = 32, 8
 # How many templates a pod may name: the maker keeps each name, and a pod has room for thousands.
 MAX_NAMED_TEMPLATES = 64
+# Names of templates that one namespace may have in work at a time: pods with more wait.
+MAX_TEMPLATES_OF_NAMESPACE = 256
 PLUGIN_FOLDER = f"/var/lib/kubelet/plugins/{CLAIMS_DRIVER}"
 REGISTRY_FOLDER = "/var/lib/kubelet/plugins_registry"
 CLAIM_CDI_KIND = f"{DOMAIN}/claim"

@@ -207,37 +207,70 @@ async def test_reads_a_list_of_many_pages_that_takes_longer_than_a_watch_may_be_
 
 
 @pytest.mark.parametrize(
-    ("odd", "event"),
+    "odd",
     [
-        ([{}], None),
-        (["pod"], None),
-        ([None], None),
-        ([{"metadata": None}], None),
-        ([], {"metadata": {"resourceVersion": "2"}, "spec": "odd"}),
+        {},
+        "pod",
+        None,
+        {"metadata": None},
+        {"metadata": {"name": "odd", "namespace": "m", "resourceVersion": "2"}, "spec": "odd"},
+        {"metadata": {"name": "odd", "namespace": "m", "resourceVersion": "2"}, "spec": {
+            "resourceClaims": [{"name": "a", "resourceClaimTemplateName": 5}]}},
     ],
-)
-async def test_lists_again_after_an_answer_that_is_no_list_of_pods(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    odd: list[Any],
-    event: dict[str, Any] | None,
+)  # fmt: skip
+async def test_reads_the_others_beside_what_is_no_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Such as one of a proxy, or an event of something else: the controller must not end."""
+    """In the list and as an event: the watch goes on, and the odd one is named once."""
     pods: dict[str, frozenset[Key]] = {}
     async with serving(tmp_path, monkeypatch) as server:
-        server.gone, server.odd, server.event = False, [odd], event
+        server.gone, server.odd = False, [[odd, server.pods[0], odd]]
+        server.event = odd
         api = Api()
-        listed = asyncio.Event()
 
         def replace(entries: Mapping[str, frozenset[Key]]) -> None:
             pods.update(entries)
-            if entries:
-                listed.set()
 
         async with running(api.watch_pods(replace, lambda _uid, _named: None)):
-            await until(listed.is_set, 20)
+            await until(lambda: server.event is None and api._in_touch == {"pods"}, 20)
+            await asyncio.sleep(0.1)
+            assert api._in_touch == {"pods"}
         await api.close()
     assert pods == {"1": frozenset({Key("n", "divvy-1x10m")})}
+    assert len(server.asked) == 2
+    named = [record for record in caplog.records if "not read" in record.message]
+    assert len(named) == 1
+
+
+async def test_deletes_while_it_lists_what_a_namespace_has_too_much_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier flood has left may be larger than the controller's memory."""
+    listed: dict[Key, bytes] = {}
+    needed = Key("n", "divvy-1x700m")
+    async with serving(tmp_path, monkeypatch) as server:
+        server.gone = False
+        server.pods = [
+            {"metadata": {"name": f"divvy-1x{at + 1}m", "namespace": "n"}, "spec": {"spec": {}}}
+            for at in range(700)
+        ]
+        server.pods += [
+            {"metadata": {"name": "divvy-1x5m", "namespace": "other"}, "spec": {"spec": {}}}
+        ]
+        api = Api()
+
+        async def is_unneeded(key: Key) -> bool:
+            return key != needed
+
+        watch = api.watch_templates(listed.update, lambda _key, _digest: None, is_unneeded)
+        async with running(watch):
+            await until(lambda: bool(listed), 60)
+        await api.close()
+        deleted = [path for path in server.asked if "limit" not in path and "watch" not in path]
+    assert len(listed) == 512 + 2
+    assert needed in listed
+    assert Key("other", "divvy-1x5m") in listed
+    assert len(deleted) == 700 - 513
 
 
 async def test_reports_an_answer_that_is_no_template(

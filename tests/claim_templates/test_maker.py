@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
 
 from divvy.claim_templates.maker import Maker
 from divvy.claim_templates.template import template_of
-from divvy.claim_templates.wanted import Key
+from divvy.claim_templates.wanted import Key, digest_of
 from divvy.model.claim_names import parse_template_name
 from tests.fakes.scene import play, running, until
 
@@ -41,8 +41,8 @@ class Server:
     async def watch_pods(self, replace: Callable[[Any], None], _change: Any) -> None:
         replace({"1": frozenset({KEY})})
 
-    async def watch_templates(self, replace: Callable[[Any], None], _change: Any) -> None:
-        replace({KEY: self.present} if self.listed and self.present else {})
+    async def watch_templates(self, replace: Callable[[Any], None], *_: Any) -> None:
+        replace({KEY: digest_of(self.present)} if self.listed and self.present else {})
 
     async def watch_slices(self, replace: Callable[[Any], None], _change: Any) -> None:
         replace({})
@@ -108,3 +108,52 @@ def work(server: Any, requests: int) -> Maker:
 
     play(scene)
     return maker
+
+
+class Flooded(Server):
+    """An API server with six pods of one namespace that name 64 sizes each."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.events: list[tuple[Key, str]] = []
+        self.pods = {
+            f"u{pod}": frozenset(Key("team", f"divvy-1x{pod * 64 + at + 1}m") for at in range(64))
+            for pod in range(6)
+        }
+        self.change: Callable[[str, frozenset[Key]], None] = lambda _uid, _named: None
+        self.created: set[Key] = set()
+
+    async def watch_pods(self, replace: Callable[[Any], None], change: Any) -> None:
+        self.change = change
+        replace(self.pods)
+
+    async def create(self, key: Key, spec: Mapping[str, Any]) -> Any:
+        self.created.add(key)
+        return spec
+
+    async def pods_of(self, namespace: str) -> AsyncIterator[tuple[str, frozenset[Key]]]:
+        assert namespace == "team"
+        for item in self.pods.items():
+            yield item
+
+    async def event(self, key: Key, _reason: str, message: str) -> None:
+        self.events.append((key, message))
+
+
+async def test_tells_that_pods_wait_and_serves_them_when_others_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("divvy.claim_templates.maker._TICK_SECONDS", 0.05)
+    server = Flooded()
+    api: Any = server
+    maker = Maker(api)
+    async with running(maker.run()):
+        await until(lambda: len(server.created) == 256)
+        await until(lambda: bool(server.events))
+        ((key, message),) = server.events
+        assert key.namespace == "team"
+        assert message.startswith("2 pods of this namespace wait: GPU requests of 256 different")
+        server.pods.pop("u0")
+        server.change("u0", frozenset())
+        await until(lambda: len(server.created) == 256 + 64)
+        assert maker.templates.over()["team"][0] == 1

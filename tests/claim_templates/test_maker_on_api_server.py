@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from divvy.agent.api_server.claims_api import ClaimsApi
+from divvy.agent.claims import retirement
+from divvy.agent.claims.record import ClaimRecord
 from divvy.claim_templates.offered import Share
 from divvy.claim_templates.template import template_of
+from divvy.cli.main import app
 from divvy.model.claim_names import SizedRequest, template_name
+from tests.agent.claim_values import BY_SIZE, offered_gpu
 from tests.claim_templates.conftest import MakerProcess
 from tests.claim_templates.link import Link
+from tests.cli.cluster_api import write_project
+from tests.fakes.scene import running, until
 from tests.render.claims.api_server import CORES, MEMORY, PERCENTAGE, ApiServer, Limits, pod
 
 pytestmark = pytest.mark.lab
@@ -321,3 +331,127 @@ def test_follows_pods_at_once(server: ApiServer, maker: MakerProcess, namespace:
     # At rest it is 5 to 20 ms and the look of the test's own; this machine may be busy.
     print("template after its pod, median ms:", round(sorted(waits)[10] * 1000))
     assert sorted(waits)[10] < 2
+
+
+DEEP = '{"a":' + "[" * 4900 + "]" * 4900 + "}"
+
+
+def hostile_claims(parameters: str) -> str:
+    """Return devices of a claim whose parameters are another driver's."""
+    requests = '[{"name":"r","exactly":{"deviceClassName":"nobodys"}}]'
+    opaque = f'{{"driver":"other.example","parameters":{parameters}}}'
+    config = f'[{{"requests":["r"],"opaque":{opaque}}}]'
+    return f'{{"devices":{{"requests":{requests},"config":{config}}}}}'
+
+
+def send_text(server: ApiServer, path: str, text: str | bytes) -> None:
+    answer = server._http.post(path, content=text, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 201, answer.text
+
+
+def hostile_objects(server: ApiServer, namespace: str) -> None:
+    """Make what a tenant with the role edit may: a claim and templates that nest 4,900 deep."""
+    meta = f'"apiVersion":"resource.k8s.io/v1","metadata":{{"namespace":"{namespace}",'
+    claim = f'{{"kind":"ResourceClaim",{meta}"name":"deep"}},"spec":{hostile_claims(DEEP)}}}'
+    send_text(server, f"{GROUP}/namespaces/{namespace}/resourceclaims", claim)
+    # Bytes that are no UTF-8: the API server keeps them.
+    odd = claim.replace('"deep"', '"bytes"').replace(DEEP, '{"a":"?"}').encode()
+    odd = odd.replace(b'"?"', b'"\xff\xfe"')
+    send_text(server, f"{GROUP}/namespaces/{namespace}/resourceclaims", odd)
+    labels = '"labels":{"app.kubernetes.io/name":"divvy","app.kubernetes.io/component":"claims"}'
+    template = (
+        f'{{"kind":"ResourceClaimTemplate",{meta}"name":"deep",{labels}}},'
+        f'"spec":{{"spec":{hostile_claims(DEEP)}}}}}'
+    )
+    send_text(server, TEMPLATES.format(namespace), template)
+
+
+def test_becomes_ready_and_works_beside_a_template_that_nests_deep(
+    server: ApiServer, maker: MakerProcess, namespace: str
+) -> None:
+    hostile_objects(server, namespace)
+    started(server, maker)
+    create(server, namespace, "one", {MEMORY: 3000})
+    server.until(lambda: template(server, namespace, "divvy-1x3000m") is not None)
+    server.until(lambda: f"{namespace}/deep" in maker.log)
+    assert maker.log.count(f"{namespace}/deep") == 1
+    time.sleep(5)  # longer than a watch of this maker may be silent
+    assert maker.ready()
+    assert maker.log.count(f"{namespace}/deep") == 1
+
+
+async def test_claims_that_cannot_be_read_whole_keep_no_gpu(
+    server: ApiServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent's retirement: a claim of another driver's class holds nothing of this node."""
+    hostile_objects(server, namespace)
+    monkeypatch.setenv("KUBECONFIG", str(server.cluster.kubeconfig))
+    monkeypatch.setattr(retirement, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(retirement, "_SETTLED_SECONDS", 0.06)
+    gpu = offered_gpu(0, BY_SIZE)
+    publisher: Any = SimpleNamespace(current=True, forbidden=False)
+    record = ClaimRecord({gpu.uuid: gpu}, {})
+    api = ClaimsApi("n")
+    followed = retirement.Retirement(
+        api, publisher, "n/divvy", lambda: record, lambda: True, lambda: None
+    )
+    async with running(followed.run()):
+        followed.begin(frozenset({gpu.uuid}))
+        await until(lambda: followed.unallocated == {gpu.uuid})
+    assert followed.unknown == ""
+    await api.close()
+
+
+@pytest.mark.parametrize("command", ["status", "top", "why", "fit"])
+def test_commands_read_a_cluster_with_claims_that_nest_deep(
+    server: ApiServer,
+    namespace: str,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hostile_objects(server, namespace)
+    create(server, namespace, "waits", {MEMORY: 3000})
+    monkeypatch.setenv("KUBECONFIG", str(server.cluster.kubeconfig))
+    write_project(tmp_path, monkeypatch)
+    arguments = {
+        "status": ["status", "-s", "prod"],
+        "top": ["top", "-s", "prod", "--once"],
+        "why": ["why", "waits", "-n", namespace, "-s", "prod"],
+        "fit": ["fit", "-s", "prod", "--pending", "--live"],
+    }[command]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code in (0, 2), result.output
+    words = " ".join((result.stdout + result.stderr).split())
+    assert f"{namespace}/deep" in words.replace(" ", "") or f"{namespace}/deep" in words
+
+
+def test_serves_a_namespace_in_turns_and_tells_it(
+    server: ApiServer, maker: MakerProcess, namespace: str
+) -> None:
+    """A tenant's pods name 64 templates each, by hand."""
+
+    def flood(number: int) -> None:
+        body = pod({"cpu": 1}, namespace=namespace)
+        body["metadata"] |= {"name": f"flood{number}", "labels": {"divvy.gpu/by-size": "true"}}
+        body["spec"]["resourceClaims"] = [
+            {"name": f"c{at}", "resourceClaimTemplateName": f"divvy-1x{number * 64 + at + 1}m"}
+            for at in range(64)
+        ]
+        answer = server.send("POST", f"/api/v1/namespaces/{namespace}/pods", body)
+        assert answer.status == 201, answer.body
+
+    for number in range(6):
+        flood(number)
+    started(server, maker)
+    server.until(lambda: maker.figure("divvy_claim_templates_waiting_pods") == 2, 120)
+
+    def told() -> list[str]:
+        events = server.send("GET", f"/api/v1/namespaces/{namespace}/events").body["items"]
+        return [event["message"] for event in events if event["reason"] == "TooManySizes"]
+
+    server.until(lambda: bool(told()))
+    assert told()[0].startswith("2 pods of this namespace wait")
+    delete(server, namespace, "flood0")
+    delete(server, namespace, "flood1")
+    server.until(lambda: maker.figure("divvy_claim_templates_waiting_pods") == 0, 120)

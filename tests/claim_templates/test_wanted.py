@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ from hypothesis import strategies as st
 
 from divvy.claim_templates.offered import OfferedShares, Share
 from divvy.claim_templates.template import template_of
-from divvy.claim_templates.wanted import Key, Step, Templates
+from divvy.claim_templates.wanted import Key, Step, Templates, digest_of
 from divvy.model.claim_names import SizedRequest
 
 SIZED, PART, FOREIGN = Key("a", "divvy-1x10m"), Key("a", "divvy-1x50p"), Key("a", "divvy-mine")
 SHARE = frozenset({Share(1000, "x", None)})
 LARGER = frozenset({Share(2000, "x", None)})
 SPEC = template_of(SizedRequest(1, 10, "m"), {})
+OTHER = digest_of({"spec": {}})
 UNUSED = 60.0
 
 
@@ -30,9 +32,14 @@ def templates() -> Templates:
 def done(templates: Templates, now: float) -> list[Step]:
     """Take the steps that are due, one after the other, as the API would take them."""
     steps = []
-    while (step := templates.next_step(now)) is not None:
+    while True:
+        step = templates.next_step(now)
+        if step is None and not templates.has_due:
+            break
+        if step is None:
+            continue
         steps.append(step)
-        templates.template(step.key, step.create)
+        templates.template(step.key, None if step.create is None else digest_of(step.create))
         templates.finished(step.key)
     return steps
 
@@ -48,7 +55,7 @@ def test_creates_a_pods_template_once(templates: Templates) -> None:
 
 def test_leaves_names_alone_that_are_not_divvys(templates: Templates) -> None:
     templates.pod("1", frozenset({FOREIGN}))
-    templates.template(FOREIGN, {"spec": {}})
+    templates.template(FOREIGN, OTHER)
     assert done(templates, 0) == []
     templates.pod("1", frozenset())
     templates.look_again()
@@ -58,8 +65,8 @@ def test_leaves_names_alone_that_are_not_divvys(templates: Templates) -> None:
 
 def test_deletes_no_template_before_everything_is_listed(templates: Templates) -> None:
     templates.complete = False
-    templates.template(PART, {"spec": {}})
-    templates.template(SIZED._replace(namespace="b"), {"spec": {}})
+    templates.template(PART, OTHER)
+    templates.template(SIZED._replace(namespace="b"), OTHER)
     templates.pod("1", frozenset({SIZED}))
     assert [step.key for step in done(templates, 0)] == [SIZED]
     templates.look_again()
@@ -100,7 +107,7 @@ def test_recreates_a_template_that_somebody_deletes(templates: Templates) -> Non
 
 
 def test_replaces_a_template_with_foreign_content(templates: Templates) -> None:
-    templates.template(SIZED, {"spec": {"devices": {}}})
+    templates.template(SIZED, OTHER)
     assert done(templates, 0) == [Step(SIZED, delete=True, create=SPEC)]
 
 
@@ -115,9 +122,9 @@ def test_keeps_a_template_to_which_the_api_server_adds_defaults(
     assert step.create is not None
     templates.created(SIZED, step.create, added)
     templates.finished(SIZED)
-    templates.template(SIZED, added)  # the watch tells it, too
+    templates.template(SIZED, digest_of(added))  # the watch tells it, too
     assert done(templates, 1) == []
-    templates.template(SIZED, {"spec": {"devices": {}}})
+    templates.template(SIZED, OTHER)
     assert done(templates, 2) == [Step(SIZED, delete=True, create=SPEC)]
 
 
@@ -185,7 +192,7 @@ def test_keeps_a_template_until_its_last_pod_has_gone(templates: Templates) -> N
 
 def test_replaces_what_it_knew_by_a_list(templates: Templates) -> None:
     templates.pod("gone", frozenset({SIZED}))
-    templates.template(PART, {"spec": {}})
+    templates.template(PART, OTHER)
     templates.pods({"new": frozenset({PART})})
     templates.templates({})
     assert templates.waiting() == [PART]
@@ -195,7 +202,7 @@ def test_replaces_what_it_knew_by_a_list(templates: Templates) -> None:
 _KEYS = st.sampled_from([SIZED, PART, Key("b", "divvy-1x10m"), FOREIGN])
 _EVENTS = st.lists(
     st.tuples(st.just("pod"), st.sampled_from("123"), st.frozensets(_KEYS, max_size=2))
-    | st.tuples(st.just("template"), _KEYS, st.sampled_from([None, {"spec": {}}]))
+    | st.tuples(st.just("template"), _KEYS, st.sampled_from([None, OTHER]))
     | st.tuples(st.just("slice"), st.sampled_from("st"), st.sampled_from([SHARE, LARGER]))
     | st.tuples(st.just("time"), st.floats(0, 100), st.none()),
     max_size=30,
@@ -259,3 +266,82 @@ def test_forgets_a_delayed_retry_when_no_pod_names_it(templates: Templates) -> N
     assert templates.next_step(1) is None
     templates.pod("2", frozenset({SIZED}))
     assert templates.next_step(2) == Step(SIZED, delete=False, create=SPEC)
+
+
+def flood(templates: Templates, pods: int, first: int = 0) -> None:
+    """Have pods of one namespace name 64 templates each, as one tenant can."""
+    for at in range(first, first + pods):
+        names = (Key("flood", f"divvy-1x{at * 64 + number + 1}m") for number in range(64))
+        templates.pod(f"f{at}", frozenset(names))
+
+
+def test_serves_so_many_sizes_of_a_namespace_at_a_time(templates: Templates) -> None:
+    flood(templates, 100)
+    templates.pod("victim", frozenset({SIZED}))
+    assert len(done(templates, 0)) == 256 + 1
+    ((namespace, (pods, key)),) = templates.over().items()
+    assert (namespace, pods, key.namespace) == ("flood", 96, "flood")
+    assert templates.with_room() == []
+    # A name that is in work costs the namespace nothing more.
+    templates.pod("same", frozenset({Key("flood", "divvy-1x1m")}))
+    assert templates.over()["flood"][0] == 96
+    for at in range(2):
+        templates.pod(f"f{at}", frozenset())
+    templates.pod("same", frozenset())
+    assert templates.with_room() == ["flood"]
+    flood(templates, 96, first=4)  # told again
+    assert templates.over()["flood"][0] == 94
+    assert len(done(templates, 1)) == 128
+    templates.pods({})
+    assert templates.over() == {}
+
+
+def test_keeps_so_many_templates_that_no_pod_names(templates: Templates) -> None:
+    templates.pod("1", frozenset({SIZED}))
+    for number in range(2000):
+        spec = template_of(SizedRequest(1, number + 1, "m"), {})
+        templates.template(Key("flood", f"divvy-1x{number + 1}m"), digest_of(spec or {}))
+    deleted = [step for step in done(templates, 0) if step.delete]
+    templates.look_again()
+    deleted += [step for step in done(templates, 0) if step.delete]
+    assert len(deleted) == 2000 - 256
+    assert templates.live == 256 + 1
+
+
+def test_keeps_little_of_each_pod_and_template() -> None:
+    """1,000 pods of one tenant name 64,000 templates, each with long names of types."""
+    templates = Templates(UNUSED, OfferedShares(UNUSED))
+    types = ".".join(f"a{'x' * 10}{at:02}" for at in range(14))
+    tracemalloc.start()
+    for pod in range(1000):
+        names = (f"divvy-1x{pod * 64 + at + 1}m.use.{types}" for at in range(64))
+        templates.pod(f"uid-{pod}", frozenset(Key("flood", name) for name in names))
+    done(templates, 0)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert templates.live == 256
+    assert kept < 4 << 20
+
+
+def test_looks_at_many_templates_in_slices(
+    templates: Templates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for namespace in range(20):
+        for number in range(200):
+            key = Key(f"n{namespace}", f"divvy-1x{number + 1}m")
+            templates.template(key, digest_of(template_of(SizedRequest(1, number + 1, "m"), {})))
+    looks = 0
+
+    def counted(request: SizedRequest, offered: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return template_of(request, offered)
+
+    monkeypatch.setattr("divvy.claim_templates.wanted.template_of", counted)
+    pieces = []
+    while templates.has_due:
+        looks = 0
+        assert templates.next_step(0) is None
+        pieces.append(looks)
+    assert sum(pieces) == 4000
+    assert max(pieces) <= 200

@@ -17,7 +17,8 @@ _TYPES = st.lists(
         lambda text: text not in RESERVED_TYPES
     ),
     max_size=4,
-).map(tuple)
+    unique=True,
+).map(lambda types: tuple(sorted(types)))
 _REQUESTS = st.builds(
     SizedRequest,
     count=st.integers(1, 9999),
@@ -28,6 +29,17 @@ _REQUESTS = st.builds(
     no_types=_TYPES,
     tenant=st.none() | st.sampled_from(("prod", "team-7", *RESERVED_TYPES)),
 )
+
+
+@pytest.mark.parametrize(
+    "types", [["b", "a"], ["a", "a"], [f"a{number:02}" for number in range(17)]]
+)
+@pytest.mark.parametrize("word", ["use", "no"])
+def test_reads_no_template_name_that_the_mutation_would_not_write(
+    word: str, types: list[str]
+) -> None:
+    assert parse_template_name(f"divvy-1x10m.{word}.{'.'.join(types)}") is None
+    assert parse_template_name(f"divvy-1x10m.{word}.{'.'.join(sorted(set(types))[:16])}")
 
 
 @given(_REQUESTS)

@@ -12,6 +12,8 @@ TEMPLATE_MAKER_CONTROLLER = Controller(
     module="divvy.claim_templates",
     rules=(
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+        # What waits because its namespace has too much in work is told there.
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
         {
             "apiGroups": ["resource.k8s.io"],
             "resources": ["resourceslices"],

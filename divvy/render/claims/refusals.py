@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.claim_names import SHARE_CLASS
+from divvy.model.claim_names import MAX_TYPES, SHARE_CLASS
 from divvy.model.contract import (
     CLAIMS_DRIVER,
     CLASS_RESOURCE,
@@ -43,6 +43,14 @@ def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any
                     f"{_named_templates()}.size() <= {MAX_NAMED_TEMPLATES}",
                     f"'the pod has ' + string({_named_templates()}.size()) + "
                     + text(f" claims by size; {MAX_NAMED_TEMPLATES} at most are possible"),
+                ),
+                (
+                    f"{_odd_templates()}.size() == 0",
+                    f"{_odd_templates()}[0] + "
+                    + text(
+                        ": the GPU types in the name of a template have to be distinct, in "
+                        f"alphabetical order, and {MAX_TYPES} at most after each of use and no"
+                    ),
                 ),
                 (f"{_foreign_templates()}.size() == 0", _not_yours(_foreign_templates())),
                 (f"{_foreign_resources()}.size() == 0", _not_yours(_foreign_resources())),
@@ -105,6 +113,17 @@ def _named_templates() -> str:
         "object.spec.?resourceClaims.orValue([]).map(r, "
         "r.?resourceClaimTemplateName.orValue(''))"
         f".filter(t, t.startsWith({text(TEMPLATE_PREFIX)}))"
+    )
+
+
+def _odd_templates() -> str:
+    """Return the templates that a pod names otherwise than the mutation would."""
+    used = "t.split('.use.')[1].split('.no.')[0].split('.tenant.')[0].split('.')"
+    no = "t.split('.no.')[1].split('.tenant.')[0].split('.')"
+    lists = f"[t.contains('.use.') ? {used} : [], t.contains('.no.') ? {no} : []]"
+    return line(
+        f"{_named_templates()}.filter(t, {lists}"
+        f".exists(l, l.size() > {MAX_TYPES} || l.distinct().sort() != l))"
     )
 
 

@@ -132,6 +132,7 @@ def test_gives_the_agent_a_drivers_sockets_and_rights_only_with_claims() -> None
 def test_grants_the_template_maker_these_rights_and_no_more() -> None:
     objects = objects_of(cluster(SHARES), IMAGE)
     assert rights_of(objects, "divvy-claim-templates") == {
+        ("events", "create", "everywhere"),
         *(("pods", verb, "everywhere") for verb in ("list", "watch")),
         *(("resourceslices", verb, "everywhere") for verb in ("list", "watch")),
         *(

@@ -431,3 +431,20 @@ def test_checks_a_generated_name_by_its_prefix(server: ApiServer) -> None:
     }
     path = _CLAIMS.format("v1", "default", "resourceclaimtemplates")
     assert "names that begin with divvy-" in server.send("POST", path, body, dryRun="All").refusal
+
+
+@pytest.mark.parametrize("word", ["use", "no"])
+def test_refuses_templates_that_the_mutation_would_not_name(server: ApiServer, word: str) -> None:
+    """A hand-written name is a selector, whose length costs the API server's processor."""
+
+    def refusal(*types: str) -> str:
+        name = f"divvy-1x10m.{word}.{'.'.join(types)}"
+        claims = [{"name": "c", "resourceClaimTemplateName": name}]
+        return server.dry_run(pod({"cpu": 1}, resourceClaims=claims)).refusal
+
+    assert refusal("a100", "h100") == ""
+    assert refusal(*(f"a{number:02}" for number in range(16))) == ""
+    for types in (("h100", "a100"), ("a", "a"), tuple(f"a{number:02}" for number in range(17))):
+        assert "the GPU types in the name of a template have to be distinct" in refusal(*types)
+    both = [{"name": "c", "resourceClaimTemplateName": "divvy-1x10m.use.a.b.no.c.d"}]
+    assert server.dry_run(pod({"cpu": 1}, resourceClaims=both)).refusal == ""
