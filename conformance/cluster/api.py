@@ -66,9 +66,9 @@ class Api:
 
         def ask() -> tuple[list[dict[str, Any]], str]:
             pages = list(self._client.pages(kind.path(namespace), query))
-            items = [item for page in pages for item in page["items"] or ()]
+            items = [item for page in pages for item in page.items]
             # A later page can be of a later version, and so miss what happened to an earlier one.
-            return items, str(pages[0]["metadata"]["resourceVersion"])
+            return items, pages[0].version
 
         return self._ask("list", ask)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -95,5 +96,9 @@ class NodeLife:
                 leases = [self.api.get(LEASE, name, _LEASES)]
         except KubeError:
             return {}
-        times = ((lease["metadata"]["name"], lease["spec"].get("renewTime")) for lease in leases)
-        return {name: datetime.fromisoformat(text) for name, text in times if text}
+        times: dict[str, datetime] = {}
+        for lease in leases:
+            with contextlib.suppress(TypeError, ValueError):  # of this one: it was not renewed
+                renewed: Any = (lease.get("spec") or {}).get("renewTime")
+                times[lease["metadata"]["name"]] = datetime.fromisoformat(renewed)
+        return times

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,19 @@ from divvy.kube.kind import NODE, POD
 from divvy.kube.kubeconfig import cluster_config
 from divvy.model import PluginImage
 from divvy.model.contract import Component
+from divvy.model.problems import printable
 from divvy.plan import LiveNode, live_node, node_status, plan
 from divvy.stack.errors import StackError
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_document
 
 _NO_IMAGE = "no workload image: give --workload-image, or plugin.image.registry"
+
+
+@cache
+def _note(text: str) -> None:
+    """Tell, once, of an object that cannot be read."""
+    print(f"warning: not read: {printable(text)}", file=sys.stderr)
 
 
 def open_cluster(config: pytest.Config) -> ClusterUnderTest:
@@ -54,7 +62,9 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
     kubeconfig = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
     server = ""
     try:
-        client = Client(cluster_config(kubeconfig, cluster.context), SECONDS, is_patient=False)
+        client = Client(
+            cluster_config(kubeconfig, cluster.context), SECONDS, is_patient=False, note=_note
+        )
         server = client.server
         api = Api(client)
         clear_leftovers(api)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from conformance.cluster.api import Api
 from conformance.cluster.pod_spec import OWN
-from divvy.kube.errors import ApiError, KubeError
+from divvy.kube.errors import NOT_FOUND, ApiError, KubeError
 from divvy.kube.kind import LEASE
 
 NAME = "run"
@@ -70,8 +70,10 @@ def living(api: Api, namespaces: Iterable[str], tell: Callable[[str], None]) -> 
 def _renewed(api: Api, namespace: str) -> str | None:
     try:
         lease = api.get(LEASE, NAME, namespace)
-    except ApiError:
-        return None
+    except ApiError as error:
+        if error.code == NOT_FOUND:
+            return None
+        raise  # a run whose lease cannot be read may live: what it has made stays
     return str((lease.get("spec") or {}).get("renewTime"))
 
 

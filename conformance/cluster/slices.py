@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,8 +10,16 @@ from typing import Any
 from divvy.model import mig_resource
 from divvy.model.quantities import parse_quantity
 from divvy.model.resource_names import GPU
-from divvy.plan.live_claims import ClaimedGpu, Holder, LiveDevice, holders_by_device
+from divvy.plan.live_claims import (
+    ClaimedGpu,
+    Holder,
+    LiveDevice,
+    holders_by_device,
+    holders_of,
+)
+from divvy.plan.readable import UNREADABLE
 
+_log = logging.getLogger(__name__)
 # Capacity of a device that so many claims may have at once.
 _SHARES = "shares"
 _MIB = 1 << 20
@@ -51,11 +60,15 @@ def whole_gpus(
     memory claims can have in parts is a share as well.
     """
     held = holders_by_device(claims, driver)
-    gpus = [
-        _whole_gpu(spec, device, held.get((spec["pool"]["name"], device["name"]), ()))
-        for spec, device in _devices(slices, driver)
-        if spec.get("nodeName") == node and _attribute(device, "type") == "gpu"
-    ]
+    gpus = []
+    for spec, device in _devices(slices, driver):
+        if spec.get("nodeName") != node or _attribute(device, "type") != "gpu":
+            continue
+        holders = holders_of(held, spec["pool"]["name"], device["name"])
+        try:
+            gpus.append(_whole_gpu(spec, device, holders))
+        except UNREADABLE as error:  # of another driver's, whose devices may be of any shape
+            _log.warning("device %s of %s is left out: %r", device["name"], driver, error)
     return tuple(sorted(gpus, key=lambda gpu: gpu.index))
 
 
@@ -120,9 +133,9 @@ def _devices(
     newest: dict[str, int] = {}
     for spec in specs:
         pool = spec["pool"]
-        newest[pool["name"]] = max(newest.get(pool["name"], 0), pool["generation"])
+        newest[pool["name"]] = max(newest.get(pool["name"], 0), pool.get("generation") or 0)
     for spec in specs:
-        if spec["pool"]["generation"] == newest[spec["pool"]["name"]]:
+        if (spec["pool"].get("generation") or 0) == newest[spec["pool"]["name"]]:
             for device in spec.get("devices") or ():
                 yield spec, device
 

@@ -43,7 +43,9 @@ def check_held(cluster: Cluster, *, preview: bool) -> None:
     Raises EngineError.
     """
     with reading(cluster.kubeconfig, cluster.context) as reader:
-        pods = pods_with_claims(reader.listed(_CLAIMS))
+        claims = reader.listed(_CLAIMS)
+        unread = reader.unread("resourceclaims")
+        pods = pods_with_claims(claims, unread=unread, note=reader.note)
     where = "without a profile with `claims`"
     _refuse(pods, where, "end them first", preview=preview)
 

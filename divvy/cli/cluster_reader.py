@@ -1,4 +1,7 @@
-"""Reads objects of the cluster that a stack is for, each failure as one error."""
+"""Reads objects of the cluster that a stack is for, each failure as one error.
+
+An object that cannot be read is none: a note names it, once, and the others are read.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import typer
+
 from divvy.cli.errors import CommandError, fail
 from divvy.kube.client import Client
 from divvy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError, Unreachable
 from divvy.kube.kubeconfig import cluster_config
-from divvy.plan.live_claims import UnreadableClaims
+from divvy.kube.objects import resource_of
+from divvy.model.problems import printable
 
 
 class NotAllowed(CommandError):
@@ -30,19 +36,36 @@ class ClusterReader:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        client.note = self.note
+        self._notes: dict[str, None] = {}
+        self._unread: dict[str, dict[str, None]] = {}
+
+    def note(self, text: str) -> None:
+        """Note what could not be read, for a person."""
+        self._notes[printable(text)] = None
+
+    def taken_notes(self) -> tuple[str, ...]:
+        """Return what has been noted since the last time: whoever takes it shows it."""
+        notes, self._notes = tuple(self._notes), {}
+        return notes
+
+    def unread(self, resource: str) -> tuple[str, ...]:
+        """Return the names of the objects of which nothing could be read."""
+        return tuple(self._unread.get(resource, ()))
 
     def listed(self, path: str) -> list[dict[str, Any]]:
         """Return the items of a list; a resource that this cluster does not have has none."""
-        with self._reading(path):
-            answer = self._client.find(path)
-        return [] if answer is None else list(answer.get("items") or ())
+        return list(self.paged(path))
 
     def paged(self, path: str) -> Iterator[dict[str, Any]]:
         """Yield the items of a list, page by page; raises NotAllowed."""
         with self._reading(path):
             try:
                 for page in self._client.pages(path):
-                    yield from page["items"]
+                    if page.skipped:
+                        names = self._unread.setdefault(resource_of(path), {})
+                        names.update(dict.fromkeys(page.skipped))
+                    yield from page.items
             except ApiError as error:
                 if error.code != NOT_FOUND:
                     raise
@@ -80,7 +103,9 @@ class ClusterReader:
 def reading(kubeconfig: str | None, context: str | None) -> Iterator[ClusterReader]:
     """Read the cluster that `divvy up` deploys to; raises KubeconfigError."""
     with Client(cluster_config(kubeconfig, context)) as client:
+        reader = ClusterReader(client)
         try:
-            yield ClusterReader(client)
-        except UnreadableClaims as unreadable:
-            fail(str(unreadable))
+            yield reader
+        finally:
+            for note in reader.taken_notes():
+                typer.echo(f"warning: {note}", err=True)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -205,7 +206,7 @@ class _Run:
         """Return the cluster in words: release, server, context, number of nodes."""
         release = self._deployment.release
         try:
-            nodes = sum(len(page["items"]) for page in self._client.pages(NODE.path("")))
+            nodes = sum(len(page.items) for page in self._client.pages(NODE.path("")))
         except ApiError:
             number = "an unknown number of nodes"
         else:
@@ -220,11 +221,11 @@ class _Run:
         try:
             query = {"labelSelector": AGENTS}
             pages = self._client.pages(POD.path(""), query)
-            agents = [pod for page in pages for pod in page["items"]]
+            agents = [pod for page in pages for pod in page.items]
             own = self._stack.cluster.namespace
             if all(pod["metadata"]["namespace"] == own for pod in agents):
                 return
-            nodes = [node for page in self._client.pages(NODE.path("")) for node in page["items"]]
+            nodes = [node for page in self._client.pages(NODE.path("")) for node in page.items]
         except ApiError as refusal:
             if refusal.code != FORBIDDEN:
                 raise
@@ -264,7 +265,7 @@ def _opened(name: str) -> Iterator[_Run]:
     stack = DeployedStack(name, path, read_document(file))
     config = cluster_config(stack.cluster.kubeconfig, stack.cluster.context)
     try:
-        with Client(config) as client:
+        with Client(config, note=cache(_warn)) as client:
             yield _Run(stack, config, client)
     except Unreachable as error:
         fail(f"the cluster cannot be reached: {config.server}: {error}")
@@ -272,6 +273,10 @@ def _opened(name: str) -> Iterator[_Run]:
         fail(f"the cluster refuses a request: {error}")
     except (DeployError, HelmFailed, BuildFailed, KubeError) as error:
         fail(str(error))
+
+
+def _warn(unread: str) -> None:
+    typer.echo(f"warning: not read: {printable(unread)}", err=True)
 
 
 def _of_others(look: Look) -> Iterator[str]:

@@ -16,6 +16,7 @@ from divvy.plan import plan as predict
 from divvy.plan.fit import AskingPod, FitNode, asking_pod, nodes_of_cluster
 from divvy.plan.fit.pods import Around, claims_by_name
 from divvy.plan.live_claims import claimed_gpus
+from divvy.plan.readable import key_of, readable
 from divvy.plan.waiting import is_claim_of
 
 _RESOURCES = "/apis/resource.k8s.io/v1"
@@ -36,7 +37,7 @@ class FitReader:
         classes = self._reader.listed("/apis/scheduling.k8s.io/v1/priorityclasses")
         templates = self._reader.listed(f"{_RESOURCES}/resourceclaimtemplates")
         defaults = [
-            priority_class["value"]
+            priority_class.get("value") or 0
             for priority_class in classes
             if priority_class.get("globalDefault")
         ]
@@ -46,22 +47,22 @@ class FitReader:
                 for namespace in namespaces
             },
             {
-                priority_class["metadata"]["name"]: priority_class["value"]
+                priority_class["metadata"]["name"]: priority_class.get("value") or 0
                 for priority_class in classes
             },
             defaults[0] if defaults else 0,
-            {_key(claim): claim["spec"] for claim in self._claims},
-            {_key(template): template["spec"]["spec"] for template in templates},
+            {key_of(claim): claim.get("spec") or {} for claim in self._claims},
+            {key_of(template): template["spec"]["spec"] for template in templates},
             frozenset(self._shared()),
         )
 
     def _shared(self) -> Iterator[tuple[str, str]]:
         """Yield the claims that have their devices already, or that several pods name."""
         yield from (
-            _key(claim) for claim in self._claims if (claim.get("status") or {}).get("allocation")
+            key_of(claim) for claim in self._claims if (claim.get("status") or {}).get("allocation")
         )
         named = Counter(
-            (pod["metadata"]["namespace"], name)
+            (pod["metadata"].get("namespace") or "", name)
             for pod in self._pods
             for name in claims_by_name(pod["spec"])
         )
@@ -74,8 +75,11 @@ class FitReader:
             for pod in self._pods
             if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
         ]
-        waiting.sort(key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", _key(pod)))
-        return tuple(asking_pod(pod, self.cluster, self.around) for pod in waiting)
+        waiting.sort(key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", key_of(pod)))
+        read = readable(
+            waiting, lambda pod: asking_pod(pod, self.cluster, self.around), self._reader.note
+        )
+        return tuple(read)
 
     def claims_of(self, pod: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the claims that a pod names, or that were made for it."""
@@ -84,7 +88,13 @@ class FitReader:
     def nodes(self, name: str, without: Sequence[Mapping[str, Any]] = ()) -> tuple[FitNode, ...]:
         """Return the nodes with what is held of them, but by the claims ``without``."""
         claims = [claim for claim in self._claims if claim not in without]
-        gpus = claimed_gpus(self._slices, claims, self._taint_rules)
+        gpus = claimed_gpus(
+            self._slices,
+            claims,
+            self._taint_rules,
+            unread=self._reader.unread("resourceclaims"),
+            note=self._reader.note,
+        )
         return nodes_of_cluster(
             self.cluster, predict(self.cluster, name), self._nodes, self._pods, gpus
         )
@@ -96,8 +106,9 @@ class FitReader:
 
     def differences(self, name: str) -> tuple[str, ...]:
         """Return a note where nodes advertise other devices than the file says."""
-        gpus = claimed_gpus(self._slices, ())
-        nodes = with_claims(map(live_node_of, self._nodes), gpus, self.cluster)
+        gpus = claimed_gpus(self._slices, (), note=self._reader.note)
+        live = readable(self._nodes, live_node_of, self._reader.note)
+        nodes = with_claims(live, gpus, self.cluster)
         compared = compare_live(self.cluster, name, nodes).nodes
         differing = [
             node_difference.node for node_difference in compared if node_difference.resources
@@ -133,7 +144,3 @@ class FitReader:
         except NotAllowed as refusal:
             typer.echo(f"DeviceTaintRules are left out: {refusal}", err=True)
             return []
-
-
-def _key(obj: Mapping[str, Any]) -> tuple[str, str]:
-    return obj["metadata"]["namespace"], obj["metadata"]["name"]

@@ -16,6 +16,7 @@ from divvy.plan import LiveNode, compare_live, live_node
 from divvy.plan.live_claims import ClaimedGpu, claimed_gpus, offered_kinds
 from divvy.plan.node_conditions import not_ready
 from divvy.plan.node_moves import NodeMove
+from divvy.plan.readable import readable
 from divvy.render.live import live_json, live_text
 
 _SLICES = "/apis/resource.k8s.io/v1/resourceslices"
@@ -46,9 +47,9 @@ def _moves(reader: ClusterReader, cluster: Cluster) -> tuple[NodeMove, ...]:
 def live_nodes(cluster: Cluster, kubeconfig: str | None, context: str | None) -> list[LiveNode]:
     """Read every node of the cluster that `divvy up` deploys to; raises KubeconfigError."""
     with reading(kubeconfig, context) as reader:
-        nodes = [live_node_of(node) for node in reader.paged("/api/v1/nodes")]
+        nodes = list(readable(reader.paged("/api/v1/nodes"), live_node_of, reader.note))
         # A cluster before 1.34 has none, and is still asked: claims may have gone.
-        gpus = claimed_gpus(list(reader.paged(_SLICES)), ())
+        gpus = claimed_gpus(list(reader.paged(_SLICES)), (), note=reader.note)
     return with_claims(nodes, gpus, cluster)
 
 

@@ -7,9 +7,10 @@ from typing import Any
 from divvy.cli.cluster_reader import ClusterReader
 from divvy.model import Cluster
 from divvy.plan.live import named_resources
-from divvy.plan.live_claims import claimed_gpus
+from divvy.plan.live_claims import ClaimedGpu, claimed_gpus
 from divvy.plan.live_pods import live_pod
-from divvy.plan.node_moves import NodeMove, node_moves, pods_left
+from divvy.plan.node_moves import NodeMove, advertises_gpus, node_moves, pods_left
+from divvy.plan.readable import key_of, readable
 
 _RESOURCES = "/apis/resource.k8s.io/v1"
 _NOT_ENDED = "/api/v1/pods?fieldSelector=status.phase%21%3DSucceeded,status.phase%21%3DFailed"
@@ -24,8 +25,10 @@ class NodeMovesReader:
 
     @cached_property
     def nodes(self) -> list[dict[str, Any]]:
-        """Return the nodes."""
-        return list(self._reader.paged("/api/v1/nodes"))
+        """Return the nodes that can be read."""
+        nodes = self._reader.paged("/api/v1/nodes")
+        read = readable(nodes, lambda raw: (dict(raw), advertises_gpus(raw)), self._reader.note)
+        return [raw for raw, _ in read]
 
     @cached_property
     def _slices(self) -> list[dict[str, Any]]:
@@ -38,17 +41,25 @@ class NodeMovesReader:
     def moves(self) -> tuple[NodeMove, ...]:
         """Return the nodes that move, in the order in which they can."""
         cluster = self._cluster
-        if not node_moves(cluster, self.nodes, claimed_gpus(self._slices, ()), ()):
+        note = self._reader.note
+        if not node_moves(cluster, self.nodes, claimed_gpus(self._slices, (), note=note), ()):
             return ()
-        named = {(c["metadata"]["namespace"], c["metadata"]["name"]): c for c in self._claims}
+        named = {key_of(claim): claim for claim in self._claims}
         now, resources = datetime.now(UTC), named_resources(cluster)
-        readings = (
-            live_pod(raw, resources, cluster.names, named, now)
-            for raw in self._reader.paged(_NOT_ENDED)
+        readings = readable(
+            self._reader.paged(_NOT_ENDED),
+            lambda raw: live_pod(raw, resources, cluster.names, named, now),
+            note,
         )
         pods = [pod for pod in readings if pod is not None]
-        return node_moves(cluster, self.nodes, claimed_gpus(self._slices, self._claims), pods)
+        return node_moves(cluster, self.nodes, self._gpus, pods)
 
     def pods_left(self) -> tuple[str, ...]:
         """Return the pods with claims on nodes that no pool selects."""
-        return pods_left(self._cluster, self.nodes, claimed_gpus(self._slices, self._claims))
+        return pods_left(self._cluster, self.nodes, self._gpus)
+
+    @property
+    def _gpus(self) -> tuple[ClaimedGpu, ...]:
+        claims = self._claims
+        unread = self._reader.unread("resourceclaims")
+        return claimed_gpus(self._slices, claims, unread=unread, note=self._reader.note)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,9 +16,11 @@ from divvy.image.published import published_platforms
 from divvy.kube.client import Client
 from divvy.kube.errors import KubeError
 from divvy.kube.kubeconfig import cluster_config
+from divvy.model.problems import printable
 
 # Names of GPUs that come on a module with processors for arm64, or the label of such nodes.
 _MAY_NEED_ANOTHER = re.compile(r"G[BH]\d|kubernetes\.io/arch", re.IGNORECASE)
+_MOST_NAMED = 3
 
 
 def check_platforms(path: Path, cluster: Mapping[str, Any]) -> None:
@@ -28,8 +29,11 @@ def check_platforms(path: Path, cluster: Mapping[str, Any]) -> None:
     ``cluster`` is the `divvy:cluster` of the stack file at ``path``, as it is written. If nodes
     may not be read, what the file says of them counts.
     """
-    image = (cluster.get("plugin") or {}).get("image") or {}
-    built = tuple(image.get("platforms") or DEFAULT_PLATFORMS)
+    plugin = cluster.get("plugin")
+    image = plugin.get("image") if isinstance(plugin, dict) else None
+    image = image if isinstance(image, dict) else {}
+    platforms = image.get("platforms")
+    built = tuple(map(str, platforms)) if isinstance(platforms, list) else DEFAULT_PLATFORMS
     access = cluster.get("kubeconfig"), cluster.get("context")
     nodes = _other_nodes(*access, built)
     if not nodes and not _MAY_NEED_ANOTHER.search(path.read_text(encoding="utf-8")):
@@ -61,7 +65,16 @@ def _other_nodes(
     """Return the nodes whose processors an image is not for; most clusters have none."""
     known = ", ".join(name.partition("/")[2] for name in platforms)
     selector = {"labelSelector": f"kubernetes.io/arch,kubernetes.io/arch notin ({known})"}
-    # Who cannot read them is told so by the run itself.
-    with contextlib.suppress(KubeError), Client(cluster_config(kubeconfig, context)) as client:
-        return [node for page in client.pages("/api/v1/nodes", selector) for node in page["items"]]
-    return []
+    unread: list[str] = []
+    try:
+        with Client(cluster_config(kubeconfig, context), note=unread.append) as client:
+            pages = client.pages("/api/v1/nodes", selector)
+            nodes = [node for page in pages for node in page.items]
+    except KubeError as error:
+        nodes, unread = [], [str(error)]
+    if unread:
+        why = "; ".join(map(printable, unread[:_MOST_NAMED]))
+        typer.echo(
+            f"warning: it is not known whether the agent's image is for all nodes: {why}", err=True
+        )
+    return nodes

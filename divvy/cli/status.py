@@ -23,6 +23,7 @@ from divvy.plan.cluster_status import Alert, ClusterStatus, PendingPod, cluster_
 from divvy.plan.live import named_resources
 from divvy.plan.live_claims import claimed_gpus
 from divvy.plan.live_pods import live_pod
+from divvy.plan.readable import Note, key_of, readable
 from divvy.render.cluster_status import status_json, status_text
 from divvy.stack.file import read_path, stack_path
 from divvy.stack.sections import read_cluster
@@ -73,9 +74,14 @@ def _read(reader: ClusterReader, cluster: Cluster, name: str) -> ClusterStatus:
     """Read a cluster; notes say what this user may not see."""
     now = datetime.now(UTC)
     notes: list[str] = []
-    nodes = list(reader.paged("/api/v1/nodes"))
+    read = readable(
+        reader.paged("/api/v1/nodes"), lambda raw: (raw, live_node_of(raw)), reader.note
+    )
+    pairs = list(read)
+    nodes = [raw for raw, _ in pairs]
     slices = _allowed(reader, f"{_RESOURCES}/resourceslices", notes)
-    live = with_claims(map(live_node_of, nodes), claimed_gpus(slices or (), ()), cluster)
+    gpus = claimed_gpus(slices or (), (), note=reader.note)
+    live = with_claims((node for _, node in pairs), gpus, cluster)
     labels = component_labels(Component.AGENT).items()
     selector = ",".join(f"{key}%3D{value}" for key, value in labels)
     path = f"/api/v1/namespaces/{cluster.namespace}/pods?labelSelector={selector}"
@@ -83,8 +89,8 @@ def _read(reader: ClusterReader, cluster: Cluster, name: str) -> ClusterStatus:
     result = cluster_status(cluster, name, nodes, live, agents, now)
     pods = _allowed(reader, _PENDING, notes) or []
     claims = _allowed(reader, f"{_RESOURCES}/resourceclaims", notes) or []
-    pending = tuple(_pending(cluster, pods, claims, now))
-    return replace(result, pending=pending, notes=tuple(notes))
+    pending = tuple(_pending(cluster, pods, claims, now, reader.note))
+    return replace(result, pending=pending, notes=(*notes, *reader.taken_notes()))
 
 
 def _allowed(reader: ClusterReader, path: str, notes: list[str]) -> list[dict[str, Any]] | None:
@@ -100,13 +106,13 @@ def _pending(
     pods: list[dict[str, Any]],
     claims: list[dict[str, Any]],
     now: datetime,
+    note: Note,
 ) -> Iterator[PendingPod]:
-    named = {(claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims}
+    named = {key_of(claim): claim for claim in claims}
     resources = named_resources(cluster)
-    for raw in pods:
-        pod = live_pod(raw, resources, cluster.names, named, now)
-        if pod is not None:
-            yield PendingPod(pod.pod.full_name, pod.pod.requests, _reason(pod.pod.reason, pod.node))
+    read = readable(pods, lambda raw: live_pod(raw, resources, cluster.names, named, now), note)
+    for pod in filter(None, read):
+        yield PendingPod(pod.pod.full_name, pod.pod.requests, _reason(pod.pod.reason, pod.node))
 
 
 def _reason(reason: str, node: str | None) -> str:

@@ -11,13 +11,13 @@ _API, _RULES = "/apis/resource.k8s.io/v1", "devicetaintrules"
 
 def taint_rules(reader: ClusterReader, slices: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the rules of a cluster, none if no slice is of Divvy's devices; raises NotAllowed."""
-    if all(resource_slice["spec"].get("driver") != CLAIMS_DRIVER for resource_slice in slices):
+    if all((each.get("spec") or {}).get("driver") != CLAIMS_DRIVER for each in slices):
         return []
     try:
         return list(reader.paged(f"{_API}/{_RULES}"))
     except NotAllowed:
         # Before 1.37 Kubernetes has no rules, and refuses them to whoever may not read them.
         resources = (reader.find(_API) or {}).get("resources") or ()
-        if any(resource["name"] == _RULES for resource in resources):
+        if any(resource.get("name") == _RULES for resource in resources):
             raise
         return []

@@ -20,6 +20,7 @@ from divvy.plan.live_claims import ClaimedGpu, claimed_gpus
 from divvy.plan.live_pods import Claims, live_pod
 from divvy.plan.live_usage import read_usage
 from divvy.plan.observed_cluster import AgentAnswer, ObservedCluster, ObservedNode, observed_node
+from divvy.plan.readable import key_of, readable
 from divvy.plan.usage import Usage
 
 _RESOURCES = "/apis/resource.k8s.io/v1"
@@ -47,9 +48,12 @@ class UsageReader:
         claims, gpus = self._claims(notes)
         raw_pods, has_all_pods = self._raw_pods(notes)
         named, names = named_resources(self.cluster), self.cluster.names
-        live_pods = (live_pod(raw, named, names, claims, now) for raw in raw_pods)
+        live_pods = readable(
+            raw_pods, lambda raw: live_pod(raw, named, names, claims, now), self.reader.note
+        )
         pods = [pod for pod in live_pods if pod is not None]
         agents = self._agents(notes)
+        notes += self.reader.taken_notes()
         observed = ObservedCluster(
             nodes,
             pods,
@@ -64,7 +68,9 @@ class UsageReader:
 
     def _nodes(self) -> list[ObservedNode]:
         if self.node is None:
-            return [observed_node(raw) for raw in self.reader.paged("/api/v1/nodes")]
+            return list(
+                readable(self.reader.paged("/api/v1/nodes"), observed_node, self.reader.note)
+            )
         raw = self.reader.find(f"/api/v1/nodes/{quote(self.node, safe='')}")
         if raw is None:
             fail(f"the cluster has no node {self.node}")
@@ -81,10 +87,15 @@ class UsageReader:
             ):
                 notes.append(f"what pods claim is not shown: {refused.reason}")
             return {}, ()
-        named = {
-            (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims
-        }
-        return named, claimed_gpus(slices, claims, self._taint_rules(slices, notes))
+        named = {key_of(claim): claim for claim in claims}
+        gpus = claimed_gpus(
+            slices,
+            claims,
+            self._taint_rules(slices, notes),
+            unread=self.reader.unread("resourceclaims"),
+            note=self.reader.note,
+        )
+        return named, gpus
 
     def _taint_rules(
         self, slices: Iterable[Mapping[str, Any]], notes: list[str]
@@ -124,7 +135,7 @@ class UsageReader:
         only = "" if self.node is None else f"&fieldSelector=spec.nodeName%3D{quote(self.node)}"
         path = f"/api/v1/namespaces/{self.cluster.namespace}/pods?labelSelector={labels}{only}"
         try:
-            agents = [_agent(raw) for raw in self.reader.paged(path)]
+            agents = list(readable(self.reader.paged(path), _agent, self.reader.note))
         except NotAllowed as refused:
             notes.append(f"GPU usage is not shown: {refused.reason}")
             return None

@@ -234,7 +234,9 @@ class Deployment:
             return f"namespace {self._namespace} stays: Divvy has not made it"
         for kind in (POD, CONFIG_MAP_KIND, SECRET):
             for page in self._client.pages(kind.path(self._namespace)):
-                for obj in page["items"]:
+                for name in page.skipped:
+                    return f"namespace {self._namespace} stays: {kind.kind} {name} cannot be read"
+                for obj in page.items:
                     if not _goes_with_namespace(obj):
                         name = obj["metadata"]["name"]
                         return f"namespace {self._namespace} stays: it has {kind.kind} {name}"
@@ -259,7 +261,7 @@ class Deployment:
         query = {"labelSelector": RECORDS}
         try:
             pages = self._client.pages(SECRET.path(self._namespace), query)
-            return [secret for page in pages for secret in page["items"]]
+            return [secret for page in pages for secret in page.items]
         except ApiError as error:
             if error.code == NOT_FOUND:
                 return []

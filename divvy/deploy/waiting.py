@@ -91,7 +91,7 @@ class Waiting:
 
     def _list(self, path: str, labels: str) -> Sequence[Mapping[str, Any]]:
         query = {"labelSelector": labels}
-        return [item for page in self._client.pages(path, query) for item in page["items"]]
+        return [item for page in self._client.pages(path, query) for item in page.items]
 
     def _last_warning(self, name: ObjectName, live: Mapping[str, Any]) -> str:
         """Return the last warning event of a workload or its pods, as " (…)"; "" for none."""
@@ -103,7 +103,7 @@ class Waiting:
                     "fieldSelector": f"involvedObject.uid={obj['metadata']['uid']},type=Warning"
                 }
                 pages = self._client.pages(EVENT.path(name.namespace), query)
-                if events := [event for page in pages for event in page["items"]]:
+                if events := [event for page in pages for event in page.items]:
                     last = max(events, key=lambda event: str(event.get("lastTimestamp") or ""))
                     return f" ({last.get('reason')}: {last.get('message')})"
         return ""

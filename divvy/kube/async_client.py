@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import random
 import socket
 from asyncio import StreamReader, StreamWriter, timeout
@@ -24,7 +25,18 @@ import h11
 from divvy.kube.access import Access
 from divvy.kube.errors import MALFORMED, ApiError, Unreachable
 from divvy.kube.media_types import JSON
+from divvy.kube.objects import (
+    Page,
+    may_be_too_large,
+    name_of,
+    read_object,
+    read_page,
+    resource_of,
+    version_of,
+)
+from divvy.kube.shapes import shape_problem
 
+_log = logging.getLogger(__name__)
 _Event = TypeVar("_Event")
 # For a connection, and for a whole answer.
 _SECONDS = 10.0
@@ -45,6 +57,8 @@ _MAX_REFUSAL = 1 << 16
 _WORDS_SECONDS = 2.0
 # Of a refusal: it goes into the log, and into the node's status, which holds 256 KiB.
 _MAX_WORDS = 500
+# Of objects that cannot be read whole so many are named in the log: tenants choose their names.
+_MOST_NAMED = 100
 # What a connection, or reading an odd answer, fails with.
 _BROKEN = (OSError, EOFError, *MALFORMED, h11.ProtocolError)  # of these TimeoutError is an OSError
 
@@ -126,6 +140,7 @@ class AsyncClient:
         self._access = access
         self._manager = manager
         self._idle: list[_Connection] = []
+        self._named: set[str] = set()
 
     async def request(
         self,
@@ -148,7 +163,7 @@ class AsyncClient:
         seconds = _SECONDS if patience is None else patience
         async with self._exchange(method, path, query, body, kind, seconds) as connection:
             text = await self._answer(connection, longest or _MAX_ANSWER)
-            return json.loads(text) if text else None
+            return read_object(text) if text else None
 
     async def pages(
         self,
@@ -157,36 +172,50 @@ class AsyncClient:
         *,
         patience: float | None = None,
         query: Mapping[str, str] = MappingProxyType({}),
-    ) -> AsyncIterator[dict[str, Any]]:
-        """Yield the pages of a list: smaller ones for a while where an answer is too long.
+    ) -> AsyncIterator[Page]:
+        """Yield the pages of a list: smaller ones for a while where one is too long or too slow.
 
         A tenant can make each object as large as etcd takes: who keeps no page but the last has
-        one in memory at a time, if it lets go of that, too.
+        one in memory at a time, if it lets go of that, too. What nobody can read is named in the
+        log, once.
         """
-        more: dict[str, str] = {}
+        more = ""
         size = limit
         while True:
-            options = {**query, "limit": str(size), **more}
+            options = {**query, "limit": str(size), **({"continue": more} if more else {})}
             try:
-                longest = None if size == 1 else _MAX_PAGE
-                page = await self.request(
-                    "GET", path, patience=patience, query=options, longest=longest
-                )
-            except Unreachable as error:
-                if not error.too_long or size == 1:
+                page = await self._page(path, options, size, patience)
+            except (ApiError, Unreachable) as error:
+                if size == 1 or not may_be_too_large(error):
                     raise
                 size = max(1, size // 8)
                 continue
             # Not at once: where all objects are large, every page that is too long is read in vain.
             size = min(limit, size + max(1, size // 4))
-            with raising_unreachable():
-                page["items"] = page["items"] or []
-                token = page["metadata"].get("continue")
+            for text in page.notes:
+                self.name(f"{resource_of(path)} {text}")
+            more = page.more
             yield page
             del page
-            if not token:
+            if not more:
                 return
-            more = {"continue": token}
+
+    async def _page(
+        self, path: str, query: Mapping[str, str], size: int, patience: float | None
+    ) -> Page:
+        seconds = _SECONDS if patience is None else patience
+        async with self._exchange("GET", path, query, None, JSON, seconds) as connection:
+            longest = _MAX_ANSWER if size == 1 else _MAX_PAGE
+            return read_page(await self._answer(connection, longest), resource_of(path))
+
+    def name(self, text: str) -> None:
+        """Name an object that cannot be read whole in the log, once."""
+        if text in self._named or len(self._named) > _MOST_NAMED:
+            return
+        self._named.add(text)
+        if len(self._named) > _MOST_NAMED:
+            text = "more objects cannot be read whole; these are not named"
+        _log.warning("not read: %s", text)
 
     async def watch(
         self,
@@ -198,7 +227,8 @@ class AsyncClient:
         """Yield what happens, forever: it goes on where the server ends a watch in good order.
 
         Without a ``version`` it begins with what there is. It waits for each event as long as it
-        takes; ``on_open`` is called where the server has taken the watch.
+        takes; ``on_open`` is called where the server has taken the watch. What is no object of the
+        API is named in the log, and costs the watch nothing.
         """
         while True:
             since = {"resourceVersion": version} if version else {}
@@ -206,15 +236,18 @@ class AsyncClient:
             async with self._exchange("GET", path, options, None, JSON, None) as connection:
                 on_open()
                 async for line in _lines(connection):
-                    event = json.loads(line)
+                    event = read_object(line)
                     kind, seen = event["type"], event["object"]
                     if kind == "ERROR":
                         code = seen.get("code")
                         message = seen.get("message") or "watch failed"
                         raise ApiError(code if isinstance(code, int) else 0, _words(message))
-                    version = seen["metadata"]["resourceVersion"]
+                    version = version_of(seen) or version
                     if kind != "BOOKMARK":  # of the object it has nothing but the version
-                        yield kind, seen
+                        if problem := shape_problem(seen, resource_of(path)):
+                            self.name(f"{resource_of(path)} {name_of(seen)}: {problem}")
+                        else:
+                            yield kind, seen
                     del line, event, seen  # before the next one is read: each may be large
             await asyncio.sleep(_AGAIN_SECONDS)
 
@@ -269,7 +302,7 @@ class AsyncClient:
         message = ""
         with contextlib.suppress(*_BROKEN, Unreachable):
             async with timeout(_WORDS_SECONDS):
-                message = json.loads(await self._answer(connection, _MAX_REFUSAL)).get("message")
+                message = read_object(await self._answer(connection, _MAX_REFUSAL)).get("message")
         return ApiError(code, _words(message or f"HTTP status {code}"))
 
     def _request(

@@ -23,14 +23,28 @@ from divvy.kube.errors import (
     TOO_MANY_REQUESTS,
     ApiError,
     KubeconfigError,
+    KubeError,
     Unreachable,
     refusal,
 )
 from divvy.kube.kubeconfig import ClusterConfig
 from divvy.kube.media_types import JSON
+from divvy.kube.objects import (
+    Page,
+    may_be_too_large,
+    name_of,
+    read_object,
+    read_page,
+    resource_of,
+    trimmed,
+)
+from divvy.kube.shapes import shape_problem
 
-# The API server sends so many objects at a time: all pods of a large cluster are gigabytes.
-_PAGE = 500
+# The API server sends so many objects at a time: all pods of a large cluster are gigabytes. Where
+# they are longer than this, fewer: a tenant can make each object as large as etcd takes.
+_PAGE, _MAX_PAGE = 500, 1 << 23
+# One object is 9 MiB at most, and that only as one long text; a log may be long.
+_MAX_ANSWER = 1 << 26
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -51,7 +65,7 @@ class Answer(NamedTuple):
         if not self.is_success:
             raise refusal(self.code, self.text)
         with _reached():
-            obj = json.loads(self.text)
+            obj = read_object(self.text)
             if not isinstance(obj, dict):
                 raise TypeError("the answer is not an object")
         return obj
@@ -67,7 +81,10 @@ class Client:
         transport: httpx2.BaseTransport | None = None,
         *,
         is_patient: bool = True,
+        note: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """``note`` is told which objects of lists and watches could not be read whole."""
+        self.note = note
         self.server = config.server
         self.namespace = config.namespace
         self._seconds = seconds
@@ -104,33 +121,45 @@ class Client:
         kind: str = JSON,
         query: Mapping[str, str] = _NOTHING,
         seconds: float | None = None,
+        longest: int = _MAX_ANSWER,
     ) -> Answer:
-        """Make one request and return the answer, also a refusal."""
-        with _reached():
-            answer = self._http.request(
+        """Make one request and return the answer, also a refusal; Unreachable if it is too long."""
+        with (
+            _reached(),
+            self._http.stream(
                 method,
                 _target(path, query),
                 content=None if body is None else json.dumps(body),
                 headers={} if body is None else {"Content-Type": kind},
                 timeout=httpx2.USE_CLIENT_DEFAULT if seconds is None else seconds,
-            )
-        return Answer(answer.status_code, answer.text, _retry_after(answer))
+            ) as answer,
+        ):
+            text = bytearray()
+            for part in answer.iter_bytes():
+                text += part
+                if len(text) > longest:
+                    raise Unreachable(f"the answer is longer than {longest} bytes", too_long=True)
+            whole = str(text, "utf-8", "replace")
+        return Answer(answer.status_code, whole, _retry_after(answer))
 
     def request(self, method: str, path: str, body: object = None, **options: Any) -> Any:
         """Make one request and return the object that it is answered with."""
         return self.send(method, path, body, **options).object()
 
     def get(self, path: str, query: Mapping[str, str] = _NOTHING) -> Any:
-        """Return an object or a list; retries when a busy server asks for it.
+        """Return an object; retries when a busy server asks for it.
 
         No retry begins later than one answer may take.
         """
+        return self._patiently(path, query, _MAX_ANSWER).object()
+
+    def _patiently(self, path: str, query: Mapping[str, str], longest: int) -> Answer:
         deadline = time.monotonic() + self._patience
         while True:
-            answer = self.send("GET", path, query=query)
+            answer = self.send("GET", path, query=query, longest=longest)
             delay = answer.retry_after
             if delay is None or time.monotonic() + delay > deadline:
-                return answer.object()
+                return answer
             time.sleep(delay)
 
     def find(self, path: str) -> dict[str, Any] | None:
@@ -150,34 +179,49 @@ class Client:
             raise refusal(answer.code, answer.text)
         return answer.text
 
-    def pages(self, path: str, query: Mapping[str, str] = _NOTHING) -> Iterator[dict[str, Any]]:
-        """Yield the pages of a list.
+    def pages(self, path: str, query: Mapping[str, str] = _NOTHING) -> Iterator[Page]:
+        """Yield the pages of a list, its objects without what no decision reads.
 
-        If the server no longer has the version of the first page, the others are of a later one.
+        Pages are smaller for a while where one is too long or too slow. If the server no longer has
+        the version of the first page, the others are of a later one.
         """
-        token = ""
+        resource, token, size = resource_of(path), "", _PAGE
         while True:
             more = {"continue": token} if token else {}
             try:
-                page = self.get(path, {**query, "limit": str(_PAGE), **more})
-            except ApiError as error:
-                with _reached():
-                    fresh = (error.body.get("metadata") or {}).get("continue")
-                if error.code != GONE or not fresh or fresh == token:
-                    raise
-                token = fresh
+                page = self._page(path, {**query, "limit": str(size), **more}, size)
+            except (ApiError, Unreachable) as error:
+                if size > 1 and may_be_too_large(error):
+                    size = max(1, size // 8)
+                    continue
+                token = _later(error, token)
                 continue
-            with _reached():
-                page["items"] = list(page["items"] or ())
-                token = page["metadata"].get("continue") or ""
+            size = min(_PAGE, size + max(1, size // 4))
+            for text in page.notes:
+                self.note(f"{resource} {text}")
+            for obj in page.items:
+                trimmed(obj, resource)
+            token = page.more
             yield page
+            del page
             if not token:
                 return
+
+    def _page(self, path: str, query: Mapping[str, str], size: int) -> Page:
+        answer = self._patiently(path, query, _MAX_ANSWER if size == 1 else _MAX_PAGE)
+        if not answer.is_success:
+            raise refusal(answer.code, answer.text)
+        resource = resource_of(path)
+        with _reached():
+            return read_page(answer.text, resource)
 
     def watch(
         self, path: str, version: str, seconds: int, query: Mapping[str, str] = _NOTHING
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield what happens since a version, until the server ends the watch after ``seconds``."""
+        """Yield what happens since a version, until the server ends the watch after ``seconds``.
+
+        What is no object of the API is noted, and costs the watch nothing.
+        """
         since = {"watch": "true", "resourceVersion": version, "timeoutSeconds": str(seconds)}
         target = _target(path, {**query, **since})
         patience = httpx2.Timeout(self._seconds, read=seconds + self._seconds)
@@ -185,12 +229,27 @@ class Client:
             if not answer.is_success:
                 raise refusal(answer.status_code, answer.read().decode(errors="replace"))
             for line in _lines(answer.iter_bytes()):
-                event = json.loads(line)
+                event = read_object(line)
                 kind, obj = event["type"], event["object"]
                 if kind == "ERROR":
                     raise ApiError(obj.get("code") or 0, str(obj.get("message")), obj)
-                if kind != "BOOKMARK":  # of the object it has nothing but the version
+                if kind == "BOOKMARK":  # of the object it has nothing but the version
+                    continue
+                if problem := shape_problem(obj, resource_of(path)):
+                    self.note(f"{resource_of(path)} {name_of(obj)}: {problem}")
+                else:
                     yield kind, obj
+
+
+def _later(error: KubeError, token: str) -> str:
+    """Return where to go on in a list whose version the server no longer has; raises the error."""
+    if not isinstance(error, ApiError) or error.code != GONE:
+        raise error
+    with _reached():
+        fresh = (error.body.get("metadata") or {}).get("continue")
+    if not fresh or fresh == token:
+        raise error
+    return str(fresh)
 
 
 def _retry_after(answer: httpx2.Response) -> int | None:
@@ -229,7 +288,9 @@ def _reached() -> Iterator[None]:
     try:
         yield
     except (httpx2.HTTPError, *MALFORMED) as error:
-        raise Unreachable(str(error) or type(error).__name__) from error
+        # A server that cannot be connected to is not busy.
+        waited = isinstance(error, httpx2.ReadTimeout)
+        raise Unreachable(str(error) or type(error).__name__, waited=waited) from error
 
 
 def _auth(config: ClusterConfig) -> httpx2.Auth | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 FORBIDDEN, NOT_FOUND, CONFLICT, GONE, INVALID = 403, 404, 409, 410, 422
-TOO_MANY_REQUESTS, UNAVAILABLE = 429, 503
+TOO_MANY_REQUESTS, UNAVAILABLE, TIMED_OUT = 429, 503, 504
 MALFORMED = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 """What reading an answer that is not the API server's fails with."""
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, product
@@ -28,14 +27,11 @@ from divvy.model.quantities import parse_quantity
 from divvy.model.resource_names import gpu_resource, mig_resource
 from divvy.model.stack import Names
 from divvy.plan.claimable import BY_CLAIMS
+from divvy.plan.readable import UNREADABLE, Note, full_name, ignore, problem, readable
 
 _MIB = 1 << 20
 # Effects with which a taint keeps new pods off; those that a later Kubernetes adds only inform.
 _KEEP_OFF = ("NoSchedule", "NoExecute")
-
-
-class UnreadableClaims(Exception):
-    """A slice or claim of Divvy's devices that Divvy did not write; the text names it."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +39,7 @@ class Holder:
     """A claim that holds a device: whose it is, and how much of a share it takes.
 
     ``pods`` are those that it is reserved for; none while it waits for them, or is being released.
+    ``unknown``: its allocation cannot be read, and it may hold all of the device.
     """
 
     namespace: str
@@ -50,12 +47,15 @@ class Holder:
     pods: tuple[str, ...]
     memory_mib: int | None = None
     cores: int | None = None
+    unknown: bool = False
 
     @property
     def words(self) -> str:
         """Return who holds and how much: ``team/train (3,000 MiB, 30 %)``."""
         names = ", ".join(f"{self.namespace}/{pod}" for pod in self.pods)
         who = names or f"claim {self.namespace}/{self.claim}"
+        if self.unknown:
+            return f"{who} (of what cannot be read)"
         if self.memory_mib is None:
             return who
         cores = "" if self.cores is None else f", {self.cores} %"
@@ -88,12 +88,20 @@ class LiveDevice:
     @property
     def free_mib(self) -> int:
         """Return the memory that no share has."""
+        if self._unknown:
+            return 0
         return self.memory_mib - sum(holder.memory_mib or 0 for holder in self.holders)
 
     @property
     def free_cores(self) -> int:
         """Return the per cent of compute time that no share has."""
+        if self._unknown:
+            return 0
         return self.cores - sum(holder.cores or 0 for holder in self.holders)
+
+    @property
+    def _unknown(self) -> bool:
+        return any(holder.unknown for holder in self.holders)
 
 
 @dataclass(frozen=True)
@@ -119,38 +127,77 @@ class ClaimedGpu:
         return tuple((device, holder) for device in self.devices for holder in device.holders)
 
 
+Holdings = Mapping[tuple[str | None, str | None], tuple[Holder, ...]]
+"""Who holds each device, by pool and device; None stands for any of them."""
+
+
 def claimed_gpus(
     slices: Iterable[Mapping[str, Any]],
     claims: Iterable[Mapping[str, Any]],
     taint_rules: Iterable[Mapping[str, Any]] = (),
+    *,
+    unread: Iterable[str] = (),
+    note: Note = ignore,
 ) -> tuple[ClaimedGpu, ...]:
     """Read the GPUs of Divvy's slices (newest generation of each pool), by node and index.
 
-    ``taint_rules`` are the cluster's DeviceTaintRules. Raises UnreadableClaims.
+    ``taint_rules`` are the cluster's DeviceTaintRules, ``unread`` the names of claims that the
+    client could not read. What cannot be read is noted: a device is left out, and what its claims
+    hold may be anything of its pool; so may be what a claim holds that cannot be read.
     """
-    rules = _taints_by_place(rule["spec"] for rule in taint_rules)
-    held = holders_by_device(claims)
+    rules = _taints_by_place(taint_rules, note)
+    held = holders_by_device(claims, unread=unread, note=note)
     devices: dict[tuple[str, str], list[tuple[Mapping[str, Any], LiveDevice]]] = {}
     counters: dict[tuple[str, str], dict[str, int]] = {}
-    for resource_slice in _current(slices):
-        node, pool = str(resource_slice.get("nodeName", "")), resource_slice["pool"]["name"]
-        with _reading(f"a ResourceSlice of pool {pool}"):
-            for counter_set in resource_slice.get("sharedCounters", ()):
-                counters[(node, counter_set["name"])] = {
-                    name: int(parse_quantity(value["value"]))
-                    for name, value in counter_set["counters"].items()
-                }
-        for raw in resource_slice.get("devices", ()):
-            with _reading(f"device {raw['name']} of pool {pool}"):
+    unknown_nodes: set[str] = set()
+    for resource_slice in _current(slices, note):
+        node, pool = resource_slice["nodeName"], resource_slice["pool"]["name"]
+        for counter_set in _list(resource_slice, "sharedCounters", f"pool {pool}", note):
+            try:
+                counters[(node, counter_set["name"])] = _counters(counter_set)
+            except UNREADABLE as error:
+                note(f"counters of pool {pool} cannot be read: {problem(error)}")
+        for raw in _list(resource_slice, "devices", f"pool {pool}", note):
+            name = raw.get("name") if isinstance(raw, dict) else None
+            try:
                 attributes = {key: _value(value) for key, value in raw["attributes"].items()}
-                places = product((None, pool), (None, raw["name"]))
+                places = product((None, pool), (None, name))
                 of_rules = chain(*(rules.get(place, ()) for place in places))
                 taints = (*(raw.get("taints") or ()), *of_rules)
-                device = _device(raw, attributes, taints, held.get((pool, raw["name"]), ()))
+                device = _device(raw, attributes, taints, holders_of(held, pool, name))
+                int(str(attributes.get(INDEX, 0)))
                 key = (node, str(attributes[UUID]))
+            except UNREADABLE as error:
+                note(f"device {name} of pool {pool} cannot be read: {problem(error)}")
+                if holders_of(held, pool, name if isinstance(name, str) else None):
+                    unknown_nodes.add(node)
+                continue
             devices.setdefault(key, []).append((attributes, device))
-    gpus = [_gpu(node, uuid, listed, counters) for (node, uuid), listed in devices.items()]
+    gpus = [
+        _gpu(node, uuid, listed, {} if node in unknown_nodes else counters)
+        for (node, uuid), listed in devices.items()
+    ]
     return tuple(sorted(gpus, key=lambda gpu: (gpu.node, gpu.index)))
+
+
+def holders_of(held: Holdings, pool: str, device: str | None) -> tuple[Holder, ...]:
+    """Return who holds a device, or may hold it."""
+    places = dict.fromkeys(((pool, device), (pool, None), (None, None)))
+    return tuple(chain.from_iterable(held.get(place, ()) for place in places))
+
+
+def _list(obj: Mapping[str, Any], key: str, where: str, note: Note) -> Sequence[Any]:
+    value = obj.get(key) or ()
+    if isinstance(value, (list, tuple)):
+        return value
+    note(f"{key} of {where} cannot be read: it is no list")
+    return ()
+
+
+def _counters(counter_set: Mapping[str, Any]) -> dict[str, int]:
+    return {
+        name: int(parse_quantity(value["value"])) for name, value in counter_set["counters"].items()
+    }
 
 
 def without_claims(gpu: ClaimedGpu, claims: Collection[tuple[str, str]]) -> ClaimedGpu:
@@ -172,11 +219,20 @@ def without_claims(gpu: ClaimedGpu, claims: Collection[tuple[str, str]]) -> Clai
     return replace(gpu, devices=tuple(devices), free=free)
 
 
-def pods_with_claims(claims: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the pods that hold a device of Divvy's, by namespace/name; raises UnreadableClaims."""
-    held = holders_by_device(claims, admins=True)
-    holders = (holder for group in held.values() for holder in group)
-    return tuple(sorted({f"{holder.namespace}/{pod}" for holder in holders for pod in holder.pods}))
+def pods_with_claims(
+    claims: Iterable[Mapping[str, Any]], *, unread: Iterable[str] = (), note: Note = ignore
+) -> tuple[str, ...]:
+    """Return the pods that hold a device of Divvy's, by namespace/name.
+
+    A claim that cannot be read may hold one, and stands for itself where it names no pods.
+    """
+    held = holders_by_device(claims, admins=True, unread=unread, note=note)
+    pods: set[str] = set()
+    for holder in chain.from_iterable(held.values()):
+        pods.update(f"{holder.namespace}/{pod}" for pod in holder.pods)
+        if holder.unknown and not holder.pods:
+            pods.add(holder.words)
+    return tuple(sorted(pods))
 
 
 def offered_kinds(gpus: Iterable[ClaimedGpu], names: Names) -> Mapping[str, int]:
@@ -206,16 +262,8 @@ def _kind_name(device: LiveDevice, whole: bool, names: Names) -> str:
     return gpu_resource(shared=True) + BY_CLAIMS
 
 
-def _current(slices: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    specs = [
-        resource_slice["spec"]
-        for resource_slice in slices
-        if resource_slice["spec"].get("driver") == CLAIMS_DRIVER
-    ]
-    # A pool belongs to one node: the slice that another node publishes in it does not count.
-    specs = [
-        spec for spec in specs if spec["pool"]["name"] == claims_pool(str(spec.get("nodeName", "")))
-    ]
+def _current(slices: Iterable[Mapping[str, Any]], note: Note) -> list[Mapping[str, Any]]:
+    specs = [spec for spec in readable(slices, _own_spec, note) if spec is not None]
     newest: dict[str, int] = {}
     for spec in specs:
         pool = spec["pool"]
@@ -223,54 +271,110 @@ def _current(slices: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [spec for spec in specs if spec["pool"]["generation"] == newest[spec["pool"]["name"]]]
 
 
-def holders_by_device(
-    claims: Iterable[Mapping[str, Any]], driver: str = CLAIMS_DRIVER, *, admins: bool = False
-) -> dict[tuple[str, str], tuple[Holder, ...]]:
-    """Return who holds each of a driver's devices, by pool and device; raises UnreadableClaims.
+def _own_spec(resource_slice: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the specification of a slice of Divvy's devices, None of another."""
+    spec: Mapping[str, Any] = resource_slice["spec"]
+    if spec.get("driver") != CLAIMS_DRIVER:
+        return None
+    node, pool = spec.get("nodeName") or "", spec["pool"]
+    if not isinstance(node, str) or not isinstance(pool["generation"], int):
+        raise TypeError("its node or generation is of another type")
+    # A pool belongs to one node: the slice that another node publishes in it does not count.
+    return {**spec, "nodeName": node} if pool["name"] == claims_pool(node) else None
 
-    With ``admins`` also whose claims have admin access, which takes nothing of a device.
+
+def holders_by_device(
+    claims: Iterable[Mapping[str, Any]],
+    driver: str = CLAIMS_DRIVER,
+    *,
+    admins: bool = False,
+    unread: Iterable[str] = (),
+    note: Note = ignore,
+) -> Holdings:
+    """Return who holds each of a driver's devices.
+
+    With ``admins`` also whose claims have admin access, which takes nothing of a device. ``unread``
+    are claims, by name, of which nothing could be read.
     """
-    held: dict[tuple[str, str], tuple[Holder, ...]] = {}
+    held: dict[tuple[str | None, str | None], tuple[Holder, ...]] = {}
     for claim in claims:
-        status = claim.get("status") or {}
-        results = (status.get("allocation") or {}).get("devices", {}).get("results") or ()
-        meta = claim["metadata"]
-        pods = tuple(
-            consumer["name"]
-            for consumer in status.get("reservedFor") or ()
-            if consumer.get("resource") == "pods"
-        )
-        for result in results:
-            if result["driver"] != driver or (result.get("adminAccess") and not admins):
-                continue
-            consumed = unqualified(result.get("consumedCapacity") or {})
-            with _reading(f"claim {meta['namespace']}/{meta['name']}"):
-                holder = Holder(
-                    meta["namespace"],
-                    meta["name"],
-                    pods,
-                    _mib(consumed[MEMORY]) if MEMORY in consumed else None,
-                    int(parse_quantity(consumed[CORES])) if CORES in consumed else None,
-                )
-            key = (result["pool"], result["device"])
-            held[key] = (*held.get(key, ()), holder)
+        for place, holder in _holdings(claim, driver, admins, note):
+            held[place] = (*held.get(place, ()), holder)
+    for name in unread:
+        namespace, _, claim_name = name.rpartition("/")
+        nobody = Holder(namespace, claim_name, (), unknown=True)
+        held[None, None] = (*held.get((None, None), ()), nobody)
     return held
 
 
+def _holdings(
+    claim: Mapping[str, Any], driver: str, admins: bool, note: Note
+) -> Iterator[tuple[tuple[str | None, str | None], Holder]]:
+    """Yield what a claim holds of a driver's devices, and what it may hold."""
+    meta = claim["metadata"]
+    namespace, name = str(meta.get("namespace") or ""), str(meta.get("name") or "")
+    unknown = Holder(namespace, name, (), unknown=True)
+    try:
+        status = claim.get("status") or {}
+        results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+        pods = tuple(
+            str(consumer["name"])
+            for consumer in status.get("reservedFor") or ()
+            if consumer.get("resource") == "pods"
+        )
+        results = list(results)
+    except UNREADABLE as error:
+        note(f"claim {full_name(claim)} cannot be read, and may hold any device: {problem(error)}")
+        yield (None, None), unknown
+        return
+    for result in results:
+        pool = device = None
+        try:
+            if result["driver"] != driver or (result.get("adminAccess") and not admins):
+                continue
+            pool = _name(result["pool"])
+            device = _name(result["device"])
+            consumed = unqualified(result.get("consumedCapacity") or {})
+            memory_mib = _mib(consumed[MEMORY]) if MEMORY in consumed else None
+            cores = int(parse_quantity(consumed[CORES])) if CORES in consumed else None
+        except UNREADABLE as error:
+            note(f"claim {full_name(claim)} cannot be read: {problem(error)}")
+            yield (pool, device), replace(unknown, pods=pods)
+        else:
+            yield (pool, device), Holder(namespace, name, pods, memory_mib, cores)
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a name of a pool or device is no text")
+    return value
+
+
 def _taints_by_place(
-    rules: Iterable[Mapping[str, Any]],
+    rules: Iterable[Mapping[str, Any]], note: Note
 ) -> Mapping[tuple[str | None, str | None], Sequence[Mapping[str, Any]]]:
     """Return the taints that rules give devices of Divvy's, by pool and device, None for all.
 
     A rule without a selector has none.
     """
     taints: dict[tuple[str | None, str | None], list[Mapping[str, Any]]] = {}
-    for rule in rules:
-        selector = rule.get("deviceSelector")
-        if selector is not None and selector.get("driver", CLAIMS_DRIVER) == CLAIMS_DRIVER:
-            place = selector.get("pool"), selector.get("device")
-            taints.setdefault(place, []).append(rule["taint"])
+    for rule in readable(rules, _rule, note):
+        if rule is not None:
+            place, taint = rule
+            taints.setdefault(place, []).append(taint)
     return taints
+
+
+def _rule(
+    rule: Mapping[str, Any],
+) -> tuple[tuple[str | None, str | None], Mapping[str, Any]] | None:
+    """Return which devices of Divvy's a rule is for, and its taint; None if for none."""
+    selector, taint = rule["spec"].get("deviceSelector"), rule["spec"]["taint"]
+    if selector is None or selector.get("driver", CLAIMS_DRIVER) != CLAIMS_DRIVER:
+        return None
+    if not {"key", "effect"} <= taint.keys():
+        raise ValueError("its taint has no key or effect")
+    return (selector.get("pool"), selector.get("device")), taint
 
 
 def _device(
@@ -343,17 +447,6 @@ def _gpu(
         tuple(device for _, device in listed),
         free,
     )
-
-
-@contextmanager
-def _reading(what: str) -> Iterator[None]:
-    """Name in an error the object that is not as the agent writes it."""
-    try:
-        yield
-    except KeyError as missing:
-        raise UnreadableClaims(f"{what} cannot be read: it has no {missing.args[0]}") from None
-    except (ValueError, TypeError, StopIteration) as error:
-        raise UnreadableClaims(f"{what} cannot be read: {error}") from None
 
 
 def _value(attribute: Mapping[str, Any]) -> object:

@@ -28,6 +28,12 @@ HELD = (
 class Reader:
     """A cluster with a node of the pool a and one of b, where a pod holds a share."""
 
+    def note(self, text: str) -> None:
+        raise AssertionError(text)
+
+    def unread(self, _: str) -> tuple[str, ...]:
+        return ()
+
     def paged(self, path: str) -> Iterator[dict[str, Any]]:
         nodes = ({"metadata": {"name": name, "labels": {"pool": name}}} for name in ("a", "b"))
         return {

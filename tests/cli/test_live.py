@@ -7,14 +7,12 @@ import httpx2
 import pytest
 from rich.console import Console
 
-from divvy.cli.cluster_reader import ClusterReader, reading
-from divvy.cli.errors import CommandError
+from divvy.cli.cluster_reader import ClusterReader
 from divvy.cli.live import live_node_of
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
 from divvy.model import parse_cluster
 from divvy.plan import compare_live
-from divvy.plan.live_claims import UnreadableClaims
 from divvy.render.live import live_text
 
 
@@ -46,31 +44,23 @@ def test_reports_a_damaged_status(text):
     assert "cannot be read" in live.reason
 
 
-def test_reports_unreadable_claims_in_one_error(tmp_path):
-    config = {
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "current-context": "c",
-    }
-    file = tmp_path / "kubeconfig"
-    file.write_text(json.dumps(config))
-    with pytest.raises(CommandError, match="claim a/b"), reading(str(file), None):
-        raise UnreadableClaims("claim a/b cannot be read")
-
-
 def test_reads_a_list_of_no_items():
-    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, json={"items": None}))
+    transport = httpx2.MockTransport(
+        lambda _: httpx2.Response(200, json={"items": None, "metadata": {}})
+    )
     with Client(ClusterConfig("https://here:1"), transport=transport) as client:
         assert ClusterReader(client).listed("/api/v1/nodes") == []
+
+
+POD = {n: {"metadata": {"name": f"p{n}"}, "spec": {}} for n in (1, 2)}
 
 
 def test_reads_on_after_a_busy_server_and_an_expired_page(monkeypatch):
     monkeypatch.setattr("divvy.kube.client.time.sleep", lambda _: None)
     busy = httpx2.Response(429, json={"message": "too many"}, headers={"Retry-After": "1"})
-    first = {"metadata": {"continue": "old"}, "items": [{"a": 1}]}
+    first = {"metadata": {"continue": "old"}, "items": [POD[1]]}
     expired = {"code": 410, "message": "too old", "metadata": {"continue": "fresh"}}
-    last = {"metadata": {}, "items": [{"a": 2}]}
+    last = {"metadata": {}, "items": [POD[2]]}
     answers = [
         busy,
         httpx2.Response(200, json=first),
@@ -79,7 +69,7 @@ def test_reads_on_after_a_busy_server_and_an_expired_page(monkeypatch):
     ]
     transport = httpx2.MockTransport(lambda _: answers.pop(0))
     with Client(ClusterConfig("https://here:1"), transport=transport) as client:
-        assert list(ClusterReader(client).paged("/api/v1/pods")) == [{"a": 1}, {"a": 2}]
+        assert list(ClusterReader(client).paged("/api/v1/pods")) == [*POD.values()]
 
 
 def test_reports_a_node_that_is_not_ready_as_different():

@@ -13,6 +13,7 @@ from divvy.cli.errors import CommandError
 from divvy.cli.platform_check import check_platforms
 from divvy.image.build import BuildFailed
 from divvy.kube.errors import Unreachable
+from divvy.kube.objects import Page
 
 DIGEST = f"r.example/agent@sha256:{'0' * 64}"
 BUILT = {"registry": "r.example/gpus", "base": "r.example/base"}
@@ -34,17 +35,17 @@ class Nodes:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def pages(self, path: str, query: dict[str, str]) -> list[dict[str, Any]]:
+    def pages(self, path: str, query: dict[str, str]) -> list[Page]:
         assert path == "/api/v1/nodes"
         self.asked.append(query["labelSelector"])
-        return [{"items": self.nodes}]
+        return [Page(self.nodes, "", "")]
 
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Nodes:
     nodes = Nodes([GRACE])
     monkeypatch.setattr(platform_check, "cluster_config", lambda *_: None)
-    monkeypatch.setattr(platform_check, "Client", lambda _: nodes)
+    monkeypatch.setattr(platform_check, "Client", lambda *_, **__: nodes)
     return nodes
 
 
@@ -118,11 +119,31 @@ def test_warns_if_a_registry_does_not_say_what_an_image_is_for(
     assert len(api.asked) == 1
 
 
-def test_goes_on_if_the_nodes_cannot_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_warns_and_goes_on_if_the_nodes_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: object) -> None:
         raise Unreachable("no answer")
 
     monkeypatch.setattr(platform_check, "cluster_config", refuse)
     check(tmp_path, BUILT)
+    assert capsys.readouterr().err == (
+        "warning: it is not known whether the agent's image is for all nodes: no answer\n"
+    )
+
+
+@pytest.mark.parametrize("cluster", [{"plugin": 5}, {"plugin": {"image": []}}, {}])
+def test_leaves_a_wrong_file_to_the_run(api: Nodes, tmp_path: Path, cluster: Any) -> None:
+    api.nodes = []
+    path = tmp_path / "Pulumi.any.yaml"
+    path.write_text("config: {}\n")
+    check_platforms(path, cluster)
+
+
+def test_swallows_no_error_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(*_: object) -> None:
+        raise TypeError("a fault of this program")
+
+    monkeypatch.setattr(platform_check, "_other_nodes", wrong)
+    with pytest.raises(TypeError, match="a fault of this program"):
+        check(tmp_path, BUILT)

@@ -243,7 +243,10 @@ def test_counts_no_gpu_as_free_that_an_administrator_has_tainted(api: Api) -> No
     api.answers[f"{_CLAIMS}/resourceslices"] = slices("n0", {}, gpus=1)
     assert nodes_of()[0]["gpus"][0]["free"] == {"whole (claims)": 1}
     taint = {"key": "example.com/repair", "effect": "NoSchedule"}
-    rule = {"spec": {"deviceSelector": {"pool": "n0/divvy"}, "taint": taint}}
+    rule = {
+        "metadata": {"name": "r"},
+        "spec": {"deviceSelector": {"pool": "n0/divvy"}, "taint": taint},
+    }
     api.answers[f"{_CLAIMS}/devicetaintrules"] = [rule]
     assert nodes_of()[0]["gpus"][0]["free"] == {}
 

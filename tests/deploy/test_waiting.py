@@ -12,6 +12,7 @@ from divvy.deploy.changes import ObjectName
 from divvy.deploy.waiting import NotReady, Waiting
 from divvy.kube.client import Client
 from divvy.kube.errors import ApiError
+from divvy.kube.objects import Page
 
 NAME = ObjectName("Deployment", "n", "d", "apps/v1")
 
@@ -44,7 +45,7 @@ class Answers:
         time.sleep(self._seconds)
         if self._refused and path.endswith(self._refused):
             raise ApiError(403, f"{self._refused} is forbidden")
-        yield {"items": []}
+        yield Page([], "", "")
 
 
 def wait(answers: Answers, patience: float) -> list[str]:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any
 
 import pytest
 
 from divvy.kube.access import Access
 from divvy.kube.async_client import AsyncClient
 from divvy.kube.errors import ApiError, Unreachable
+from divvy.kube.objects import Page
 from tests.fakes.prepared_answers import Server, answer, chunked, serving, silent
 from tests.fakes.scene import play
 
-LINES = {version: f'{{"type":"ADDED","object":{{"metadata":{{"resourceVersion":"{version}"}}}}}}\n'
-         for version in ("7", "8", "9")}  # fmt: skip
+LINES = {
+    version: json.dumps(
+        {"type": "ADDED", "object": {"metadata": {"name": "n", "resourceVersion": version}}}
+    )
+    + "\n"
+    for version in ("7", "8", "9")
+}
 
 
 def client_of(server: Server) -> AsyncClient:
@@ -274,15 +279,15 @@ async def test_asks_for_few_pages_in_vain_where_all_objects_are_large() -> None:
     objects, most = 5000, 233
 
     class Cluster(AsyncClient):
-        async def request(self, _method: str, _path: str, *_: object, **options: Any) -> Any:
-            limits.append(int(options["query"]["limit"]))
+        async def _page(self, _path: str, query: Mapping[str, str], *_: object) -> Page:
+            limits.append(int(query["limit"]))
             if limits[-1] > most:
                 raise Unreachable("the answer is too long", too_long=True)
-            end = int(options["query"].get("continue", 0)) + limits[-1]
-            items = range(end - limits[-1], min(end, objects))
-            return {"metadata": {"continue": str(end) if end < objects else ""}, "items": items}
+            end = int(query.get("continue", 0)) + limits[-1]
+            items = [{"n": n} for n in range(end - limits[-1], min(end, objects))]
+            return Page(items, "", str(end) if end < objects else "")
 
     pages = Cluster(Access("127.0.0.1", 1)).pages("/api/v1/nodes", 250)
-    assert [item async for page in pages for item in page["items"]] == list(range(objects))
+    assert [item["n"] async for page in pages for item in page.items] == list(range(objects))
     assert sum(limit > most for limit in limits) < 10
     assert len(limits) < 100

@@ -17,6 +17,8 @@ from divvy.kube.kubeconfig import ClusterConfig
 from divvy.kube.media_types import MERGE_PATCH
 from tests.kube.answering_server import Server
 
+N = {n: {"metadata": {"name": f"n{n}"}} for n in (1, 2, 3)}
+
 
 def test_sends_an_object_with_its_type_and_the_query_of_its_path(server: Server) -> None:
     server.answers = [(200, [{"kind": "Pod"}])]
@@ -62,12 +64,12 @@ def test_reports_a_server_that_is_away_or_answers_no_json(server: Server) -> Non
 
 
 def test_reads_a_list_page_by_page(server: Server) -> None:
-    first = {"metadata": {"continue": "t&1", "resourceVersion": "7"}, "items": [1, 2]}
-    last = {"metadata": {"resourceVersion": "7"}, "items": [3]}
+    first = {"metadata": {"continue": "t&1", "resourceVersion": "7"}, "items": [N[1], N[2]]}
+    last = {"metadata": {"resourceVersion": "7"}, "items": [N[3]]}
     server.answers = [(200, [first]), (200, [last])]
     with server.client() as client:
         pages = list(client.pages("/x?labelSelector=a", {"fieldSelector": "b"}))
-    assert [item for page in pages for item in page["items"]] == [1, 2, 3]
+    assert [item for page in pages for item in page.items] == list(N.values())
     selectors = {"labelSelector": "a", "fieldSelector": "b", "limit": "500"}
     assert [sent.query for sent in server.requests] == [
         selectors,
@@ -81,18 +83,18 @@ def _expired(token: str) -> tuple[int, list[Any]]:
 
 
 def test_continues_a_list_whose_version_has_expired(server: Server) -> None:
-    first = {"metadata": {"continue": "old", "resourceVersion": "7"}, "items": [1, 2]}
-    last = {"metadata": {"resourceVersion": "9"}, "items": [3]}
+    first = {"metadata": {"continue": "old", "resourceVersion": "7"}, "items": [N[1], N[2]]}
+    last = {"metadata": {"resourceVersion": "9"}, "items": [N[3]]}
     server.answers = [(200, [first]), _expired("fresh"), (200, [last])]
     with server.client() as client:
         pages = list(client.pages("/x"))
-    assert [item for page in pages for item in page["items"]] == [1, 2, 3]
+    assert [item for page in pages for item in page.items] == list(N.values())
     assert [sent.query.get("continue") for sent in server.requests] == [None, "old", "fresh"]
 
 
 @pytest.mark.parametrize("token", ["", "fresh"])
 def test_reports_a_list_that_cannot_be_continued(server: Server, token: str) -> None:
-    first = {"metadata": {"continue": "old"}, "items": [1]}
+    first = {"metadata": {"continue": "old"}, "items": [N[1]]}
     server.answers = [(200, [first]), _expired(token), _expired(token)]
     with server.client() as client, pytest.raises(ApiError, match="too old"):
         list(client.pages("/x"))
@@ -156,9 +158,7 @@ def test_reports_a_refusal_that_is_not_to_be_tried_again(
 
 
 def test_yields_events_until_the_server_ends_the_watch(server: Server) -> None:
-    events: list[Any] = [
-        {"type": kind, "object": {"metadata": {}}} for kind in ("ADDED", "DELETED")
-    ]
+    events: list[Any] = [{"type": kind, "object": N[1]} for kind in ("ADDED", "DELETED")]
     gone = {"type": "ERROR", "object": {"code": 410, "message": "too old"}}
     server.answers = [(200, events), (200, [*events, gone]), (410, [gone["object"]])]
     with server.client() as client:
@@ -247,7 +247,7 @@ def test_reports_a_list_that_is_none(server: Server, body: str) -> None:
 def test_reads_a_list_of_no_items(server: Server) -> None:
     server.answers = [(200, [{"metadata": {}, "items": None}])]
     with server.client() as client:
-        assert [page["items"] for page in client.pages("/x")] == [[]]
+        assert [page.items for page in client.pages("/x")] == [[]]
 
 
 @pytest.mark.parametrize("line", [b"<html>", b"null", b"{}", b'{"type": "ERROR"}', b"[" * 100_000])
@@ -259,7 +259,7 @@ def test_reports_a_watch_that_is_none(server: Server, line: bytes) -> None:
 
 def test_splits_a_watch_at_newlines_alone(server: Server) -> None:
     odd = "a\u0085b\u2028c\u000b"
-    event = {"type": "ADDED", "object": {"odd": odd}}
+    event = {"type": "ADDED", "object": {**N[1], "odd": odd}}
     server.answers = [(200, [json.dumps(event, ensure_ascii=False).encode(), {**event}])]
     with server.client() as client:
         assert [obj["odd"] for _, obj in client.watch("/x", "7", 60)] == [odd, odd]

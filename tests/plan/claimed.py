@@ -45,8 +45,11 @@ def slices(
     ]
     pool = {"name": f"{node}/divvy", "generation": generation, "resourceSliceCount": 2}
     spec = {"driver": DRIVER, "nodeName": node, "pool": pool}
-    listed = [{"spec": {**spec, "sharedCounters": counters}}] if counters else []
-    return [*listed, {"spec": {**spec, "devices": devices}}]
+    listed = [{**spec, "sharedCounters": counters}] if counters else []
+    return [
+        {"metadata": {"name": f"{node}-{number}"}, "spec": part}
+        for number, part in enumerate([*listed, {**spec, "devices": devices}])
+    ]
 
 
 def _device(

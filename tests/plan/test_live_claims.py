@@ -1,11 +1,10 @@
 """What is read of slices and claims: devices, who holds them, what is free."""
 
-import re
 from typing import Any
 
 import pytest
 
-from divvy.plan.live_claims import UnreadableClaims, claimed_gpus, pods_with_claims
+from divvy.plan.live_claims import claimed_gpus, pods_with_claims
 from tests.plan.claimed import claim, slices
 
 ON_DEMAND = {"shares": {}, "mig": ["1g.5gb", "3g.20gb"]}
@@ -125,25 +124,105 @@ def test_looks_at_a_rule_for_the_devices_that_it_selects_alone() -> None:
         ({"cores": []}, "claim team/a cannot be read: is []"),
     ],
 )
-def test_names_a_malformed_claim(consumed: dict, message: str) -> None:
-    held = claim("a", "n", "gpu-n-0-share")
+def test_takes_a_share_of_unknown_size_for_held_whole(consumed: dict, message: str) -> None:
+    held = claim("a", "n", "gpu-n-0-share", pod="train")
     held["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] = consumed
-    with pytest.raises(UnreadableClaims, match=re.escape(message)):
-        claimed_gpus(slices("n", {"shares": {}}), [held])
+    notes: list[str] = []
+    first, second = claimed_gpus(slices("n", {"shares": {}}), [held], note=notes.append)
+    assert [note for note in notes if message in note] == notes
+    assert len(notes) == 1
+    (device,) = first.devices
+    assert (device.free_mib, device.free_cores) == (0, 0)
+    assert [holder.words for holder in device.holders] == ["team/train (of what cannot be read)"]
+    assert second.devices[0].free_mib == 40960
+    assert pods_with_claims([held]) == ("team/train",)
 
 
-def test_names_a_slice_that_no_agent_wrote() -> None:
-    listed = slices("n", {"shares": {}}, gpus=1)
+@pytest.mark.parametrize(
+    ("results", "held"),
+    [
+        ([5], "all"),
+        ([{"pool": "n/divvy"}], "all"),
+        ({"driver": "divvy.gpu"}, "all"),
+        ([{"driver": "divvy.gpu"}], "all"),
+        ([{"driver": "divvy.gpu", "pool": "n/divvy", "device": 7}], "n"),
+        ([{"driver": "divvy.gpu", "pool": "n/divvy"}], "n"),
+        ([{"driver": "other.example", "device": {}}], "none"),
+    ],
+)
+def test_takes_what_a_claim_may_hold_for_held(results: Any, held: str) -> None:
+    odd = claim("odd", "n", "gpu-n-0-share")
+    odd["status"]["allocation"]["devices"]["results"] = results
+    odd["status"]["reservedFor"] = []
+    listed = [*slices("n", {"shares": {}}), *slices("m", {"shares": {}})]
+    notes: list[str] = []
+    gpus = claimed_gpus(listed, [odd], note=notes.append)
+    free = {gpu.node: gpu.devices[0].free_mib > 0 for gpu in gpus}
+    assert free == {"n": held == "none", "m": held != "all"}
+    assert bool(notes) == (held != "none")
+    left = pods_with_claims([odd])
+    assert left == (() if held == "none" else ("claim team/odd (of what cannot be read)",))
+
+
+def test_takes_claims_that_nobody_could_read_for_holders_of_anything() -> None:
+    gpus = claimed_gpus(slices("n", {"shares": {}}), (), unread=["mallory/odd"])
+    assert [gpu.devices[0].free_mib for gpu in gpus] == [0, 0]
+    assert pods_with_claims((), unread=["mallory/odd"]) == (
+        "claim mallory/odd (of what cannot be read)",
+    )
+
+
+def test_leaves_out_and_names_a_device_that_no_agent_wrote() -> None:
+    listed = [*slices("n", {"shares": {}}), *slices("m", {"shares": {}})]
     device = listed[0]["spec"]["devices"][0]
     uuid = device["attributes"].pop("uuid")
-    with pytest.raises(UnreadableClaims) as raised:
-        claimed_gpus(listed, ())
-    message = "device gpu-n-0-share of pool n/divvy cannot be read: it has no uuid"
-    assert str(raised.value) == message
+    notes: list[str] = []
+    gpus = claimed_gpus(listed, (), note=notes.append)
+    assert notes == ["device gpu-n-0-share of pool n/divvy cannot be read: it has no uuid"]
+    assert [gpu.name for gpu in gpus] == ["m GPU 0", "m GPU 1", "n GPU 1"]
     device["attributes"]["uuid"] = uuid
     device["capacity"]["memory"]["value"] = "40 Gi"
-    with pytest.raises(UnreadableClaims, match="'40 Gi'; a quantity such as 3000Mi is expected"):
-        claimed_gpus(listed, ())
+    claimed_gpus(listed, (), note=notes.append)
+    assert "'40 Gi'; a quantity such as 3000Mi is expected" in notes[1]
+    for odd in ({"name": "d"}, {}, 5, None, {"name": "d", "attributes": {"uuid": {}}}):
+        listed[0]["spec"]["devices"][0] = odd
+        assert len(claimed_gpus(listed, (), note=notes.append)) == 3
+
+
+def test_takes_counters_for_used_up_where_a_device_of_the_node_cannot_be_read() -> None:
+    listed = slices("n", ON_DEMAND, gpus=1)
+    devices = listed[-1]["spec"]["devices"]
+    device = next(each for each in devices if "1g" in each["name"])
+    held = claim("a", "n", device["name"])
+    (gpu,) = claimed_gpus(listed, [held])
+    assert any(gpu.free.values())
+    del device["attributes"]
+    (gpu,) = claimed_gpus(listed, [held])
+    assert all(number <= 0 for number in gpu.free.values())
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"driver": "divvy.gpu"},
+        {"driver": "divvy.gpu", "pool": 5},
+        {"driver": "divvy.gpu", "nodeName": "m", "pool": {"name": "m/divvy", "generation": "9"}},
+        {"driver": "divvy.gpu", "nodeName": "m", "pool": {"name": "m/divvy", "generation": 0},
+         "devices": 7, "sharedCounters": "x"},
+    ],
+)  # fmt: skip
+def test_leaves_out_and_names_a_slice_that_cannot_be_read(odd: dict) -> None:
+    listed = [{"metadata": {"name": "odd"}, "spec": odd}, *slices("n", {"shares": {}})]
+    notes: list[str] = []
+    assert len(claimed_gpus(listed, (), note=notes.append)) == 2
+    assert notes
+
+
+def test_leaves_out_a_rule_that_cannot_be_read() -> None:
+    notes: list[str] = []
+    rules = [{"metadata": {"name": "odd"}, "spec": {"deviceSelector": {}, "taint": {}}}, {}]
+    assert len(claimed_gpus(slices("n", {"shares": {}}), (), rules, note=notes.append)) == 2
+    assert len(notes) == 2
 
 
 def test_reads_consumed_capacity_with_qualified_names() -> None:

@@ -41,22 +41,27 @@ class ClaimsApi:
                 return None
             raise
 
-    async def claims(self) -> AsyncIterator[dict[str, Any]]:
-        """Yield every ResourceClaim of the cluster, read by pages."""
+    async def claims(self, unread: Callable[[str], None]) -> AsyncIterator[dict[str, Any]]:
+        """Yield every ResourceClaim of the cluster, read by pages.
+
+        ``unread`` is told the names of those that cannot be read.
+        """
         async for page in self._client.pages(f"{_API}/resourceclaims", _PAGE):
-            for claim in page["items"]:
+            for name in page.skipped:
+                unread(name)
+            for claim in page.items:
                 yield claim
             del page  # before the next one is read
 
     async def slices(self) -> tuple[dict[str, dict[str, Any]], str]:
         """Return this node's slices by name, and the version from which a watch goes on."""
-        listed = await self._client.request("GET", _SLICES, query={"fieldSelector": self._mine})
-        with raising_unreachable():
-            slices = {
-                resource_slice["metadata"]["name"]: resource_slice
-                for resource_slice in listed["items"] or ()
-            }
-            return slices, listed["metadata"]["resourceVersion"]
+        slices: dict[str, dict[str, Any]] = {}
+        version = ""
+        async for page in self._client.pages(_SLICES, _PAGE, query={"fieldSelector": self._mine}):
+            slices |= {each["metadata"]["name"]: each for each in page.items}
+            # A later page may be of a later version, and miss what happened to an earlier one.
+            version = version or page.version
+        return slices, version
 
     async def watch_slices(
         self, version: str, on_open: Callable[[], None]

@@ -17,7 +17,7 @@ from divvy.agent.gpu.node import NodeView
 from divvy.kube.access import access_from
 from divvy.kube.async_client import AsyncClient, raising_unreachable
 from divvy.kube.backoff import Backoff
-from divvy.kube.errors import NOT_FOUND, ApiError, KubeError
+from divvy.kube.errors import MALFORMED, NOT_FOUND, ApiError, KubeError
 from divvy.kube.media_types import MERGE_PATCH
 from divvy.model.contract import CONFIG_KEY
 
@@ -135,7 +135,11 @@ class ApiServer:
                         self._in_touch.add(what)
                         self._note(f"watch the {what}", None)
                         reported = ""
-                        on_event(kind, seen)
+                        try:
+                            on_event(kind, seen)
+                        except MALFORMED as error:
+                            # What is known stays; the next change of it is another chance.
+                            _log.warning("the %s cannot be read: %r", what, error)
             except TimeoutError:
                 if has_events:
                     continue  # the first event of the next watch is the present state

@@ -52,10 +52,11 @@ def missing_shares(desired: DesiredState, snapshot: Snapshot) -> dict[str, str]:
     return reasons
 
 
-def claim_holders(record: ClaimRecord) -> Held:
+def claim_holders(record: ClaimRecord, unknown: str = "") -> Held:
     """Return who holds GPUs by claims, as the change to another profile sees them.
 
-    A GPU that is in the slices may be allocated at any instant, and counts as held.
+    A GPU that is in the slices may be allocated at any instant, and counts as held; ``unknown``
+    says why it is not known whether it is.
     """
     held: dict[str, tuple[Holder, ...]] = {}
     for uuid in record.offered.keys() | {gpu for c in record.claims.values() for gpu in c.gpus}:
@@ -64,7 +65,7 @@ def claim_holders(record: ClaimRecord) -> Held:
             for claim in record.of_gpu(uuid)
             for pod, pod_uid in claim.pods or (("", ""),)
         )
-        held[uuid] = holders or (Holder("", "", "", uuid),)
+        held[uuid] = holders or (Holder("", unknown, "", uuid),)
     return held
 
 

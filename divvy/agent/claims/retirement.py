@@ -9,9 +9,11 @@ from time import monotonic
 from divvy.agent.api_server.claims_api import ClaimsApi, is_forbidden
 from divvy.agent.claims.record import ClaimRecord, allocated_gpus
 from divvy.agent.claims.slice_publisher import SlicePublisher
+from divvy.agent.gpu.holders import bounded_names
 from divvy.agent.ticks import next_tick
 from divvy.kube.backoff import Backoff
-from divvy.kube.errors import KubeError
+from divvy.kube.errors import MALFORMED, KubeError
+from divvy.kube.objects import name_of
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
@@ -44,6 +46,8 @@ class Retirement:
         self._on_change = on_change
         self.unallocated: frozenset[str] = frozenset()
         """The GPUs of which no claim was allocated anything since the schedulers know the taint."""
+        self.unknown = ""
+        """Why it is not known what is allocated of the others, "" if it is."""
         self._tainted_since: float | None = None
         self._next_look, self._pause = 0.0, _LOOK_SECONDS
         self.retiring: frozenset[str] = frozenset()
@@ -51,7 +55,7 @@ class Retirement:
     def begin(self, retiring: frozenset[str]) -> None:
         """Follow these GPUs from now on."""
         if retiring != self.retiring:
-            self._tainted_since = None
+            self._tainted_since, self.unknown = None, ""
             self.look_soon()
         self.retiring = retiring
         self.unallocated &= retiring
@@ -67,7 +71,6 @@ class Retirement:
         pods that do not start: the answer is every claim of the cluster.
         """
         backoff = Backoff()
-        reported = ""
         while True:
             await next_tick(_LOOK_SECONDS)
             # Refused while some profile has claims, a scheduler may still allocate.
@@ -84,20 +87,20 @@ class Retirement:
             if all(self._record().of_gpu(uuid) for uuid in self.retiring):
                 self.unallocated = frozenset()
                 continue
+            unread: list[str] = []
             try:
-                allocated = await self._allocated()
+                allocated = await self._allocated(unread)
             except KubeError as error:
                 if self._serving() or not is_forbidden(error):
-                    if str(error) != reported:
-                        reported = str(error)
-                        _log.warning("allocations are unknown: %s", error)
+                    self._note(f"allocations cannot be read ({error})")
                     self._next_look = monotonic() + backoff.failed(error)
                     continue
                 # No profile of the stack file has claims, and with them went rights and classes:
                 # nothing more can be allocated, and what was prepared is in the record.
                 allocated = frozenset()
             backoff.answered()
-            reported = ""
+            names = bounded_names(unread)
+            self._note(f"allocations cannot be read ({names})" if names else "")
             self._next_look = monotonic() + self._pause
             self._pause = min(2 * self._pause, _MAX_PAUSE_SECONDS)
             if self._tainted_since != since:
@@ -106,15 +109,31 @@ class Retirement:
             self.unallocated = frozenset(
                 uuid
                 for uuid in self.retiring
-                if allocated.isdisjoint(device.name for device in offered[uuid].gpu.devices)
+                if not unread  # which may be allocated any device
+                and allocated.isdisjoint(device.name for device in offered[uuid].gpu.devices)
             )
             record = self._record()
             if not all(record.of_gpu(uuid) for uuid in self.unallocated):
                 self._on_change()
 
-    async def _allocated(self) -> frozenset[str]:
-        """Return the devices of this node that anybody was allocated."""
+    def _note(self, unknown: str) -> None:
+        """Note why allocations are not known; the node's status says it."""
+        if unknown == self.unknown:
+            return
+        self.unknown = unknown
+        if unknown:
+            _log.warning("%s", unknown)
+        self._on_change()
+
+    async def _allocated(self, unread: list[str]) -> frozenset[str]:
+        """Return the devices of this node that anybody was allocated.
+
+        The names of claims whose allocation cannot be read are added to ``unread``.
+        """
         allocated: frozenset[str] = frozenset()
-        async for claim in self._api.claims():
-            allocated |= allocated_gpus((claim,), self._pool)
+        async for claim in self._api.claims(unread.append):
+            try:
+                allocated |= allocated_gpus((claim,), self._pool)
+            except MALFORMED:
+                unread.append(name_of(claim))
         return allocated

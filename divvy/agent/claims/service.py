@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from time import monotonic
 
 import grpc
 
@@ -42,9 +44,13 @@ from divvy.agent.kubelet.pod_resources import PodResources
 from divvy.agent.memory.memory_limit import ClaimLimits
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.health_watch import HealthWatch
+from divvy.agent.plugin.device_holders import HoldersUnknown
 from divvy.agent.settings import Settings
 from divvy.model.contract import claims_pool
 from divvy.model.slice_specs import slice_specs
+
+# A kubelet that has started lists no pods for less than this.
+_START_SECONDS = 30.0
 
 
 class Claims:
@@ -95,6 +101,8 @@ class Claims:
         )
         self._faults: Mapping[str, str] = {}
         self._listed: Containers = {}
+        self._active: Collection[str] = frozenset()
+        self._empty_since: float | None = None
         self._is_published = bool(self._store.record.offered)
         self._refreshed: object = None
         self._refresh_problem = ""
@@ -109,27 +117,43 @@ class Claims:
     def view(self) -> ClaimsView:
         """Return what is offered and held, and which GPUs the scheduler no longer allocates."""
         return ClaimsView(
-            self._store.held, self._retirement.unallocated, cdi=self._injection.by_cdi
+            self._store.held,
+            self._retirement.unallocated,
+            self._retirement.unknown,
+            cdi=self._injection.by_cdi,
         )
 
     async def users(self) -> tuple[ClaimRecord, tuple[Holder, ...]]:
-        """Return what is held, and who holds each claim, as far as the kubelet tells now."""
-        containers, active = await self._containers()
+        """Return what is held, and who holds each claim, as the kubelet told last."""
+        with suppress(HoldersUnknown):
+            await self._look()
+        containers, active = self._listed, self._active
         current = with_current_pods(self._store.held, containers, active)
         return current, named_holders(current, containers)
 
     async def limits(self) -> Mapping[str, ClaimLimits]:
-        """Return what containers may use of each GPU by claims, by the GPU's UUID."""
-        return claim_limits(self.record, (await self._containers())[0])
+        """Return what containers may use of each GPU by claims, by the GPU's UUID.
 
-    async def _containers(self) -> tuple[Containers, frozenset[str]]:
+        Raises HoldersUnknown: who uses them is not nobody while the kubelet does not tell.
+        """
+        await self._look()
+        return claim_limits(self.record, self._listed)
+
+    async def _look(self) -> None:
+        """Have the kubelet tell which containers have claims; raises HoldersUnknown."""
         if not self._store.held.claims:
-            return {}, frozenset()
+            self._listed, self._active = {}, frozenset()
+            return
         try:
-            self._listed, active = await self._pod_resources.claim_containers()
-        except grpc.RpcError:
-            return {}, frozenset()  # the kubelet is restarting
-        return self._listed, active
+            listed, active = await self._pod_resources.claim_containers()
+        except grpc.RpcError as error:
+            raise HoldersUnknown("the kubelet does not tell who has claims") from error
+        if active or not self._active:
+            self._empty_since = None
+        elif self._empty_since is None or monotonic() - self._empty_since < _START_SECONDS:
+            self._empty_since = self._empty_since or monotonic()
+            raise HoldersUnknown("the kubelet lists no pods, as for a while after its start")
+        self._listed, self._active = listed, active
 
     @property
     def share_pods(self) -> Mapping[str, tuple[Holder, ...]]:

@@ -24,6 +24,8 @@ _WRITTEN_SECONDS = 6.0
 # The status is an annotation, and tenants choose the names of their pods.
 _MAX_NAMES = 10
 
+_JUST_ALLOCATED = "claims that were just allocated"
+
 # What tells one version of the kubelet's checkpoint from another; None without a file.
 # Not a time alone: clocks jump.
 Version = tuple[int, int] | None
@@ -56,7 +58,8 @@ class Holder:
         if self.pod_uid:
             return f"container {self.container} of the pod with UID {self.pod_uid}"
         if not self.resource:
-            return "claims that were just allocated"
+            # What may be allocated by claims; where that cannot be read, ``container`` says why.
+            return f"claims whose {self.container}" if self.container else _JUST_ALLOCATED
         return f"a pod being admitted ({self.device_id})"
 
 

@@ -53,11 +53,13 @@ class ClaimsView:
 
     ``record`` is what is offered and held. ``unallocated`` are the GPUs whose devices have had a
     taint for so long that every scheduler has seen it, and of which no claim in the API has been
-    allocated anything since. Without ``cdi`` no claim can be served.
+    allocated anything since; ``unknown`` says why that cannot be read of the others. Without
+    ``cdi`` no claim can be served.
     """
 
     record: ClaimRecord = field(default_factory=ClaimRecord)
     unallocated: frozenset[str] = frozenset()
+    unknown: str = ""
     cdi: bool = True
 
     def has(self, uuid: str) -> bool:
@@ -112,7 +114,9 @@ class SchedulerFence:
         """Return which claims hold a GPU, or that one may just have been allocated it."""
         if held := [claim.text for claim in self.claims.record.of_gpu(uuid)]:
             return f"held by {bounded_names(held)}"
-        return "" if uuid in self.claims.unallocated else _ALLOCATED
+        if uuid in self.claims.unallocated:
+            return ""
+        return self.claims.unknown or _ALLOCATED
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,8 @@ def _transitions(
     applied = checkpoint.applied
     kubelet: Held = {} if isinstance(observed.kubelet, str) else observed.kubelet.held
     held = {**kubelet}
-    for uuid, holders in claim_holders(observed.claims.record).items():
+    claims = observed.claims
+    for uuid, holders in claim_holders(claims.record, claims.unknown).items():
         held[uuid] = (*holders, *held.get(uuid, ()))
     decided: dict[str, Decision] = {}
     open_facts: dict[str, Facts] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -33,16 +33,23 @@ class Lists:
         self.going_on = asyncio.Event()
         self.going_on.set()
         self.refused = False
+        self.skipped = ""
+        self.odd: Any = None
 
-    async def claims(self) -> AsyncIterator[dict[str, Any]]:
+    async def claims(self, unread: Callable[[str], None]) -> AsyncIterator[dict[str, Any]]:
         self.count += 1
+        if self.skipped:
+            unread(self.skipped)
         devices = list(self.allocated)
         await self.going_on.wait()
         if self.refused:
             raise ApiError(429, "too many requests")
         for device in devices:
             result = {"driver": CLAIMS_DRIVER, "pool": "pool", "device": device}
-            yield {"status": {"allocation": {"devices": {"results": [result]}}}}
+            status = {"allocation": {"devices": {"results": [result]}}}
+            yield {"metadata": {"name": "c"}, "status": status}
+        if self.odd is not None:
+            yield {"metadata": {"name": "odd", "namespace": "mallory"}, "status": self.odd}
 
 
 @asynccontextmanager
@@ -66,6 +73,38 @@ async def test_frees_a_retiring_gpu_without_allocations(monkeypatch: pytest.Monk
         followed.begin(frozenset({FIRST, SECOND}))
         await until(lambda: bool(followed.unallocated))
         assert followed.unallocated == {SECOND}
+
+
+@pytest.mark.parametrize(
+    ("skipped", "odd"),
+    [
+        ("mallory/odd", None),
+        ("", {"allocation": {"devices": {"results": [5]}}}),
+        ("", {"allocation": {"devices": {"results": [{"driver": CLAIMS_DRIVER}]}}}),
+        ("", {"allocation": 5}),
+    ],
+)
+async def test_frees_no_gpu_while_an_allocation_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, skipped: str, odd: Any
+) -> None:
+    async with retiring(monkeypatch) as (followed, lists):
+        lists.skipped, lists.odd = skipped, odd
+        followed.begin(frozenset({FIRST, SECOND}))
+        await until(lambda: lists.count > 1)
+        assert not followed.unallocated
+        assert followed.unknown == "allocations cannot be read (mallory/odd)"
+        lists.skipped, lists.odd = "", None
+        followed.look_soon()
+        await until(lambda: followed.unallocated == {FIRST, SECOND})
+        assert followed.unknown == ""
+
+
+async def test_tells_that_allocations_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with retiring(monkeypatch) as (followed, lists):
+        lists.refused = True
+        followed.begin(frozenset({FIRST}))
+        await until(lambda: bool(followed.unknown))
+        assert followed.unknown == "allocations cannot be read (too many requests)"
 
 
 async def test_ignores_a_claim_list_older_than_the_retirement(

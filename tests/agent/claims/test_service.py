@@ -21,6 +21,7 @@ from divvy.agent.gpu.desired import DesiredState
 from divvy.agent.gpu.health import Health
 from divvy.agent.gpu.owner import KubeletFence, hand_over
 from divvy.agent.kubelet.api import drahealth_pb2, drahealth_pb2_grpc
+from divvy.agent.plugin.device_holders import HoldersUnknown
 from divvy.agent.settings import settings_from
 from divvy.kube.errors import FORBIDDEN, ApiError
 from tests.agent.claim_values import BY_SIZE, claim, claim_record, held, offered_gpu
@@ -37,7 +38,7 @@ class Unallocated:
     def __init__(self, *, refuses: bool) -> None:
         self.refuses = refuses
 
-    async def claims(self) -> AsyncIterator[dict[str, Any]]:
+    async def claims(self, _unread: Any) -> AsyncIterator[dict[str, Any]]:
         if self.refuses:
             raise ApiError(FORBIDDEN, "RBAC: clusterrole not found")
         for listed in list[dict[str, Any]]():
@@ -48,9 +49,18 @@ class Unallocated:
 
 
 class Kubelet:
-    """A kubelet on whose node a second pod has come to use a claim."""
+    """A kubelet on whose node a second pod has come to use a claim.
+
+    It may be away, or have just ``started``: then it lists no pods yet.
+    """
+
+    away = started = False
 
     async def claim_containers(self) -> tuple[Containers, frozenset[str]]:
+        if self.away:
+            raise grpc.RpcError
+        if self.started:
+            return {}, frozenset()
         used = [("default/shared", "main"), ("default/second", "main")]
         return {("default", "shared"): used}, frozenset(pod for pod, _ in used)
 
@@ -146,3 +156,28 @@ async def test_looks_after_the_share_of_a_pod_that_came_later(
         record, named = await claims.users()
         assert {pod for pod, _ in record.claims["uid-shared"].pods} == {"shared", "second"}
         assert {holder.pod for holder in named} == pods
+
+
+@pytest.mark.parametrize("what", ["away", "started"])
+async def test_takes_a_kubelet_that_does_not_tell_for_no_proof_of_no_containers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """An alert that a pod uses more than its share must not clear for that."""
+    monkeypatch.setattr(service, "_START_SECONDS", 5 * LOOK)
+    async with serving(tmp_path, monkeypatch, refuses=False, is_held=True) as claims:
+        kubelet: Any = claims._pod_resources
+        known = await claims.limits()
+        before = await claims.users()
+        setattr(kubelet, what, True)
+        with pytest.raises(HoldersUnknown):
+            await claims.limits()
+        assert await claims.users() == before
+        setattr(kubelet, what, False)
+        assert await claims.limits() == known
+        kubelet.started = True
+        with pytest.raises(HoldersUnknown):
+            await claims.limits()
+        await asyncio.sleep(6 * LOOK)
+        # It has been there for long, and has no pods.
+        (limits,) = (await claims.limits()).values()
+        assert limits.holders == ()
