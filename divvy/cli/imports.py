@@ -1,28 +1,21 @@
 """divvy import: profiles out of the configurations that clusters already have."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 import yaml
 
 from divvy.cli.errors import fail
-from divvy.cli.manifest_files import read_documents
 from divvy.cli.nvidia_files import documents, operator_profiles
 from divvy.cli.options import OutFile
 from divvy.cli.output import write
 from divvy.model import InvalidValue
 from divvy.model.nvidia import ImportResult, read_device_plugin, read_mig_parted
-from divvy.plan.hami_quota import import_quotas
-from divvy.render.hami_quota import hami_quota_objects
 from divvy.stack.yaml_flow import TextDumper
 
 app = typer.Typer(add_completion=False)
-
-_QUOTA = "ResourceQuota"
-_LISTS = ("List", f"{_QUOTA}List")
 
 _Files = Annotated[list[Path], typer.Argument(help="Configuration files or ConfigMap manifests.")]
 
@@ -57,38 +50,6 @@ def mig_parted(files: _Files, out: OutFile = None) -> None:
 def gpu_operator(files: _Files, out: OutFile = None) -> None:
     """Read both ConfigMaps of the GPU Operator, and its values: a name in both is one profile."""
     write(_stack_text(operator_profiles(files)), out)
-
-
-@app.command("hami-quota")
-def hami_quota(
-    files: Annotated[list[Path], typer.Argument(help="ResourceQuota manifests; - reads stdin.")],
-    out: OutFile = None,
-) -> None:
-    """Read the ResourceQuotas of HAMi's namespaces: Kueue's quota in MiB, and numbers of GPUs."""
-    try:
-        quotas = import_quotas(_resource_quotas(files))
-    except InvalidValue as invalid:
-        fail(str(invalid))
-    if not (quotas.memory or quotas.counts or quotas.ended):
-        fail("no ResourceQuota has a name of HAMi's: limits.nvidia.com/gpumem is expected")
-    for difference in quotas.differences:
-        typer.echo(f"differs: {difference}", err=True)
-    write(hami_quota_objects(quotas), out)
-
-
-def _resource_quotas(files: list[Path]) -> Iterator[tuple[str, Any]]:
-    """Yield the ResourceQuotas of manifests and of Lists of them, each with its place."""
-    for document in read_documents(files):
-        value = document.value if isinstance(document.value, dict) else {}
-        if value.get("kind") in _LISTS:
-            items = value.get("items")
-            listed = items if isinstance(items, list) else []
-            for number, item in enumerate(listed):
-                # The items of a typed list have no kind of their own.
-                if isinstance(item, dict) and item.get("kind", _QUOTA) == _QUOTA:
-                    yield f"{document.source}: items[{number}]", item
-        elif value.get("kind") == _QUOTA:
-            yield document.source, value
 
 
 def _refuse(source: str, invalid: InvalidValue) -> NoReturn:

@@ -27,12 +27,6 @@ CONFIG_MAPS = {
     ("gpu-operator", "mig-parted-config"): {"config.yaml": yaml.safe_dump(MIG)},
     ("nvidia-device-plugin", "nvidia-device-plugin-configs"): {"any": yaml.safe_dump(PLUGIN)},
 }
-HAMI_QUOTA = {
-    "apiVersion": "v1",
-    "kind": "ResourceQuota",
-    "metadata": {"name": "gpu-quota", "namespace": "gpu-operator"},
-    "spec": {"hard": {"limits.nvidia.com/gpumem": "2k"}},
-}
 FILES = {
     "time-slicing.yaml": ("gpu-operator", "time-slicing-config"),
     "mig-parted.yaml": ("gpu-operator", "mig-parted-config"),
@@ -62,7 +56,6 @@ def shell(tmp_path: Path) -> Shell:
     (folder / "stacks/Pulumi.prod.yaml").write_text(changed)
     for name, key in FILES.items():
         (folder / name).write_text(yaml.safe_dump({"kind": "ConfigMap", "data": CONFIG_MAPS[key]}))
-    (folder / "quotas.yaml").write_text(yaml.safe_dump({"kind": "List", "items": [HAMI_QUOTA]}))
     (folder / "policy.yaml").write_text("oversubscription: false\n")
     (folder / "values.yaml").write_text("mig: {strategy: mixed}\n")
     (folder / "pods").mkdir()

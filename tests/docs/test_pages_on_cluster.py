@@ -13,7 +13,7 @@ from divvy.lab.paths import REPOSITORY
 from tests.bare_cluster import bare_cluster
 from tests.deployment import Deployment
 from tests.docs.page_commands import PAGES, Shell, lane, page_commands, page_files
-from tests.docs.test_pages import CONFIG_MAPS, HAMI_QUOTA
+from tests.docs.test_pages import CONFIG_MAPS
 
 pytestmark = pytest.mark.lab
 NODE = "gpu-t4"
@@ -43,7 +43,6 @@ def shell(deployed: Deployment, tmp_path: Path) -> Iterator[Shell]:
         metadata = {"name": name, "namespace": namespace}
         kind = {"apiVersion": "v1", "kind": "ConfigMap"}
         deployed.lab.apply({**kind, "metadata": metadata, "data": data})
-    deployed.lab.apply(HAMI_QUOTA)
     for name in ("pod.yaml", "pods.yaml"):
         (deployed.folder / name).write_text(page_files("first-pool")["pod.yaml"])
     yield Shell(deployed.folder, tmp_path / "programs", deployed.lab.kubeconfig)
@@ -59,8 +58,6 @@ def test_runs_every_command_that_asks_the_cluster(deployed: Deployment, shell: S
         shell.run(command, expect=(0, 2) if differs else (0,))
     read = yaml.safe_load((deployed.folder / "time-slicing.yaml").read_text())
     assert read["kind"] == "ConfigMap"
-    quotas = yaml.safe_load((deployed.folder / "quotas.yaml").read_text())["items"]
-    assert HAMI_QUOTA["spec"] in [quota["spec"] for quota in quotas]
 
 
 def test_leaves_nothing_after_the_last_commands(tmp_path: Path) -> None:
