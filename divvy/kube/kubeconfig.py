@@ -21,6 +21,7 @@ import yaml
 
 from divvy.kube.errors import KubeconfigError
 from divvy.kube.tls import trusting
+from divvy.kubernetes_yaml import NOT_YAML, KubernetesLoader
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REFUSED = {
@@ -192,8 +193,8 @@ def _file(path: Path) -> dict[str, Any]:
 
 def _parsed(text: str | bytes, source: str) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        document = yaml.load(text, Loader=KubernetesLoader)
+    except NOT_YAML as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark is not None else ""
         # The parser's own words quote the line, which may be a token or a password.

@@ -120,13 +120,16 @@ TENANT_LABEL = f"{DOMAIN}/tenant"
 USE_TYPES, NO_TYPES = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
 # HAMi's, which a cluster cannot follow: a pod that has them is refused.
 VGPU_MODE = "nvidia.com/vgpu-mode"
-UUID_ANNOTATIONS = ("nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid")
+DEVICE_ANNOTATIONS = tuple(
+    f"nvidia.com/{use}-gpu{name}" for name in ("uuid", "indexes") for use in ("use", "nouse")
+)
 # HAMi's, which are ignored with a warning.
 PRIORITY = "nvidia.com/priority"
 IGNORED_ANNOTATIONS = (
     "nvidia.com/numa-bind",
     "hami.io/node-scheduler-policy",
     "hami.io/gpu-scheduler-policy",
+    "hami.io/device-scoring-weights",
 )
 # What the policy of sized limits has removed from a pod, for the one that warns to name.
 IGNORED_LIMITS = f"{DOMAIN}/ignored-limits"

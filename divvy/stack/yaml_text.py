@@ -11,28 +11,8 @@ from typing import Any, ClassVar, TextIO
 
 import yaml
 
+from divvy.kubernetes_yaml import NOT_YAML, SafeLoader, is_template
 from divvy.stack.errors import StackError
-
-# Deeper than any file of ours or of Kubernetes'.
-_MAX_DEPTH = 200
-
-
-class SafeLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Refuses what is nested too deeply: libyaml recurses without a limit, and the process dies."""
-
-    _depth = 0
-
-    def descend_resolver(self, parent: yaml.Node | None, index: object) -> None:
-        """Go into a node, as the composer says."""
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            raise RecursionError
-        super().descend_resolver(parent, index)
-
-    def ascend_resolver(self) -> None:
-        """Leave a node."""
-        self._depth -= 1
-        super().ascend_resolver()
 
 
 class _Loader(SafeLoader):
@@ -75,16 +55,6 @@ for _tag, _pattern, _first in (
 _Loader.add_constructor("tag:yaml.org,2002:int", _number)
 STACK_RESOLVERS = _Loader.yaml_implicit_resolvers
 
-# The parser trips over dates, numbers and tags that are none, each time in another way.
-NOT_YAML = (
-    yaml.YAMLError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-)
-
 # By what libyaml says is wrong.
 _REMEDIES = {
     "found character that cannot start any token": "indent with spaces, not with tabs; put a value "
@@ -120,7 +90,7 @@ class YamlText:
         try:
             document = yaml.load(self.text, Loader=_Loader)
         except NOT_YAML as error:
-            raise StackError(f"{self.source} is not YAML: {reason_of(error)}") from None
+            raise StackError(f"{self.source} is not YAML: {reason_of(error, self.text)}") from None
         if not isinstance(document, dict):
             raise StackError(f"{self.source} is not a mapping")
         return document
@@ -155,7 +125,7 @@ class YamlText:
         try:
             return yaml.compose(self.text, Loader=_Loader)
         except NOT_YAML as error:
-            raise StackError(f"{self.source} is not YAML: {reason_of(error)}") from None
+            raise StackError(f"{self.source} is not YAML: {reason_of(error, self.text)}") from None
 
 
 def read_text(path: Path) -> str:
@@ -180,8 +150,10 @@ def text_of(file: TextIO, source: str) -> str:
     return text
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: Exception, text: str) -> str:
     """Describe in one line why a text is not YAML."""
+    if is_template(text):
+        return "it is a template (Helm, Go or Jinja); render it first"
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if not isinstance(error, yaml.YAMLError):

@@ -2,36 +2,66 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
 from divvy.model import Cluster, InvalidValue, Problem
-from divvy.model.problems import Keys, printable, problem, value_text
+from divvy.model.contract import component_of
+from divvy.model.problems import Keys, path_of, printable, problem, value_text
 from divvy.model.quantities import parse_quantity
 from divvy.plan.fit.pods import Around, AskingPod, asking_pod, claims_by_name
-from divvy.plan.fit.shape import CLAIM_SPEC, META, POD_META, POD_SPEC, shape_problems
+from divvy.plan.fit.shape import (
+    CLAIM_SPECS,
+    DECIDING,
+    META,
+    POD_META,
+    POD_SPEC,
+    shape_problems,
+    unknown_fields,
+)
+from divvy.plan.fit.workloads import (
+    FoundPod,
+    asks_for_gpus,
+    group_of,
+    holds_objects,
+    makes_no_pods,
+    objects_in,
+    pod_at,
+    pods_in,
+    requests_outside,
+)
+from divvy.plan.node_selection import node_selection
 from divvy.plan.pod_requests import quantities
 
-# Where each kind keeps its pod.
-_PODS: Mapping[str, tuple[str, ...]] = {
-    "Pod": (),
-    "PodTemplate": ("template",),
-    "Deployment": ("spec", "template"),
-    "ReplicaSet": ("spec", "template"),
-    "ReplicationController": ("spec", "template"),
-    "StatefulSet": ("spec", "template"),
-    "DaemonSet": ("spec", "template"),
-    "Job": ("spec", "template"),
-    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+# The kinds of Kubernetes that make pods: the version that is served, and where the pod is.
+_TEMPLATE = ("spec", "template", "spec")
+_MAKERS: Mapping[str, tuple[str, Keys]] = {
+    "Pod": ("v1", ("spec",)),
+    "PodTemplate": ("v1", ("template", "spec")),
+    "Deployment": ("apps/v1", _TEMPLATE),
+    "ReplicaSet": ("apps/v1", _TEMPLATE),
+    "ReplicationController": ("v1", _TEMPLATE),
+    "StatefulSet": ("apps/v1", _TEMPLATE),
+    "DaemonSet": ("apps/v1", _TEMPLATE),
+    "Job": ("batch/v1", _TEMPLATE),
+    "CronJob": ("batch/v1", ("spec", "jobTemplate", *_TEMPLATE)),
 }
+_CLAIMS = {"ResourceClaim": ("spec",), "ResourceClaimTemplate": ("spec", "spec")}
+_CLAIM_GROUP = "resource.k8s.io"
+_FLAT = "v1beta1"
 _ROOT = "the document"
+# So many places are named.
+_MOST_WORDS = 5
 _CLOSE = 0.8
+_OWN_RESOURCES = re.compile(r"cpu|memory|ephemeral-storage|hugepages-.+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*", re.ASCII)
-# More than clusters have; what goes beyond it is repeated by YAML aliases, or is a typing error.
-_MAX_OBJECTS, _MAX_LISTS, _MAX_PODS = 100_000, 10, 1_000_000
+# Values of a template that nothing has rendered: Helm's, Go's, Jinja's, OpenShift's.
+_TO_RENDER = re.compile(r"\{\{|\{%|\$\{")
+# More than clusters have; what goes beyond it is repeated by YAML aliases.
+_MAX_OBJECTS, _MAX_LISTS, _MAX_VALUES = 100_000, 10, 5_000_000
 
 
 @dataclass(frozen=True)
@@ -55,30 +85,46 @@ def read_manifests(
 ) -> Manifests:
     """Read pods, and what makes pods; ``around`` is what is known beside the documents.
 
-    Raises InvalidValue with every problem, its path beginning with the document's source.
+    What may ask for GPUs and is not understood is a pod that is ``unread``, so that its result is
+    unknown. Raises InvalidValue with every problem, its path beginning with the document's source.
     """
-    problem = (obj for document in documents for obj in _objects(document))
-    objects = list(islice(problem, _MAX_OBJECTS + 1))
-    if len(objects) > _MAX_OBJECTS:
+    listed = (obj for document in documents for obj in _objects(document))
+    objects = list(islice(listed, _MAX_OBJECTS + 1))
+    if len(objects) > _MAX_OBJECTS or sum(map(_size, objects)) > _MAX_VALUES:
         reason = f"are more than {_MAX_OBJECTS:,} objects: are YAML aliases repeated?"
         raise InvalidValue([Problem(objects[-1].source.partition(",")[0], reason)])
     problems = [problem for obj in objects for problem in _problems(obj)]
     if problems:
         raise InvalidValue(problems)
-    known = _around(objects, around)
-    pods, other = [], []
-    for obj in objects:
-        kind = obj.value["kind"]
-        if kind in _PODS:
-            pods.append(_pod(obj.value, cluster, known))
-        elif isinstance(_at(obj.value, ("spec", "template", "spec"))[0], Mapping):
-            other.append(f"not looked at: {obj.source}, a {printable(kind)}, which makes pods")
-    if not pods:
-        kinds = ", ".join(_PODS)
+    found = [(obj, tuple(_pods(obj))) for obj in objects]
+    known = _around(found, around)
+    pods, notes = [], []
+    for obj, of_object in found:
+        unread = list(_unread_of(obj, of_object))
+        ignored = [pod for pod in of_object if not pod.is_counted and not asks_for_gpus(pod)]
+        if ignored and not unread:
+            notes.append(f"not looked at: {obj.source}, a {_kind(obj)}, which makes pods")
+        counted = [pod for pod in of_object if pod not in ignored]
+        pods += [_asking(obj, pod, cluster, known) for pod in counted]
+        if unread:
+            pods.append(_unknown(obj, unread))
+    if not pods and not notes:
         where = ", ".join(dict.fromkeys(obj.source.partition(":")[0] for obj in documents))
-        reason = f"has no pods; fit reads {kinds}, and a List of them"
+        reason = "has no pods: no object in it has containers, or asks for GPUs"
         raise InvalidValue([Problem(where or "the file", reason)])
-    return Manifests(tuple(pods), tuple(other))
+    return Manifests(tuple(pods), tuple(notes))
+
+
+def _size(obj: Document) -> int:
+    """Return how many values an object has, one more than allowed if there are too many."""
+    number, left = 0, [obj.value]
+    while left and number <= _MAX_VALUES:
+        value, number = left.pop(), number + 1
+        if isinstance(value, Mapping):
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+    return number
 
 
 def _objects(document: Document, lists: int = 0) -> Iterator[Document]:
@@ -89,17 +135,23 @@ def _objects(document: Document, lists: int = 0) -> Iterator[Document]:
     value = document.value
     if value is None:
         return
+    inner: Iterable[tuple[Keys, Any]] = ()
     if isinstance(value, Mapping) and str(value.get("kind", "")).endswith("List"):
         items = value.get("items")
-        if isinstance(items, list):
-            if lists == _MAX_LISTS:
-                reason = f"is a List in {_MAX_LISTS} others: does it hold itself?"
-                raise InvalidValue([Problem(document.source, reason)])
-            for number, item in enumerate(items):
-                inner = Document(f"{document.source}, items[{number}]", item)
-                yield from _objects(inner, lists + 1)
-            return
-    yield document
+        if not isinstance(items, list):
+            path = f"{document.source}: items"
+            raise InvalidValue([Problem(path, f"is {value_text(items)}; a list is expected")])
+        inner = ((("items", number), item) for number, item in enumerate(items))
+    elif isinstance(value, Mapping) and holds_objects(value):
+        inner = list(objects_in(value))
+    else:
+        yield document
+        return
+    if lists == _MAX_LISTS:
+        reason = f"is a List in {_MAX_LISTS} others: does it hold itself?"
+        raise InvalidValue([Problem(document.source, reason)])
+    for keys, item in inner:
+        yield from _objects(Document(f"{document.source}, {path_of(keys)}", item), lists + 1)
 
 
 def _problems(document: Document) -> Iterator[Problem]:
@@ -112,15 +164,20 @@ def _problems(document: Document) -> Iterator[Problem]:
     elif not isinstance(value.get("kind"), str):
         reason = f"is {value_text(value.get('kind'))}; a kind such as Pod or Deployment is expected"
         problems.append(problem(("kind",), reason))
-    elif value["kind"] in _PODS:
-        problems += _object_problems(value)
+    elif _is_maker(value):
+        version = _MAKERS[value["kind"]][0]
+        if value.get("apiVersion") not in (None, version):
+            reason = f"is {value_text(value['apiVersion'])}; {version} is expected"
+            problems.append(problem(("apiVersion",), reason))
+        problems += _maker_problems(value)
     else:
-        close = get_close_matches(value["kind"], _PODS, n=1, cutoff=_CLOSE)
-        if close:
+        close = get_close_matches(value["kind"], _MAKERS, n=1, cutoff=_CLOSE)
+        if close and group_of(value) in _GROUPS and not makes_no_pods(value):
             reason = f"is {value_text(value['kind'])}"
             problems.append(problem(("kind",), reason, f"did you mean {close[0]}?"))
         problems += shape_problems(("metadata",), value.get("metadata"), META)
-        problems += _claim_problems(value)
+        if _is_claim(value) and _claim_version(value) in CLAIM_SPECS:
+            problems += _claim_problems(value)
     for object_problem in problems:
         yield Problem(
             f"{document.source}: {object_problem.path}",
@@ -130,54 +187,78 @@ def _problems(document: Document) -> Iterator[Problem]:
         )
 
 
-def _object_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
-    keys = _PODS[value["kind"]]
-    for key in ("replicas", "parallelism", "completions"):
-        place = (*keys[:-1], key)
-        number = _at(value, place)[0] if keys else None
-        if number is not None and not _is_number(number):
-            yield problem(place, f"is {value_text(number)}; a number such as 3 is expected")
-        elif number is not None and number > _MAX_PODS:
-            yield problem(place, f"is {number}; {_MAX_PODS:,} at most are looked at")
+_GROUPS = frozenset(version.rpartition("/")[0] for version, _ in _MAKERS.values())
+
+
+def _is_maker(value: Mapping[str, Any]) -> bool:
+    """Return whether Kubernetes makes pods of an object: a kind is its group and its name."""
+    version = _MAKERS.get(value["kind"], ("", ()))[0]
+    return bool(version) and (
+        "apiVersion" not in value or group_of(value) == version.rpartition("/")[0]
+    )
+
+
+def _kind(obj: Document) -> str:
+    return printable(obj.value["kind"])
+
+
+def _maker_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
+    keys = _MAKERS[value["kind"]][1]
     yield from shape_problems(("metadata",), value.get("metadata"), POD_META)
-    yield from shape_problems((*keys, "metadata"), _at(value, (*keys, "metadata"))[0], POD_META)
-    spec, at = _at(value, (*keys, "spec"))
+    spec, at = _at(value, keys)
     if not isinstance(spec, Mapping):
         yield problem(at, f"is {value_text(spec)}; a mapping with `containers` is expected")
         return
-    problems = list(shape_problems(at, spec, POD_SPEC))
     if not spec.get("containers"):
         reason = f"is {value_text(spec.get('containers'))}; one container or more are expected"
-        problems.append(problem((*at, "containers"), reason))
+        yield problem((*keys, "containers"), reason)
+        return
+    yield from _pod_problems(pod_at(value, keys))
+
+
+def _pod_problems(pod: FoundPod) -> Iterator[Problem]:
+    """Yield what Kubernetes would refuse of a pod, wherever it is."""
+    spec, at = pod.spec, pod.keys
+    problems = [problem(keys, reason) for keys, reason in pod.problems]
+    problems += shape_problems((*at[:-1], "metadata"), pod.meta, POD_META)
+    problems += shape_problems(at, spec, POD_SPEC)
     yield from problems
     if problems:
         return
+    claims = {entry.get("name") for entry in spec.get("resourceClaims") or ()}
     for key in ("containers", "initContainers"):
         for number, container in enumerate(spec.get(key) or ()):
-            yield from _resources_problems(
-                (*at, key, number, "resources"), container.get("resources")
-            )
+            place = (*at, key, number, "resources")
+            resources = container.get("resources") or {}
+            yield from _resources_problems(place, resources)
+            for count, claim in enumerate(resources.get("claims") or ()):
+                if claim.get("name") not in claims:
+                    reason = f"is {value_text(claim.get('name'))}, which is not in resourceClaims"
+                    yield problem((*place, "claims", count, "name"), reason)
     yield from _resources_problems((*at, "resources"), spec.get("resources"))
+    for side, named in (spec.get("resources") or {}).items():
+        for name in named if side in ("limits", "requests") and named else ():
+            if "/" in name:
+                reason = "is a device, and stands at the pod; a container is expected to have it"
+                yield problem((*at, "resources", side, name), reason)
     yield from _quantities_problems((*at, "overhead"), spec.get("overhead"))
 
 
 def _claim_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
-    keys = {"ResourceClaim": ("spec",), "ResourceClaimTemplate": ("spec", "spec")}.get(
-        value["kind"]
-    )
-    if keys is None:
-        return
+    keys: Keys = _CLAIMS[value["kind"]]
     spec = _at(value, keys)[0]
     if not isinstance(spec, Mapping):
         yield problem(keys, f"is {value_text(spec)}; a mapping with `devices` is expected")
         return
-    problems = list(shape_problems(keys, spec, CLAIM_SPEC))
+    problems = list(shape_problems(keys, spec, CLAIM_SPECS[_claim_version(value)]))
     yield from problems
     requests = () if problems else (spec.get("devices") or {}).get("requests") or ()
     for number, request in enumerate(requests):
         at: Keys = (*keys, "devices", "requests", number)
         if request.get("exactly"):
             yield from _device_problems((*at, "exactly"), request["exactly"])
+        elif _claim_version(value) == _FLAT and not request.get("firstAvailable"):
+            yield from _device_problems(at, request)
         for place, other in enumerate(request.get("firstAvailable") or ()):
             yield from _device_problems((*at, "firstAvailable", place), other)
 
@@ -189,7 +270,7 @@ def _device_problems(keys: Keys, request: Mapping[str, Any]) -> Iterator[Problem
     if (request.get("count") or 1) < 1:
         yield problem((*keys, "count"), f"is {request['count']}; 1 or more is expected")
     sizes = (request.get("capacity") or {}).get("requests")
-    yield from _quantities_problems((*keys, "capacity", "requests"), sizes)
+    yield from _quantities_problems((*keys, "capacity", "requests"), sizes, any_name=True)
     for number, selector in enumerate(request.get("selectors") or ()):
         if "cel" in selector and not (selector["cel"] or {}).get("expression"):
             place = (*keys, "selectors", number, "cel", "expression")
@@ -218,16 +299,23 @@ def _resources_problems(keys: Keys, resources: Mapping[str, Any] | None) -> Iter
             yield problem((*keys, "requests", name), reason, remedy)
 
 
-def _quantities_problems(keys: Keys, named: Mapping[Any, Any] | None) -> Iterator[Problem]:
+def _quantities_problems(
+    keys: Keys, named: Mapping[Any, Any] | None, *, any_name: bool = False
+) -> Iterator[Problem]:
     for name, quantity in (named or {}).items():
         place = (*keys, str(name))
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             yield problem(place, "is not a resource name; one such as nvidia.com/gpu is expected")
             continue
+        if not any_name and "/" not in name and not _OWN_RESOURCES.fullmatch(name):
+            reason = "is no resource of Kubernetes; devices have names such as nvidia.com/gpu"
+            yield problem(place, reason)
+            continue
         try:
             number = parse_quantity(quantity)
         except ValueError as error:
-            yield problem(place, str(error))
+            remedy = "it is a template: render it first" if _to_render(quantity) else ""
+            yield problem(place, str(error), remedy)
             continue
         if number < 0:
             yield problem(place, f"is {value_text(quantity)}; 0 or more is expected")
@@ -247,13 +335,14 @@ def _at(value: object, keys: Keys) -> tuple[Any, Keys]:
     return value, keys
 
 
-def _around(objects: Sequence[Document], more: Around | None) -> Around:
+def _around(found: Sequence[tuple[Document, tuple[FoundPod, ...]]], more: Around | None) -> Around:
     """Return what the documents say beside pods, over what is known already."""
     known = more or Around({}, {}, 0, {}, {})
     namespaces, priorities = dict(known.namespaces), dict(known.priorities)
     claims, templates = dict(known.claims), dict(known.templates)
+    unread, classes = dict(known.unread), dict(known.classes)
     default = known.default_priority
-    for obj in (document.value for document in objects):
+    for obj in (document.value for document, _ in found):
         meta = obj.get("metadata") or {}
         name = str(meta.get("name"))
         key = (str(meta.get("namespace") or "default"), name)
@@ -262,46 +351,182 @@ def _around(objects: Sequence[Document], more: Around | None) -> Around:
         elif obj["kind"] == "PriorityClass" and isinstance(obj.get("value"), int):
             priorities[name] = obj["value"]
             default = obj["value"] if obj.get("globalDefault") is True else default
-        elif obj["kind"] == "ResourceClaim":
-            claims[key] = obj["spec"]
-        elif obj["kind"] == "ResourceClaimTemplate":
-            templates[key] = obj["spec"]["spec"]
-    shared = known.shared | _shared(objects)
-    return Around(namespaces, priorities, default, claims, templates, shared)
+        elif _is_claim(obj):
+            words = _claim_words(obj)
+            if words:
+                unread[(obj["kind"], *key)] = words
+            by_key = claims if obj["kind"] == "ResourceClaim" else templates
+            by_key[key] = _claim_spec(obj)
+        elif _is_class_of_others(obj):
+            classes[name] = frozenset(_texts({**obj, "metadata": None}))
+    shared = known.shared | _shared(found)
+    return Around(namespaces, priorities, default, claims, templates, shared, unread, classes)
 
 
-def _shared(objects: Sequence[Document]) -> frozenset[tuple[str, str]]:
+def _is_claim(value: Mapping[str, Any]) -> bool:
+    return value["kind"] in _CLAIMS and group_of(value) in ("", _CLAIM_GROUP)
+
+
+def _is_class_of_others(obj: Mapping[str, Any]) -> bool:
+    is_class = obj["kind"] == "DeviceClass" and group_of(obj) == _CLAIM_GROUP
+    return is_class and component_of({"metadata": obj.get("metadata") or {}}) is None
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item)
+
+
+def _claim_version(value: Mapping[str, Any]) -> str:
+    """Return the version of the API that a claim is written for, the current one if none is."""
+    return str(value.get("apiVersion") or "v1").rpartition("/")[2]
+
+
+def _claim_words(obj: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what of a claim, or of a template, is not understood."""
+    version, keys = _claim_version(obj), _CLAIMS[obj["kind"]]
+    if version not in CLAIM_SPECS:
+        known = ", ".join(CLAIM_SPECS)
+        return (f"its API version {_CLAIM_GROUP}/{version} is not read ({known} are)",)
+    spec, at = _at(obj, keys)
+    words = [path_of(place) for place in unknown_fields(at, spec, CLAIM_SPECS[version])]
+    for number, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
+        named = "deviceClassName" if version == _FLAT else "exactly"
+        if not request.get(named) and not request.get("firstAvailable"):
+            words.append(f"devices.requests[{number}], which asks for no devices")
+    words += [path_of(keys) for keys in _unrendered(at, spec)]
+    return tuple(words)
+
+
+def _claim_spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the specification of a claim as version v1 has it."""
+    spec = _at(obj, _CLAIMS[obj["kind"]])[0]
+    if _claim_version(obj) not in CLAIM_SPECS:
+        return {}
+    if _claim_version(obj) != _FLAT:
+        return spec or {}
+    devices = spec.get("devices") or {}
+    requests = [
+        request if request.get("firstAvailable") else {"exactly": request}
+        for request in devices.get("requests") or ()
+        if request.get("deviceClassName") or request.get("firstAvailable")
+    ]
+    return {"devices": {**devices, "requests": requests}}
+
+
+def _shared(
+    found: Sequence[tuple[Document, tuple[FoundPod, ...]]],
+) -> frozenset[tuple[str, str]]:
     """Return the claims that several pods name, by namespace and name."""
     named: Counter[tuple[str, str]] = Counter()
-    for obj in (document.value for document in objects if document.value["kind"] in _PODS):
-        keys, meta = _PODS[obj["kind"]], obj.get("metadata") or {}
-        copies = _copies(obj["kind"], _at(obj, keys[:-1])[0] if keys else {})
-        for name in claims_by_name(_at(obj, keys)[0]["spec"]):
-            claim = str(meta.get("namespace") or "default"), name
-            named[claim] += 2 if obj["kind"] == "DaemonSet" else copies
+    for obj, pods in found:
+        meta = obj.value.get("metadata") or {}
+        for pod in (pod for pod in pods if not _refusals(pod)):
+            for name in claims_by_name(pod.spec):
+                claim = str(meta.get("namespace") or "default"), name
+                named[claim] += 2 if obj.value["kind"] == "DaemonSet" else pod.copies
     return frozenset(claim for claim, pods in named.items() if pods > 1)
 
 
-def _pod(value: Mapping[str, Any], cluster: Cluster, around: Around) -> AskingPod:
-    keys, kind = _PODS[value["kind"]], value["kind"]
-    pod, own = _at(value, keys)[0], value.get("metadata") or {}
+def _pods(obj: Document) -> Iterator[FoundPod]:
+    if _is_maker(obj.value):
+        yield replace(pod_at(obj.value, _MAKERS[obj.value["kind"]][1]), is_counted=True)
+    elif not _makes_no_pods(obj.value):
+        yield from pods_in(obj.value)
+
+
+def _makes_no_pods(value: Mapping[str, Any]) -> bool:
+    return makes_no_pods(value) or _is_claim(value)
+
+
+def _unread_of(obj: Document, pods: tuple[FoundPod, ...]) -> Iterator[str]:
+    """Yield what of an object may ask for GPUs, or for more pods, and is not understood."""
+    if _makes_no_pods(obj.value):
+        return
+    outside = list(islice(requests_outside(obj.value, pods), _MOST_WORDS))
+    if outside:
+        yield f"not understood in this {_kind(obj)}: {', '.join(map(printable, outside))}"
+    if _is_maker(obj.value):
+        return
+    for keys, inner in objects_in(obj.value):
+        of_inner = Document(f"{obj.source}, {path_of(keys)}", inner)
+        inner_pods = tuple(_pods(of_inner))
+        if any(map(asks_for_gpus, inner_pods)) or any(_unread_of(of_inner, inner_pods)):
+            yield f"how often it makes the {_kind(of_inner)} at {path_of(keys)} is not known"
+
+
+def _refusals(pod: FoundPod) -> list[str]:
+    return [str(refusal) for refusal in _pod_problems(pod)]
+
+
+def _asking(obj: Document, pod: FoundPod, cluster: Cluster, around: Around) -> AskingPod:
+    refusals = _refusals(pod)
+    if refusals:
+        return _unknown(obj, refusals)
+    own = obj.value.get("metadata") or {}
     # A template's pods are in the namespace of what makes them.
-    meta = {**(pod.get("metadata") or {}), "namespace": own.get("namespace")}
-    return asking_pod(
-        {"metadata": meta, "spec": pod["spec"]},
+    meta = {**pod.meta, "namespace": own.get("namespace")}
+    asking = asking_pod(
+        {"metadata": meta, "spec": pod.spec},
         cluster,
         around,
-        kind=kind,
-        name=str(own.get("name") or own.get("generateName") or ""),
-        copies=_copies(kind, _at(value, keys[:-1])[0] if keys else {}),
+        kind=_kind(obj),
+        name=_name(obj),
+        copies=pod.copies,
+    )
+    holder = (*pod.keys[:-1], "metadata")
+    places = [*unknown_fields(pod.keys, pod.spec, POD_SPEC)]
+    places += unknown_fields(holder, pod.meta, POD_META)
+    words = [f"not understood: {path_of(place)}" for place in places[:_MOST_WORDS]]
+    deciding = {key: value for key, value in pod.spec.items() if key in DECIDING}
+    words += [f"to be rendered: {path_of(place)}" for place in _unrendered(pod.keys, deciding)]
+    words += pod.unread
+    if not pod.is_counted:
+        words.append(f"how many pods a {_kind(obj)} makes is not known")
+    return replace(asking, unread=(*map(printable, words), *asking.unread))
+
+
+def _unknown(obj: Document, words: Sequence[str]) -> AskingPod:
+    """Return what stands for the pods of an object that is not understood."""
+    own = obj.value.get("metadata") or {}
+    return AskingPod(
+        kind=_kind(obj),
+        namespace=printable(own.get("namespace") or "default"),
+        name=printable(_name(obj)),
+        copies=1,
+        requests={},
+        most={},
+        by_claim={},
+        claims=(),
+        selection=node_selection({}),
+        unread=tuple(map(printable, words)),
     )
 
 
-def _copies(kind: str, spec: Mapping[str, Any]) -> int:
-    """Return how many pods there are at a time."""
-    if kind in ("Job", "CronJob"):
-        parallel, completions = spec.get("parallelism"), spec.get("completions")
-        most = 1 if parallel is None else int(parallel)
-        return most if completions is None else min(most, int(completions))
-    number = spec.get("replicas")
-    return 1 if number is None else int(number)
+def _name(obj: Document) -> str:
+    own = obj.value.get("metadata") or {}
+    return str(own.get("name") or own.get("generateName") or "")
+
+
+def _to_render(value: object) -> bool:
+    return isinstance(value, str) and bool(_TO_RENDER.search(value))
+
+
+def _unrendered(keys: Keys, value: object) -> Iterator[Keys]:
+    """Yield the texts in what decides about a pod that a template has left open."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if key in DECIDING or not _is_container(keys):
+                yield from _unrendered((*keys, str(key)), item)
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _unrendered((*keys, number), item)
+    elif _to_render(value):
+        yield keys
+
+
+def _is_container(keys: Keys) -> bool:
+    return len(keys) > 1 and keys[-2] in ("containers", "initContainers")

@@ -1,13 +1,23 @@
 """A pod as the scheduler sees it: what it asks for, and where it may go."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from divvy.model import Cluster
 from divvy.model.claim_names import SHARE_CLASS
-from divvy.model.contract import CLASS_RESOURCE, SHARE_QUOTA_LABEL
+from divvy.model.contract import (
+    CLASS_RESOURCE,
+    DEVICE_ANNOTATIONS,
+    DOMAIN,
+    IGNORED_ANNOTATIONS,
+    NO_TYPES,
+    SHARE_QUOTA_LABEL,
+    USE_TYPES,
+    VGPU_MODE,
+)
 from divvy.model.problems import printable
 from divvy.model.resource_names import gpu_resource
 from divvy.plan.claim_requests import Request, classes_of_others, requests_of
@@ -15,6 +25,14 @@ from divvy.plan.fit.sizes import read_sizes
 from divvy.plan.node_selection import NodeSelection, node_selection
 from divvy.plan.pod_requests import claim_requests, most_per_container, pod_requests
 
+DEFAULT_SCHEDULER = "default-scheduler"
+# KAI's and Run:ai's (gpu-fraction, gpu-memory, mps), HAMi's, Volcano's and what comes after them;
+# not those of this domain.
+_ASKS_FOR_GPUS = re.compile(
+    rf"^(?!{re.escape(DOMAIN)}/)(.*gpu|mps$|(.+\.)?(hami\.io|nvidia\.com|run\.?ai)/)", re.IGNORECASE
+)
+# They are read, or refused, where GPUs are given by size.
+_FOLLOWED = (USE_TYPES, NO_TYPES, VGPU_MODE, *DEVICE_ANNOTATIONS)
 # Numbers of priority classes that every cluster has.
 SYSTEM_PRIORITIES = {
     "system-node-critical": 2_000_001_000,
@@ -63,7 +81,9 @@ class Around:
     """What else decides about a pod: labels of namespaces, priorities, claims and templates.
 
     ``claims`` are specifications of claims by namespace and name, ``templates`` of templates;
-    ``shared`` are claims that several pods have, or that have their devices already.
+    ``shared`` are claims that several pods have, or that have their devices already. ``unread``
+    is what of a claim or a template, by kind, namespace and name, is not understood; ``classes``
+    are device classes of others with the texts in each, of which one may be an extended resource.
     """
 
     namespaces: Mapping[str, Mapping[str, str]]
@@ -72,6 +92,8 @@ class Around:
     claims: Mapping[tuple[str, str], Mapping[str, Any]]
     templates: Mapping[tuple[str, str], Mapping[str, Any]]
     shared: frozenset[tuple[str, str]] = frozenset()
+    unread: Mapping[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
+    classes: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def claims_by_name(spec: Mapping[str, Any]) -> tuple[str, ...]:
@@ -109,6 +131,9 @@ def asking_pod(
     refused = sizes.refused or (_quota_problem(cluster, around, namespace, notes) if shares else "")
     held_back = refused or held_back
     notes += _not_looked_at(spec)
+    annotations = meta.get("annotations") or {}
+    ignored = [name for name in IGNORED_ANNOTATIONS if name in annotations]
+    notes += [f"Divvy ignores the annotation {name}" for name in ignored]
     return AskingPod(
         kind=kind,
         namespace=printable(namespace),
@@ -127,7 +152,10 @@ def asking_pod(
         on_every_node=kind == "DaemonSet",
         held_back=printable(held_back),
         narrowed=_words(claims.narrowed),
-        unread=_words(claims.unread),
+        unread=(
+            *_words(claims.unread),
+            *map(printable, _unread(meta, spec, cluster, around, requests)),
+        ),
         notes=tuple(map(printable, notes)),
     )
 
@@ -177,20 +205,26 @@ def _claims(
     claims, missing = _Claims(), ""
     for entry in spec.get("resourceClaims") or ():
         template, claim = entry.get("resourceClaimTemplateName"), entry.get("resourceClaimName")
+        kind = "ResourceClaimTemplate" if template else "ResourceClaim"
+        words = around.unread.get((kind, namespace, str(template or claim)), ())
+        if not template and not claim:
+            words = ("which claim or template it is",)
+        if words:
+            claims.unread.setdefault(str(template or claim or entry.get("name")), []).extend(words)
+            continue
         ours = requests_of({"spec": {"resourceClaims": [entry]}}, (), cluster.names)
         if ours:
             claims.requests += ours
             claims.templates[str(entry.get("name"))] = _specification(*ours)
         elif template and (namespace, template) in around.templates:
             claims.templates[str(entry.get("name"))] = around.templates[namespace, template]
-            _read(claims, template, around.templates[namespace, template], cluster)
+            _read(claims, template, around.templates[namespace, template], cluster, around)
         elif claim and (namespace, claim) in around.claims:
-            _read(claims, claim, around.claims[namespace, claim], cluster)
+            _read(claims, claim, around.claims[namespace, claim], cluster, around)
             if (namespace, claim) in around.shared:
                 claims.unread.setdefault(claim, []).append("which pods share it")
         else:
-            what = f"ResourceClaimTemplate {template}" if template else f"ResourceClaim {claim}"
-            missing = missing or f"there is no {what} in namespace {namespace}"
+            missing = missing or f"there is no {kind} {template or claim} in namespace {namespace}"
     return claims, missing
 
 
@@ -200,7 +234,9 @@ def _specification(request: Request) -> Mapping[str, Any]:
     return {"devices": {"requests": [{"exactly": exactly}]}}
 
 
-def _read(claims: _Claims, name: str, spec: Mapping[str, Any], cluster: Cluster) -> None:
+def _read(
+    claims: _Claims, name: str, spec: Mapping[str, Any], cluster: Cluster, around: Around
+) -> None:
     """Add what a claim asks for."""
     claim = {"metadata": {"name": name}, "spec": spec}
     requests = requests_of({"spec": {}}, [claim], cluster.names)
@@ -209,6 +245,14 @@ def _read(claims: _Claims, name: str, spec: Mapping[str, Any], cluster: Cluster)
         narrowed.append("conditions (CEL)")
     narrowed += [word for request in requests for word in request.narrowed]
     unread = [word for request in requests for word in request.unread]
+    unread += [
+        f"the DeviceClass {request.device_class} of the files"
+        for request in requests
+        if request.device_class in around.classes
+    ]
+    for config in (spec.get("devices") or {}).get("config") or ():
+        driver = (config.get("opaque") or {}).get("driver") if isinstance(config, dict) else None
+        unread.append(f"its configuration for the driver {driver}")
     claims.requests += requests
     for words_by_claim, words in ((claims.narrowed, narrowed), (claims.unread, unread)):
         if words:
@@ -220,6 +264,26 @@ def _words(by_claim: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
         printable(f"not looked at in claim {name}: {', '.join(words)}")
         for name, words in by_claim.items()
     )
+
+
+def _unread(
+    meta: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    cluster: Cluster,
+    around: Around,
+    requests: Iterable[str],
+) -> Iterator[str]:
+    """Yield what decides about a pod and is somebody else's: annotations, schedulers, classes."""
+    for name in meta.get("annotations") or ():
+        known = IGNORED_ANNOTATIONS + (_FOLLOWED if cluster.claims else ())
+        if name not in known and _ASKS_FOR_GPUS.search(str(name)):
+            yield f"the annotation {name} is not Divvy's: whoever reads it may give GPUs"
+    scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
+    if scheduler != DEFAULT_SCHEDULER:
+        yield f"its scheduler is {scheduler}, not Kubernetes' own"
+    for name, texts in around.classes.items():
+        for asked in sorted({*texts, f"{CLASS_RESOURCE}{name}"} & set(requests)):
+            yield f"the DeviceClass {name} of the files serves {asked}, too"
 
 
 def _priority(spec: Mapping[str, Any], around: Around, notes: list[str]) -> int:
@@ -251,8 +315,4 @@ def _not_looked_at(spec: Mapping[str, Any]) -> list[str]:
     volumes = spec.get("volumes") or ()
     if any({"persistentVolumeClaim", "ephemeral"} & volume.keys() for volume in volumes):
         ignored.append("volumes")
-    scheduler = spec.get("schedulerName") or "default-scheduler"
-    notes = [f"not looked at: {', '.join(ignored)}"] if ignored else []
-    if scheduler != "default-scheduler":
-        notes.append(f"its scheduler is {scheduler}; this result assumes Kubernetes' default one")
-    return notes
+    return [f"not looked at: {', '.join(ignored)}"] if ignored else []

@@ -17,12 +17,12 @@ from divvy.model.claim_names import (
     type_of_product,
 )
 from divvy.model.contract import (
+    DEVICE_ANNOTATIONS,
     MAX_CLAIMED_DEVICES,
     NO_TYPES,
     PRIORITY,
     TENANT_LABEL,
     USE_TYPES,
-    UUID_ANNOTATIONS,
     VGPU_MODE,
 )
 from divvy.model.problems import value_text
@@ -110,7 +110,7 @@ def _means_problem(meta: Mapping[str, Any]) -> str:
     annotations = meta.get("annotations") or {}
     if annotations.get(VGPU_MODE) == "mig":
         return f"the annotation {VGPU_MODE} is mig; request a MIG device by its resource name"
-    named = [annotation for annotation in UUID_ANNOTATIONS if annotation in annotations]
+    named = [annotation for annotation in DEVICE_ANNOTATIONS if annotation in annotations]
     return f"the annotation {named[0]} is not supported" if named else ""
 
 

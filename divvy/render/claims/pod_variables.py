@@ -15,13 +15,13 @@ from divvy.model.claim_names import (
 )
 from divvy.model.contract import (
     CLASS_RESOURCE,
+    DEVICE_ANNOTATIONS,
     MAX_CLAIMED_DEVICES,
     NO_TYPES,
     PRIORITY,
     TEMPLATE_PREFIX,
     TENANT_LABEL,
     USE_TYPES,
-    UUID_ANNOTATIONS,
     VGPU_MODE,
 )
 from divvy.model.resource_names import VENDOR
@@ -46,7 +46,7 @@ def asks_by_size(cluster: Cluster) -> str:
     """
     annotated = " || ".join(
         f"{text(name)} in object.metadata.?annotations.orValue({{}})"
-        for name in (USE_TYPES, NO_TYPES, VGPU_MODE, *UUID_ANNOTATIONS)
+        for name in (USE_TYPES, NO_TYPES, VGPU_MODE, *DEVICE_ANNOTATIONS)
     )
     condition = (
         f"{_sized_by_name(cluster)} || {text(PRIORITY)} in l || "
@@ -318,7 +318,7 @@ def _means_problem() -> str:
     Each of them restricts what the pod may get: to ignore it would give it something else.
     """
     annotations = "object.metadata.?annotations.orValue({})"
-    uuids = f"{texts(UUID_ANNOTATIONS)}.filter(k, k in {annotations})"
+    uuids = f"{texts(DEVICE_ANNOTATIONS)}.filter(k, k in {annotations})"
     asks = f"variables.containers.exists(c, {_limits('variables.keys.exists(k, k in l)')})"
     cases = [
         (f"!{asks}", text("")),

@@ -51,9 +51,10 @@ kind: CronJob
 metadata: {{name: five}}
 spec: {{jobTemplate: {{spec: {{template: {{spec: {SPEC}}}}}}}}}
 ---
-kind: PyTorchJob
+apiVersion: serving.knative.dev/v1
+kind: Service
 metadata: {{name: six}}
-spec: {{template: {{spec: {SPEC}}}}}
+spec: {{template: {{spec: {{containers: [{{name: a}}]}}}}}}
 ---
 """
     )
@@ -65,7 +66,7 @@ spec: {{template: {{spec: {SPEC}}}}}
         ("default/five", 1),
     ]
     (note,) = manifests.notes
-    assert note == "not looked at: pods.yaml: document 5, a PyTorchJob, which makes pods"
+    assert note == "not looked at: pods.yaml: document 5, a Service, which makes pods"
 
 
 CONTAINER = "spec.containers[0].resources"
@@ -158,9 +159,9 @@ def test_reports_all_problems_at_once() -> None:
     assert len(problems(f"{wrong}\n---\n{wrong}")) == 2
 
 
-def test_names_the_kinds_it_reads_for_a_file_without_pods() -> None:
+def test_refuses_a_file_without_pods() -> None:
     (problem,) = problems("kind: Service")
-    assert problem.startswith("pods.yaml: has no pods; fit reads Pod, PodTemplate, Deployment")
+    assert problem == "pods.yaml: has no pods: no object in it has containers, or asks for GPUs"
 
 
 def test_refuses_a_list_that_contains_itself() -> None:
