@@ -1,18 +1,19 @@
 """divvy import: profiles out of the configurations that clusters already have."""
 
 import json
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any
 
 import typer
 import yaml
 
-from divvy.cli.errors import fail
-from divvy.cli.nvidia_files import documents, operator_profiles
+from divvy.cli.errors import CHANGES
+from divvy.cli.nvidia_files import NvidiaFiles, nvidia_files, operator_profiles, with_rest
 from divvy.cli.options import OutFile
 from divvy.cli.output import write
 from divvy.model import InvalidValue
-from divvy.model.nvidia import ImportResult, read_device_plugin, read_mig_parted
+from divvy.model.nvidia import ImportResult, checked, read_device_plugin, read_mig_parted
 from divvy.stack.yaml_flow import TextDumper
 
 app = typer.Typer(add_completion=False)
@@ -23,37 +24,54 @@ _Files = Annotated[list[Path], typer.Argument(help="Configuration files or Confi
 @app.command("nvidia-config")
 def nvidia_config(files: _Files, out: OutFile = None) -> None:
     """Read configurations of NVIDIA's device plugin: one profile each."""
-    imported = ImportResult()
-    for file in files:
-        for name, document in documents(file):
-            try:
-                imported = imported.joined(read_device_plugin(document, name))
-            except InvalidValue as invalid:
-                _refuse(f"{file}: {name}", invalid)
-    write(_stack_text(imported), out)
+    read = nvidia_files(files)
+    others = [f"{source}: is mig-parted's; see import mig-parted" for source, *_ in read.mig_parted]
+    _write(_imported(read, read.plugin, read_device_plugin, others), out)
 
 
 @app.command("mig-parted")
 def mig_parted(files: _Files, out: OutFile = None) -> None:
     """Read configurations of mig-parted: one profile per mig-config."""
-    imported = ImportResult()
-    for file in files:
-        for name, document in documents(file):
-            try:
-                imported = imported.joined(read_mig_parted(document))
-            except InvalidValue as invalid:
-                _refuse(f"{file}: {name}", invalid)
-    write(_stack_text(imported), out)
+    read = nvidia_files(files)
+    empty = [entry for entry in read.plugin if entry[2].keys() == {"version"}]
+    others = [
+        f"{source}: {name} is the device plugin's; see import nvidia-config"
+        for source, name, document in read.plugin
+        if document.keys() != {"version"}
+    ]
+    mig = [*read.mig_parted, *empty]
+    _write(_imported(read, mig, lambda document, _: read_mig_parted(document), others), out)
 
 
 @app.command("gpu-operator")
 def gpu_operator(files: _Files, out: OutFile = None) -> None:
     """Read both ConfigMaps of the GPU Operator, and its values: a name in both is one profile."""
-    write(_stack_text(operator_profiles(files)), out)
+    _write(operator_profiles(files), out)
 
 
-def _refuse(source: str, invalid: InvalidValue) -> NoReturn:
-    fail("\n".join(f"{source}: {problem}" for problem in invalid.problems))
+def _imported(
+    read: NvidiaFiles,
+    configurations: Iterable[tuple[str, str, Any]],
+    reader: Callable[[object, str], ImportResult],
+    others: Sequence[str],
+) -> ImportResult:
+    imported, refused = ImportResult(), list(read.refused)
+    for source, name, document in configurations:
+        try:
+            imported = imported.joined(reader(document, name))
+        except InvalidValue as invalid:
+            place = source if source.endswith(name) else f"{source}: {name}"
+            refused += (f"{place}: {problem}" for problem in invalid.problems)
+    if read.strategy is not None:
+        others = [*others, f"mig.strategy {read.strategy}: import gpu-operator reads it"]
+    return with_rest(checked(imported), refused, [*read.skipped, *others])
+
+
+def _write(imported: ImportResult, out: Path | None) -> None:
+    """Write the profiles; ends with 2 if a configuration was refused beside them."""
+    write(_stack_text(imported), out)
+    if imported.refused:
+        raise typer.Exit(CHANGES)
 
 
 def _stack_text(imported: ImportResult) -> str:

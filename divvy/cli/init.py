@@ -100,6 +100,11 @@ def init(
     given = _image(image, registry, base)
     surveyed = survey(kubeconfig, context)
     result = _complete(surveyed, answers, imported.profiles)
+    known = {*result.cluster["profiles"], *result.renamed}
+    unused = [name for name in imported.profiles if name not in known]
+    reasons = [*imported.left_out]
+    if unused:
+        reasons.append(f"{', '.join(unused)}: not for the GPUs of these pools")
     chosen: dict[str, Any] = {**(given or _ask_image())}
     platforms = image_platforms(result.nodes, surveyed.nodes)
     if "registry" in chosen and platforms:
@@ -115,7 +120,7 @@ def init(
     # Nothing is written that the next command would refuse.
     read_cluster(StackFile(stack_file(name), text, name))
     written = _write({stack_file(name): text, **shared})
-    _tell(written, result, surveyed, imported.left_out)
+    _tell(written, result, surveyed, reasons)
     if is_installed_from_a_path():
         _tell_of_wheel({path: shared[path] for path in written if path in shared})
     _tell_next(name, text, lacking=() if stack_only else not_ignored(Path(GITIGNORE).read_text()))

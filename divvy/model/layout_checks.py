@@ -1,5 +1,6 @@
 """What profiles mean on the hardware of the pools that use them."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -290,7 +291,13 @@ def _meaning(offer: Offer) -> str:
 
 
 def _refused_everywhere(layout: Mapping[str, int]) -> str | None:
-    """Return why no model can hold a layout, None if one can."""
+    """Return why no model can hold a layout, None if one can, or may: not all is published."""
+    if any(
+        re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.+-])", model.mig_unpublished)
+        for model in gpu_models().values()
+        for name in layout
+    ):
+        return None
     geometries = [model.mig for model in gpu_models().values() if model.mig]
     having = [mig for mig in geometries if all(mig.profile(name) for name in layout)]
     if not having:

@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from divvy.model.nvidia.import_result import ImportResult
+from divvy.model.problems import InvalidValue, problem
 from divvy.model.profile import MAX_MPS_CLIENTS
 from divvy.model.reading import read
-from divvy.model.resource_names import GPU, qualified, resource_name_error
+from divvy.model.resource_names import GPU, mig_resource, qualified, resource_name_error
 from divvy.model.stack_part import camel_case
 
+_MIG = mig_resource("")
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _REFERENCE = re.compile(rf"\d+(:\d+)?|(GPU|MIG)-{_UUID}|MIG-GPU-{_UUID}/\d+/\d+")
 
@@ -131,21 +133,39 @@ def read_config(document: object, name: str) -> DevicePluginConfig:
 def read_device_plugin(document: object, name: str) -> ImportResult:
     """Turn one configuration into a profile; raises InvalidValue if the plugin refuses it."""
     config = read_config(document, name)
+    refuse_mps_of_mig(config)
     left_out = without_counterpart(config, name)
     left_out += single_strategy(config, name)
     replicas = config.sharing.shared.replicas() if config.sharing.shared is not None else {}
     where = f"{name}: {config.sharing.key}"
-    left_out += [
-        f"{where}: {resource} × {count} needs a MIG layout; "
-        "add timeSlicing to the profile with that layout"
-        for resource, count in replicas.items()
-        if resource != GPU
-    ]
+    for resource, count in replicas.items():
+        if resource.startswith(_MIG):
+            left_out.append(
+                f"{where}: {resource} × {count} needs a MIG layout; "
+                "add timeSlicing to the profile with that layout"
+            )
+        elif resource != GPU:
+            left_out.append(
+                f"{where}: {resource} × {count} shares nothing: NVIDIA's plugin ignores the names "
+                "in `resources`, and has no such resource"
+            )
     if replicas and GPU not in replicas:
         left_out.append(f"{where}: nothing in it concerns whole GPUs; no profile is made")
         return ImportResult({}, tuple(left_out))
     rule, more = whole_gpus(config, name)
     return ImportResult({name: rule}, (*left_out, *more))
+
+
+def refuse_mps_of_mig(config: DevicePluginConfig) -> None:
+    """Raise InvalidValue where NVIDIA's plugin does not start: MPS cannot share MIG devices."""
+    mps = config.sharing.mps
+    if mps is None:
+        return
+    mig = [name for name in mps.replicas() if name.startswith(_MIG)]
+    if mig or config.flags.mig_strategy == "mixed":
+        what = f"shares {', '.join(mig)}" if mig else "is together with flags.migStrategy mixed"
+        reason = f"{what}, which NVIDIA's plugin refuses: MPS cannot share MIG devices"
+        raise InvalidValue([problem(("sharing", "mps"), reason)])
 
 
 def single_strategy(config: DevicePluginConfig, name: str) -> list[str]:

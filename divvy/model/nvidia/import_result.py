@@ -4,13 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from divvy.model.cluster_value import parse_cluster
+from divvy.model.problems import InvalidValue
+
 
 @dataclass(frozen=True)
 class ImportResult:
-    """Profiles by name, as a stack file writes them, and what could not be expressed in them."""
+    """Profiles by name, as a stack file writes them, and what could not be expressed in them.
+
+    ``refused``: a configuration among them is none that NVIDIA's tools, or Divvy, would take.
+    """
 
     profiles: Mapping[str, Any] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    refused: bool = False
 
     def joined(self, other: "ImportResult") -> "ImportResult":
         """Return both together; a number is added to a name that both have."""
@@ -25,4 +32,19 @@ class ImportResult:
             left_out.append(
                 f"{name}: appears twice with different content; the second is {name}-{number}"
             )
-        return ImportResult(profiles, tuple(left_out))
+        return ImportResult(profiles, tuple(left_out), self.refused or other.refused)
+
+
+def checked(imported: ImportResult) -> ImportResult:
+    """Return what of an import a stack file may have; the rest is named."""
+    profiles, refusals = {}, []
+    for name, profile in imported.profiles.items():
+        cluster = {"profiles": {name: profile}, "pools": {"pool": {"profile": name}}}
+        try:
+            parse_cluster(cluster)
+        except InvalidValue as invalid:
+            refusals += [str(refusal).removeprefix("profiles.") for refusal in invalid.problems]
+        else:
+            profiles[name] = profile
+    left_out = (*imported.left_out, *refusals)
+    return ImportResult(profiles, left_out, imported.refused or bool(refusals))

@@ -12,6 +12,7 @@ from divvy.model.mig_names import is_profile_name
 from divvy.model.nvidia.import_result import ImportResult
 from divvy.model.reading import read
 
+_COMPUTE_INSTANCE = re.compile(r"\d+c\.")
 _VENDOR = 0x10DE
 _FILTER = re.compile(r"0x([0-9A-Fa-f]{4})([0-9A-Fa-f]{4})(:0x[0-9A-Fa-f]{8})?")
 
@@ -124,6 +125,9 @@ def _config(name: str, entries: tuple[_Entry, ...]) -> ImportResult:
 
 
 def _rules(entry: _Entry, where: str) -> tuple[list[dict[str, Any]], list[str]]:
+    parts = [name for name in entry.layout if _COMPUTE_INSTANCE.match(name)]
+    if parts:
+        return [], [f"{where}: the compute instances {', '.join(parts)} have no counterpart"]
     mig = entry.mig()
     if mig is None:
         return [], [f"{where}: MIG mode without instances has no counterpart"]
