@@ -17,6 +17,8 @@ from divvy.model.resource_names import GPU, SHARED_SUFFIX, VENDOR
 from divvy.plan.live import node_status
 
 _HAMI = "hami.io/node-nvidia-register"
+# GPU Feature Discovery's for a layout that its strategy cannot name.
+INVALID = "INVALID"
 _PRODUCT = re.compile(r"(?P<product>.+?)(-MIG-(?P<mig>[0-9A-Z].*?))?(-SHARED)?")
 _PRESENT = ("nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-10de.present")
 # Controllers set these and remove them: while a node starts, is unhealthy, or is about to go.
@@ -32,8 +34,9 @@ class GpuNode:
 
     ``offered`` and ``capacity`` are devices by resource; ``gpus`` how many GPUs the node has,
     where that can be told. ``product`` and ``memory_mib`` describe the GPU; ``single`` is the
-    MIG profile, as resource names write it, of which all devices are (strategy "single").
-    ``replicas`` are by resource, without ``.shared``; ``mps``: NVIDIA's MPS shares them.
+    MIG profile, as resource names write it, of which all devices are (strategy "single"),
+    INVALID if the layout has no such name. ``replicas`` are by resource, without ``.shared``;
+    ``mps``: NVIDIA's MPS shares them.
     """
 
     name: str
@@ -82,7 +85,10 @@ def gpu_node(node: Mapping[str, Any], *, has_gpus: bool = False) -> GpuNode | No
     if not (offered or capacity or product or is_labelled or has_gpus):
         return None
     match = _PRODUCT.fullmatch(product or "")
-    single = match["mig"] if match and labels.get(f"{VENDOR}/mig.strategy") == "single" else None
+    mig = match["mig"] if match else None
+    # Of an invalid layout the label speaks in strategy "single" alone.
+    is_single = labels.get(f"{VENDOR}/mig.strategy") == "single" or mig == INVALID
+    single = mig if is_single else None
     info = status.get("nodeInfo") or {}
     runtime = str(info.get("containerRuntimeVersion") or "").partition(":")[0]
     hami = _hami(annotations)

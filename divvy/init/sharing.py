@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from divvy.init.answers import MAX_GPUS
-from divvy.init.gpu_node import GpuNode, without_suffix
+from divvy.init.gpu_node import INVALID, GpuNode, without_suffix
 from divvy.init.layouts import fewest_gpus, spread
 from divvy.model import GpuModel
 from divvy.model.mig_names import resource_part
@@ -54,6 +54,12 @@ def describe(
 
     Without a model there is no MIG. A node that offers nothing yet gets whole GPUs.
     """
+    if node.single == INVALID:
+        asked = node.labels.get("nvidia.com/mig.config")
+        raise Unexplained(
+            f"has a MIG layout that the strategy single cannot name, says its label {GPU}.product"
+            + (f"; its label {VENDOR}/mig.config asks for {asked}" if asked else "")
+        )
     for resource in offered:
         if without_suffix(resource) != GPU and not resource.startswith(_MIG):
             raise Unexplained(f"offers {resource}, which only its device plugin can interpret")

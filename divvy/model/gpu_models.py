@@ -24,9 +24,10 @@ class UnknownGpuModel(KeyError):
         self.name = name
         self.known = known
         parts = _parts(name)
-        self._nearest = [model for model in known if parts and parts <= _parts(model)] or (
-            get_close_matches(name, known, n=1, cutoff=0.4)
-        )
+        self._nearest = [model for model in known if parts and parts <= _parts(model)]
+        if not self._nearest:
+            close = get_close_matches(_spelling(name), _spellings(), n=1, cutoff=0.4)
+            self._nearest = [_spellings()[spelling].name for spelling in close]
 
     @property
     def remedy(self) -> str:
@@ -155,16 +156,23 @@ def gpu_model(name: str) -> GpuModel:
     return model
 
 
-@cache
 def _find(name: str) -> GpuModel | None:
-    models = gpu_models()
-    if name in models:
-        return models[name]
-    wanted = name.casefold()
-    for model in models.values():
-        if wanted in (known.casefold() for known in (model.name, *model.spellings)):
-            return model
-    return None
+    return _spellings().get(_spelling(name))
+
+
+@cache
+def _spellings() -> Mapping[str, GpuModel]:
+    """Return every model by each of its names: NVML's, those of feature labels, and our own."""
+    return {
+        _spelling(name): model
+        for model in gpu_models().values()
+        for name in (*model.spellings, *model.products, model.name)
+    }
+
+
+def _spelling(name: str) -> str:
+    """Return a name as all its spellings are alike: without vendor, in lower case, with hyphens."""
+    return "-".join(re.split(r"[\s_-]+", name.strip().casefold())).removeprefix("nvidia-")
 
 
 @cache

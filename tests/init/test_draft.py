@@ -297,7 +297,8 @@ def test_uses_profiles_of_files_that_offer_the_same() -> None:
     imported = {
         "sliced": {"timeSlicing": {"replicas": 4, "failRequestsGreaterThanOne": True}},
         "all-1g.5gb": {"mig": {"1g.5gb": 7}},
-        "all-1g.34gb": {"mig": {"1g.34gb": 7}},  # for a model that is not here
+        "all-1g.34gb": {"mig": {"1g.34gb": 7}},  # of a model whose data is not published
+        "all-9g.34gb": {"mig": {"9g.34gb": 7}},  # of none
     }
     nodes = [
         node("a-1", {SHARED: 16}, gfd(*A100, replicas=4), machine="p4"),
@@ -307,7 +308,20 @@ def test_uses_profiles_of_files_that_offer_the_same() -> None:
     cluster = equal(proposal, nodes)
     assert cluster.pools["p4"].profile == "sliced"
     assert cluster.pools["p4-mig"].profile == "all-1g.5gb"
-    assert "all-1g.34gb" not in cluster.profiles
+    assert "all-1g.34gb" in cluster.profiles
+    assert "all-9g.34gb" not in cluster.profiles
+
+
+def test_says_that_a_mig_layout_is_invalid_instead_of_whole_gpus() -> None:
+    labels = gfd("NVIDIA-A100-SXM4-80GB-MIG-INVALID", 0, 0, replicas=0, strategy="single")
+    labels["nvidia.com/mig.config"] = "all-balanced"
+    nodes = [node("cpu-1", {}, machine="cpu"), node("n", {GPU: 0}, labels)]
+    proposal = drafted(nodes, Answer("gpus", "*", 8))
+    assert not proposal.cluster
+    (left_out,) = proposal.left_out
+    assert left_out.nodes == ("n",)
+    assert "has a MIG layout that the strategy single cannot name" in left_out.reason
+    assert "nvidia.com/mig.config asks for all-balanced" in left_out.reason
 
 
 def test_recognises_what_hami_splits() -> None:

@@ -232,3 +232,10 @@ def test_verifies_unless_told_not_to_by_a_truth_value() -> None:
         assert ClusterConfig("https://here:1", cluster=cluster).tls().verify_mode == mode
     with pytest.raises(KubeconfigError, match="neither true nor false"):
         ClusterConfig("https://here:1", cluster={"insecure-skip-tls-verify": "false"}).tls()
+
+
+def test_reads_a_context_that_looks_like_a_date_as_kubectl_does(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    text = yaml.safe_dump(document("https://here:1"))
+    path.write_text(text.replace("name: x\n", "name: 2024-01-03\n"))
+    assert cluster_config(str(path), "2024-01-03", {}).server == "https://here:1"

@@ -87,8 +87,27 @@ def test_numbers_mig_profiles_as_nvml_does():
 def test_finds_a_model_by_each_of_its_spellings():
     assert gpu_model("a100-40gb") is gpu_model("A100-SXM4-40GB")
     assert gpu_model("NVIDIA-H100-80GB-HBM3").name == "H100-SXM5-80GB"
-    spelt = [name.casefold() for m in gpu_models().values() for name in (m.name, *m.spellings)]
-    assert len(spelt) == len(set(spelt))
+
+
+def test_finds_a_model_by_every_name_of_its_file():
+    for model in gpu_models().values():
+        for name in (model.name, *model.spellings, *model.products):
+            label = "-".join(name.split())
+            assert gpu_model(name) is gpu_model(label) is gpu_model(label.lower()) is model
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NVIDIA-H200-NVL", "H200"),
+        ("GH200 480GB", "GH200-96GB"),
+        ("NVIDIA A800-SXM4-80GB", "A100-SXM4-80GB"),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "RTX-PRO-6000"),
+        ("tesla_t4", "T4"),
+    ],
+)
+def test_finds_a_model_as_drivers_and_labels_write_it(name, expected):
+    assert gpu_model(name).name == expected
 
 
 @pytest.mark.parametrize(
@@ -96,6 +115,7 @@ def test_finds_a_model_by_each_of_its_spellings():
     [
         ("H2000", "did you mean H200?"),
         ("A100-40", "did you mean A100-SXM4-40GB?"),
+        ("H200-NV", "did you mean H200?"),
         ("a100", "did you mean A100-SXM4-40GB or A100-SXM4-80GB?"),
     ],
 )

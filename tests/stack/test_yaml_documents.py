@@ -20,11 +20,27 @@ from divvy.stack.yaml_documents import yaml_documents
         ("1.5", 1.5),
         ("-3", -3),
         ("~", None),
+        ("[y, N, off, yEs]", [True, False, False, "yEs"]),
+        ("{off: 1, y: 2, 3: 4, 1.5: 5}", {"false": 1, "true": 2, "3": 4, "1.5": 5}),
+        ("a: &a {off: 1}\nb: {<<: *a, c: 2}", {"a": {"false": 1}, "b": {"false": 1, "c": 2}}),
         ("a: &a [1]\nb: *a", {"a": [1], "b": [1]}),
     ],
 )
 def test_reads_scalars_as_kubectl_does(text: str, value: object) -> None:
     assert yaml_documents("x", text) == [value]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "replicas: {{ .Values.replicas }}",
+        "{{- if .Values.on }}\nkind: Pod\n{{- end }}",
+        "{% for n in nodes %}\nkind: Pod\n{% endfor %}",
+    ],
+)
+def test_recognises_a_template(text: str) -> None:
+    with pytest.raises(StackError, match="it is a template .*; render it first"):
+        yaml_documents("x.yaml", text)
 
 
 @pytest.mark.parametrize(

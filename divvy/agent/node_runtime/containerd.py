@@ -144,6 +144,11 @@ def other_differences(before: str, after: str) -> tuple[str, ...]:
     return (*different, *(f"cdi_spec_dirs ({name})" for name in lost))
 
 
+def imports_of(root_text: str) -> list[str]:
+    """Return the patterns of the files that a root file imports."""
+    return _texts(_parsed(root_text, ROOT_FILE).get("imports"))
+
+
 def _imports_drop_in(entry: str) -> bool:
     pattern = _absolute(entry)
     # Only with a star it is a pattern to containerd.

@@ -85,8 +85,30 @@ def prepare_containerd(
     if files.root is not None:
         changes.append(Change(containerd.ROOT_FILE, root, files.root, attributes))
     require_turn()
-    _apply(host, runtime, changes, lambda: _compare(before, dump(), "after the change"))
+
+    def compare() -> None:
+        try:
+            _compare(before, dump(), "after the change")
+        except HostFailed as failure:
+            raise HostFailed(f"{failure}{_read_later(host, files.trial)}") from failure
+
+    _apply(host, runtime, changes, compare)
     return lacks
+
+
+def _read_later(host: Host, trial: str) -> str:
+    """Describe the files that containerd reads after ours, whose tables may replace it."""
+    read = []
+    for pattern in containerd.imports_of(trial):
+        paths = sorted(host.files.root.glob(pattern.lstrip("/")))
+        read += ["/" + str(path.relative_to(host.files.root)) for path in paths]
+    later = read[read.index(containerd.DROP_IN) + 1 :] if containerd.DROP_IN in read else []
+    if not later:
+        return ""
+    return (
+        f"; {', '.join(later[:3])} is read after {containerd.DROP_IN}, and before containerd 2.1 "
+        "its tables replace those: set enable_cdi = true there, or give it a name before 90"
+    )
 
 
 def prepare_crio(

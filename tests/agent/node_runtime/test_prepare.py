@@ -163,7 +163,9 @@ def test_notices_a_later_overriding_file_before_any_restart(host: ModelHost) -> 
     host.write(ROOT_FILE, off(3, 'imports = ["/etc/containerd/conf.d/*.toml"]\n'))
     host.write("/etc/containerd/conf.d/99-last.toml", off(3))
     before = host.everything()
-    with pytest.raises(HostFailed, match="after the change: enable_cdi is off"):
+    with pytest.raises(
+        HostFailed, match=r"after the change: enable_cdi is off; .*/99-last.toml is"
+    ):
         prepare_containerd(host)
     assert host.everything() == before
     assert host.calls == []
