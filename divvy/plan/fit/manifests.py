@@ -14,6 +14,7 @@ from divvy.model.problems import Keys, path_of, printable, problem, value_text
 from divvy.model.quantities import parse_quantity
 from divvy.plan.fit.pods import Around, AskingPod, asking_pod, claims_by_name
 from divvy.plan.fit.shape import (
+    ANY,
     CLAIM_SPECS,
     DECIDING,
     META,
@@ -101,7 +102,7 @@ def read_manifests(
     pods, notes = [], []
     for obj, of_object in found:
         unread = list(_unread_of(obj, of_object))
-        ignored = [pod for pod in of_object if not pod.is_counted and not asks_for_gpus(pod)]
+        ignored = [pod for pod in of_object if _is_beside_the_point(pod)]
         if ignored and not unread:
             notes.append(f"not looked at: {obj.source}, a {_kind(obj)}, which makes pods")
         counted = [pod for pod in of_object if pod not in ignored]
@@ -358,7 +359,7 @@ def _around(found: Sequence[tuple[Document, tuple[FoundPod, ...]]], more: Around
             by_key = claims if obj["kind"] == "ResourceClaim" else templates
             by_key[key] = _claim_spec(obj)
         elif _is_class_of_others(obj):
-            classes[name] = frozenset(_texts({**obj, "metadata": None}))
+            classes[name] = frozenset(_texts(obj))
     shared = known.shared | _shared(found)
     return Around(namespaces, priorities, default, claims, templates, shared, unread, classes)
 
@@ -392,8 +393,15 @@ def _claim_words(obj: Mapping[str, Any]) -> tuple[str, ...]:
         known = ", ".join(CLAIM_SPECS)
         return (f"its API version {_CLAIM_GROUP}/{version} is not read ({known} are)",)
     spec, at = _at(obj, keys)
-    words = [path_of(place) for place in unknown_fields(at, spec, CLAIM_SPECS[version])]
-    for number, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
+    # Of what is around the specification all is known, too.
+    around = {"spec": CLAIM_SPECS[version]}
+    if len(keys) > 1:
+        around = {"spec": {"metadata": POD_META, **around}}
+    shape = {"apiVersion": str, "kind": str, "metadata": POD_META, "status": {ANY: None}, **around}
+    words = [path_of(place) for place in unknown_fields((), obj, shape)]
+    requests = (spec.get("devices") or {}).get("requests") or ()
+    words += [] if requests else [f"{path_of(at)}, which asks for no devices"]
+    for number, request in enumerate(requests):
         named = "deviceClassName" if version == _FLAT else "exactly"
         if not request.get(named) and not request.get("firstAvailable"):
             words.append(f"devices.requests[{number}], which asks for no devices")
@@ -452,10 +460,20 @@ def _unread_of(obj: Document, pods: tuple[FoundPod, ...]) -> Iterator[str]:
     if _is_maker(obj.value):
         return
     for keys, inner in objects_in(obj.value):
-        of_inner = Document(f"{obj.source}, {path_of(keys)}", inner)
-        inner_pods = tuple(_pods(of_inner))
-        if any(map(asks_for_gpus, inner_pods)) or any(_unread_of(of_inner, inner_pods)):
-            yield f"how often it makes the {_kind(of_inner)} at {path_of(keys)} is not known"
+        if any(requests_outside(inner, ())):
+            kind = printable(inner["kind"])
+            yield f"how often it makes the {kind} at {path_of(keys)} is not known"
+
+
+def _is_beside_the_point(pod: FoundPod) -> bool:
+    """Return whether nobody knows how many pods there are, and they ask for no GPU."""
+    return not (pod.is_counted or asks_for_gpus(pod) or _refusals(pod) or _places(pod))
+
+
+def _places(pod: FoundPod) -> list[Keys]:
+    """Return where a pod has fields that are not understood."""
+    places = list(unknown_fields(pod.keys, pod.spec, POD_SPEC))
+    return [*places, *unknown_fields((*pod.keys[:-1], "metadata"), pod.meta, POD_META)]
 
 
 def _refusals(pod: FoundPod) -> list[str]:
@@ -477,10 +495,7 @@ def _asking(obj: Document, pod: FoundPod, cluster: Cluster, around: Around) -> A
         name=_name(obj),
         copies=pod.copies,
     )
-    holder = (*pod.keys[:-1], "metadata")
-    places = [*unknown_fields(pod.keys, pod.spec, POD_SPEC)]
-    places += unknown_fields(holder, pod.meta, POD_META)
-    words = [f"not understood: {path_of(place)}" for place in places[:_MOST_WORDS]]
+    words = [f"not understood: {path_of(place)}" for place in _places(pod)[:_MOST_WORDS]]
     deciding = {key: value for key, value in pod.spec.items() if key in DECIDING}
     words += [f"to be rendered: {path_of(place)}" for place in _unrendered(pod.keys, deciding)]
     words += pod.unread

@@ -251,7 +251,8 @@ def _read(
         if request.device_class in around.classes
     ]
     for config in (spec.get("devices") or {}).get("config") or ():
-        driver = (config.get("opaque") or {}).get("driver") if isinstance(config, dict) else None
+        opaque = config.get("opaque") if isinstance(config, dict) else None
+        driver = opaque.get("driver") if isinstance(opaque, dict) else None
         unread.append(f"its configuration for the driver {driver}")
     claims.requests += requests
     for words_by_claim, words in ((claims.narrowed, narrowed), (claims.unread, unread)):

@@ -146,7 +146,11 @@ def asks_for_gpus(pod: FoundPod) -> bool:
     """Return whether a pod has anything that may be a request for GPUs."""
     holders = (pod.meta.get("annotations"), pod.spec.get("nodeSelector"))
     named = [str(key) for holder in holders if isinstance(holder, Mapping) for key in holder]
-    return any(map(_GPU.search, named)) or any(_requests((), "", pod.spec, set(), False))
+    return any(map(_GPU.search, named)) or any(
+        asked
+        for key, value in pod.spec.items()
+        for asked in _requests((key,), key, value, set(), False)
+    )
 
 
 def _item(value: Any, key: str | int) -> Any:
@@ -211,7 +215,7 @@ def _copies(above: list[Any], keys: Keys) -> tuple[int, bool, list[tuple[Keys, s
                     problems.append((place, f"is {value_text(item)}; 1 or more is expected"))
                 elif keys[depth] == "workerTemplate":
                     numbers[key] = item - bool(value.get("leaderTemplate"))
-            elif _is_unknown_number(key, item, value):
+            elif key not in _NO_REQUESTS and _is_unknown_number(key, item, value):
                 unread.append(f"what {path_of(place)} counts is not known")
         if "completions" in numbers:
             most = numbers.pop("completions")
@@ -247,17 +251,18 @@ def _requests(
             name, place = str(key), (*keys, key)
             if name in _NO_REQUESTS:
                 continue
-            on_the_way = any(pod[: len(place)] == place for pod in known)
-            if (
-                name in _CLAIMING
-                or (parent in ("limits", "requests") and "/" in name)
-                or (_GPU.search(name) and not on_the_way and not _is_template_meta(place, known))
-            ) or (
-                counts and name in _COUNTS and not any(pod[: len(keys)] == keys for pod in known)
-            ):
+            is_request = name in _CLAIMING or (parent in ("limits", "requests") and "/" in name)
+            if name == "containers" or _GPU.search(name):
+                is_request |= not _is_above(place, known) and not _is_template_meta(place, known)
+            is_count = counts and (name in _COUNTS or name == "size")
+            if is_request or (is_count and not _is_above(keys, known)):
                 yield path_of(place)
             else:
                 yield from _requests(place, name, item, known, counts)
+
+
+def _is_above(place: Keys, known: set[Keys]) -> bool:
+    return any(pod[: len(place)] == place for pod in known)
 
 
 def _is_template_meta(place: Keys, known: set[Keys]) -> bool:
