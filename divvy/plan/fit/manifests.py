@@ -14,10 +14,11 @@ from divvy.model.problems import Keys, path_of, printable, problem, value_text
 from divvy.model.quantities import parse_quantity
 from divvy.plan.fit.pods import Around, AskingPod, asking_pod, claims_by_name
 from divvy.plan.fit.shape import (
-    ANY,
     CLAIM_SPECS,
+    CLASS,
     DECIDING,
     META,
+    OBJECT,
     POD_META,
     POD_SPEC,
     shape_problems,
@@ -177,6 +178,8 @@ def _problems(document: Document) -> Iterator[Problem]:
             reason = f"is {value_text(value['kind'])}"
             problems.append(problem(("kind",), reason, f"did you mean {close[0]}?"))
         problems += shape_problems(("metadata",), value.get("metadata"), META)
+        if _is_class(value):
+            problems += shape_problems((), value, CLASS)
         if _is_claim(value) and _claim_version(value) in CLAIM_SPECS:
             problems += _claim_problems(value)
     for object_problem in problems:
@@ -358,7 +361,7 @@ def _around(found: Sequence[tuple[Document, tuple[FoundPod, ...]]], more: Around
                 unread[(obj["kind"], *key)] = words
             by_key = claims if obj["kind"] == "ResourceClaim" else templates
             by_key[key] = _claim_spec(obj)
-        elif _is_class_of_others(obj):
+        elif _is_class(obj) and component_of({"metadata": meta}) is None:
             classes[name] = frozenset(_texts(obj))
     shared = known.shared | _shared(found)
     return Around(namespaces, priorities, default, claims, templates, shared, unread, classes)
@@ -368,9 +371,8 @@ def _is_claim(value: Mapping[str, Any]) -> bool:
     return value["kind"] in _CLAIMS and group_of(value) in ("", _CLAIM_GROUP)
 
 
-def _is_class_of_others(obj: Mapping[str, Any]) -> bool:
-    is_class = obj["kind"] == "DeviceClass" and group_of(obj) == _CLAIM_GROUP
-    return is_class and component_of({"metadata": obj.get("metadata") or {}}) is None
+def _is_class(value: Mapping[str, Any]) -> bool:
+    return value["kind"] == "DeviceClass" and group_of(value) == _CLAIM_GROUP
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -397,7 +399,7 @@ def _claim_words(obj: Mapping[str, Any]) -> tuple[str, ...]:
     around = {"spec": CLAIM_SPECS[version]}
     if len(keys) > 1:
         around = {"spec": {"metadata": POD_META, **around}}
-    shape = {"apiVersion": str, "kind": str, "metadata": POD_META, "status": {ANY: None}, **around}
+    shape = {**OBJECT, "metadata": POD_META, **around}
     words = [path_of(place) for place in unknown_fields((), obj, shape)]
     requests = (spec.get("devices") or {}).get("requests") or ()
     words += [] if requests else [f"{path_of(at)}, which asks for no devices"]
@@ -497,6 +499,9 @@ def _asking(obj: Document, pod: FoundPod, cluster: Cluster, around: Around) -> A
     )
     words = [f"not understood: {path_of(place)}" for place in _places(pod)[:_MOST_WORDS]]
     deciding = {key: value for key, value in pod.spec.items() if key in DECIDING}
+    if _is_maker(obj.value):
+        others = [key for key in obj.value if key not in OBJECT and key != pod.keys[0]]
+        words += [f"not understood: {path_of((key,))}" for key in others[:_MOST_WORDS]]
     words += [f"to be rendered: {path_of(place)}" for place in _unrendered(pod.keys, deciding)]
     words += pod.unread
     if not pod.is_counted:

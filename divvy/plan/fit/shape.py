@@ -48,6 +48,9 @@ _CONTAINER = {
     "ports": [{"hostPort": int, **_fields("containerPort hostIP name protocol")}],
 }
 META = {"name": str, "generateName": str, "namespace": str, "labels": {ANY: str}, ANY: None}
+# What every object has beside its own fields.
+OBJECT = {"apiVersion": str, "kind": str, "metadata": META, "status": {ANY: None}}
+CLASS = {"spec": {"extendedResourceName": str, ANY: None}, ANY: None}
 POD_META = {
     **_fields(
         "creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generation "

@@ -146,7 +146,9 @@ def test_refuses_what_kubernetes_refuses(text: str, problem: str) -> None:
 
 
 # What users choose names for: another one is another meaning, and no mistake in the form.
-_OWN_NAMES = {"labels", "nodeSelector", "matchLabels", "parameters"}
+_OWN_NAMES = {"annotations", "labels", "nodeSelector", "matchLabels", "parameters"}
+# Fields that containers and pods both have: one level up it is another request, and a right one.
+_OF_BOTH = {"restartPolicy"}
 
 
 def _entries(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
@@ -177,6 +179,8 @@ def _mutate(documents: list[Any], chance: random.Random) -> str:
         holder[other] = holder.pop(key)
         return f"{key} is {other}"
     if way == "raise":
+        if key in _OF_BOTH:
+            return ""
         above[-2].setdefault(key, holder.pop(key))
         return f"{key} is one level up"
     if way == "lower":
