@@ -4,6 +4,7 @@ What is a configuration is recognised by its own keys. Everything else in a file
 skipped, and stops nothing.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,32 +19,13 @@ from divvy.stack.yaml_documents import yaml_documents
 from divvy.stack.yaml_text import read_text
 
 _PLUGIN = {"version", "flags", "sharing", "resources", "imex"}
-_OPERATOR = {"mig", "devicePlugin", "migManager"}
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# Keys of both charts' values, and of a ClusterPolicy, that say nothing about partitions or shares.
-_OTHER_VALUES = _names(
-    "affinity allowDefaultNamespace ccManager cdi compatWithCPUManager daemonsets dcgm "
-    "dcgmExporter deviceDiscoveryStrategy deviceIDStrategy deviceListStrategy driver "
-    "extraObjects fabricManager failOnInitError fullnameOverride gdrcopy gdrcopyEnabled gds "
-    "gdsEnabled gfd global hostPaths image imagePullSecrets imex kataManager legacyDaemonsetAPI "
-    "mofedEnabled mps nameOverride namespaceOverride nfd node-feature-discovery nodeSelector "
-    "nodeStatusExporter nvidiaDriverRoot operator platform podAnnotations podSecurityContext "
-    "priorityClassName psa psp resources runtimeClassName sandboxDevicePlugin "
-    "sandboxWorkloads securityContext selectorLabelsOverride serviceAccount tolerations "
-    "toolkit updateStrategy validator vfioManager vgpuDeviceManager vgpuManager"
-)
-_OPERAND = _names(
-    "args config enabled env gpuClientsConfig hostNetwork image imagePullPolicy "
-    "imagePullSecrets mps repository resources version"
-)
-_CONFIG = _names("create data default fallbackStrategies map name")
-# Deeper than charts of charts are.
-_MAX_CHARTS = 5
+_CONFIG_MAP = {"apiVersion", "kind", "metadata", "data", "binaryData", "immutable"}
+_CONFIG = {"create", "data", "default", "fallbackStrategies", "map", "name"}
+_STRATEGIES = ("none", "single", "mixed")
+# What the text of a configuration contains, in a place where any text may be.
+_TEXT = re.compile(r"""mig-configs|sharing|^['"]?version['"]?:""", re.M)
+# Deeper than charts of charts of manifests are.
+_MAX_DEPTH = 30
 
 
 @dataclass
@@ -62,6 +44,11 @@ class NvidiaFiles:
     skipped: list[str] = field(default_factory=list)
     referred: dict[str, object] = field(default_factory=dict)
     config_maps: set[object] = field(default_factory=set)
+
+    def size(self) -> int:
+        """Return how much there is of anything."""
+        named = len(self.refused) + len(self.skipped) + len(self.referred)
+        return len(self.plugin) + len(self.mig_parted) + named + (self.strategy is not None)
 
 
 def nvidia_files(files: Iterable[Path]) -> NvidiaFiles:
@@ -118,68 +105,98 @@ def with_rest(
     return whole
 
 
-def _document(read: NvidiaFiles, where: str, name: str, value: Any, charts: int = 0) -> None:
-    """Add what one document, or one value in it, is."""
+def _document(read: NvidiaFiles, where: str, name: str, value: Any) -> None:
+    """Add what one document is, or the text of one."""
     keys: set[object] = set(value) if isinstance(value, dict) else set()
-    kind = value.get("kind") if isinstance(value, dict) else None
     if "mig-configs" in keys:
         read.mig_parted.append((where, name, value))
-    elif isinstance(kind, str):
-        _object(read, where, kind, value, charts)
-    elif keys & {"flags", "sharing"} or ("version" in keys and keys <= _PLUGIN):
+    elif "kind" not in keys and (
+        keys & {"flags", "sharing"} or ("version" in keys and keys <= _PLUGIN)
+    ):
         read.plugin.append((where, name, value))
-    elif isinstance(value, dict) and _is_values(value):
-        _values(read, where, value, charts)
-    elif keys and all(isinstance(text, str) for text in value.values()):
-        _data(read, where, value)
-    elif isinstance(value, dict) and (below := _charts(value)) and charts < _MAX_CHARTS:
-        for key, chart in below.items():
-            _document(read, f"{where}: {printable(key)}", name, chart, charts + 1)
-        others = [printable(key) for key in value if key not in below]
-        read.skipped += [f"{where}: {', '.join(others)}: is no configuration"] if others else []
+    elif isinstance(value, dict):
+        _object(read, where, name, value)
     else:
-        expected = "version, flags, sharing or mig-configs is expected"
-        read.skipped.append(f"{where}: is no configuration; {expected}")
+        read.skipped.append(f"{where}: is {_NONE}")
 
 
-def _object(
-    read: NvidiaFiles, where: str, kind: str, value: Mapping[str, Any], charts: int
-) -> None:
-    """Add what an object of Kubernetes holds."""
+_NONE = "no configuration; version, flags, sharing or mig-configs is expected"
+
+
+def _object(read: NvidiaFiles, where: str, name: str, value: dict[str, Any]) -> None:
+    """Add what an object of Kubernetes holds, or the values of a chart."""
     metadata = value.get("metadata")
     named = metadata.get("name") if isinstance(metadata, dict) else None
-    place = f"{where}: {printable(kind)}{f' {printable(named)}' if named else ''}"
+    if isinstance(value.get("kind"), str):
+        where += f": {printable(value['kind'])}{f' {printable(named)}' if named else ''}"
     items = value.get("items")
-    if kind.endswith("List") and isinstance(items, list):
+    if isinstance(items, list):
         for number, item in enumerate(items):
-            if charts < _MAX_CHARTS:
-                _document(read, f"{where}: items[{number}]", Path(where).stem, item, charts + 1)
-        return
-    spec = value.get("spec")
-    spec = spec if isinstance(spec, dict) else {}
-    if kind == "ConfigMap":
+            _document(read, f"{where}: items[{number}]", name, item)
+        value = {key: item for key, item in value.items() if key != "items"}
+        if "kind" in value:
+            return
+    before = read.size()
+    if value.get("kind") == "ConfigMap":
         read.config_maps.add(named if isinstance(named, str) else None)
-        _data(read, place, value.get("data"))
-    elif kind == "ClusterPolicy":
-        _values(read, place, spec, charts)
-    elif kind == "HelmRelease" and isinstance(spec.get("values"), dict):
-        _document(read, f"{place}: spec.values", Path(where).stem, spec["values"], charts + 1)
-    elif kind == "Kustomization" and value.get("helmCharts"):
-        for chart in value["helmCharts"] if isinstance(value["helmCharts"], list) else ():
-            inline = chart.get("valuesInline") if isinstance(chart, dict) else None
-            if isinstance(inline, dict):
-                _document(read, f"{place}: helmCharts", Path(where).stem, inline, charts + 1)
-    elif kind == "Application" and isinstance(spec.get("source"), dict):
-        helm = spec["source"].get("helm")
-        helm = helm if isinstance(helm, dict) else {}
-        if isinstance(helm.get("valuesObject"), dict):
-            _document(read, f"{place}: valuesObject", Path(where).stem, helm["valuesObject"], 1)
-        elif isinstance(helm.get("values"), str):
-            _text(read, f"{place}: values", Path(where).stem, helm["values"])
+        _data(read, where, value.get("data"))
+        _name(read, where, value, _CONFIG_MAP)
+        value = {key: item for key, item in value.items() if key != "data"}
+    inner = {key: item for key, item in value.items() if isinstance(item, dict | list)}
+    texts = {key: item for key, item in value.items() if key not in inner}
+    if "kind" not in value and any(_TEXT.search(str(text)) for text in texts.values()):
+        # The data of a ConfigMap alone, as `kubectl get -o jsonpath={.data}` prints it.
+        _data(read, where, texts)
+        value = inner
+    _walk(read, where, value, 0)
+    if read.size() == before:
+        read.skipped.append(f"{where}: is {_NONE}")
+
+
+def _walk(read: NvidiaFiles, where: str, value: object, depth: int) -> None:
+    """Add the configurations in a value, at any depth: charts are in charts, and in releases."""
+    if depth > _MAX_DEPTH:
+        read.skipped.append(f"{where}: is nested too deeply")
+        return
+    entries = value if isinstance(value, dict) else {}
+    if isinstance(value, list):
+        entries = dict(enumerate(value))
+    for key, item in entries.items():
+        place = f"{where}[{key}]" if isinstance(value, list) else f"{where}: {printable(key)}"
+        name = where.rpartition(": ")[2] if isinstance(value, list) else str(key)
+        if key == "annotations":
+            continue
+        if key == "mig" and isinstance(item, dict):
+            _name(read, place, item, {"strategy"})
+            if "strategy" in item:
+                read.strategy = item["strategy"]
+        elif key == "mig" and item is not None:
+            read.skipped.append(f"{place} is {value_text(item)}; a mapping is expected")
+        elif key == "config" and isinstance(item, dict) and item.keys() & {"data", "map", "name"}:
+            _config(read, place, item)
+        elif isinstance(item, str):
+            if _TEXT.search(item):
+                _text(read, place, name, item)
+            elif key in ("strategy", "migStrategy") and item in _STRATEGIES:
+                read.skipped.append(f"{place} is not read: mig.strategy, or a MIG layout, has it")
+        elif isinstance(item, dict) and (
+            "mig-configs" in item or ("sharing" in item and item.keys() <= _PLUGIN)
+        ):
+            _document(read, place, name, item)
         else:
-            read.skipped.append(f"{place}: has no values in it")
-    else:
-        read.skipped.append(f"{place}: holds no configuration")
+            _walk(read, place, item, depth + 1)
+
+
+def _config(read: NvidiaFiles, where: str, config: dict[str, Any]) -> None:
+    """Add what a chart's values say of a ConfigMap: its data, or its name alone."""
+    inline = {key: config[key] for key in ("data", "map") if config.get(key)}
+    for data in inline.values():
+        _data(read, where, data)
+    if isinstance(config.get("name"), str) and not inline:
+        read.referred[where] = config["name"]
+    rest = {key: item for key, item in config.items() if key not in _CONFIG}
+    _name(read, where, rest, ())
+    _walk(read, where, rest, 0)
 
 
 def _data(read: NvidiaFiles, where: str, data: object) -> None:
@@ -203,88 +220,14 @@ def _text(read: NvidiaFiles, where: str, name: str, text: str) -> None:
         return
     if len(documents) > 1:
         read.refused.append(f"{where} has several YAML documents; one is expected")
-        return
-    document = documents[0] if documents else None
-    if document is None:
+    elif not documents or documents[0] is None:
         read.skipped.append(f"{where} is empty")
     else:
-        _document(read, where, name, document, 1)
+        _document(read, where, name, documents[0])
 
 
-def _is_values(value: Mapping[str, Any]) -> bool:
-    """Return whether a mapping is the values of the operator's chart, or of the plugin's."""
-    config = value.get("config")
-    return any(isinstance(value.get(key), dict) for key in _OPERATOR) or (
-        isinstance(config, dict) and bool({"map", "default", "name"} & config.keys())
-    )
-
-
-def _charts(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of charts in those of another one."""
-    return {
-        key: chart
-        for key, chart in value.items()
-        if isinstance(chart, dict) and (_is_values(chart) or _charts_below(chart))
-    }
-
-
-def _charts_below(value: Mapping[str, Any], depth: int = 1) -> bool:
-    inner = [chart for chart in value.values() if isinstance(chart, dict)]
-    return any(map(_is_values, inner)) or (
-        depth < _MAX_CHARTS and any(_charts_below(chart, depth + 1) for chart in inner)
-    )
-
-
-def _values(read: NvidiaFiles, where: str, value: Mapping[str, Any], charts: int) -> None:
-    """Add what the values of a chart say, and name what is not read of them."""
-    mig = value.get("mig")
-    if mig is not None and not isinstance(mig, dict):
-        fail(f"{where}: mig is {value_text(mig)}; a mapping is expected")
-    read.strategy = (mig or {}).get("strategy", read.strategy)
-    _name(read, f"{where}: mig", mig, {"strategy"})
-    for operand in ("devicePlugin", "migManager"):
-        _name(read, f"{where}: {operand}", value.get(operand), _OPERAND)
-        holder = value.get(operand)
-        if isinstance(holder, dict) and "config" in holder:
-            _config(read, f"{where}: {operand}.config", holder["config"])
-    if "config" in value:
-        _config(read, f"{where}: config", value["config"])
-    rest = {key: item for key, item in value.items() if key not in _OPERATOR | {"config"}}
-    for key, chart in _charts(rest).items():
-        if charts < _MAX_CHARTS:
-            _document(read, f"{where}: {printable(key)}", "", rest.pop(key) or chart, charts + 1)
-    _name(read, where, rest, _OTHER_VALUES)
-    for key in rest.keys() & _OTHER_VALUES:
-        _name(read, f"{where}: {key}", _inner(rest[key]), frozenset())
-
-
-def _inner(value: object) -> dict[str, Any]:
-    """Return what, at any depth, has a key that means a configuration elsewhere."""
-    inner: dict[str, Any] = {}
-    for key, item in value.items() if isinstance(value, dict) else ():
-        if key in {"config", "data", "map", "mig", "migStrategy", "strategy"} and item:
-            inner[key] = item
-        inner |= {f"{key}.{below}": found for below, found in _inner(item).items()}
-    return inner
-
-
-def _name(read: NvidiaFiles, where: str, value: object, known: Collection[str]) -> None:
+def _name(read: NvidiaFiles, where: str, value: Mapping[str, Any], known: Collection[str]) -> None:
     """Name the keys that nothing is known of."""
-    others = (
-        [printable(key) for key in value if key not in known] if isinstance(value, dict) else []
-    )
+    others = [printable(key) for key in value if key not in known]
     if others:
         read.skipped.append(f"{where}: {', '.join(others)}: not read")
-
-
-def _config(read: NvidiaFiles, place: str, config: object) -> None:
-    if not isinstance(config, dict):
-        if config is not None:
-            read.skipped.append(f"{place} is {value_text(config)}; a mapping is expected")
-        return
-    _name(read, place, config, _CONFIG)
-    for key in ("data", "map"):
-        if config.get(key):
-            _data(read, place, config[key])
-    if isinstance(config.get("name"), str) and not (config.get("data") or config.get("map")):
-        read.referred[place] = config["name"]

@@ -1,0 +1,389 @@
+"""Files in which NVIDIA's configurations are kept, in the forms that others have published.
+
+Each with the profiles that `divvy import gpu-operator` makes of it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+GPU = "nvidia.com/gpu"
+_OFF = {"renameByDefault": False, "failRequestsGreaterThanOne": False}
+
+
+def slices(replicas: int) -> dict[str, Any]:
+    """Return the profile of shared GPUs, with NVIDIA's defaults."""
+    return {"timeSlicing": {"replicas": replicas, **_OFF}}
+
+
+def plugin(replicas: int = 0, **more: Any) -> str:
+    """Return a configuration of the device plugin as text."""
+    shared = {"timeSlicing": {"resources": [{"name": GPU, "replicas": replicas}]}}
+    return yaml.safe_dump({"version": "v1", **({"sharing": shared} if replicas else {}), **more})
+
+
+def parted(**layouts: dict[str, int]) -> str:
+    """Return a configuration of mig-parted as text; without instances MIG is off."""
+    configs = {
+        name.replace("_", "-"): [
+            {"devices": "all", "mig-enabled": bool(layout)}
+            | ({"mig-devices": layout} if layout else {})
+        ]
+        for name, layout in layouts.items()
+    }
+    return yaml.safe_dump({"version": "v1", "mig-configs": configs})
+
+
+def config_map(name: str = "c", **data: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "gpu-operator"},
+        "data": {key.replace("__", "."): text for key, text in data.items()},
+    }
+
+
+def listed(*items: Any, kind: str = "List") -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "items": list(items)}
+
+
+def values(
+    sharing: dict[str, str] | None = None, mig: str = "", strategy: str = "mixed", **more: Any
+) -> dict[str, Any]:
+    """Return values of the operator's chart with inline data."""
+    chart: dict[str, Any] = {"driver": {"enabled": False}, "mig": {"strategy": strategy}, **more}
+    if sharing:
+        config = {"create": True, "name": "s", "default": "any", "data": sharing}
+        chart["devicePlugin"] = {"enabled": True, "config": config}
+    if mig:
+        config = {"create": True, "name": "m", "data": {"config.yaml": mig}}
+        chart["migManager"] = {"enabled": True, "config": config}
+    return chart
+
+
+SEVEN = parted(seven={"1g.5gb": 7}, off={})
+SEVEN_PROFILES: dict[str, Any] = {"seven": {"mig": {"1g.5gb": 7}}, "off": {}}
+SINGLE = {"seven": {"mig": {"layout": {"1g.5gb": 7}, "strategy": "single"}}, "off": {}}
+DAEMON_SET = {
+    "apiVersion": "apps/v1",
+    "kind": "DaemonSet",
+    "metadata": {"name": "plugin"},
+    "spec": {"template": {"spec": {"containers": [{"name": "main", "image": "plugin"}]}}},
+}
+_RELEASE = {
+    "apiVersion": "helm.toolkit.fluxcd.io/v2",
+    "kind": "HelmRelease",
+    "metadata": {"name": "h"},
+}
+_KUSTOMIZATION = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+_APPLICATION = {
+    "apiVersion": "argoproj.io/v1alpha1",
+    "kind": "Application",
+    "metadata": {"name": "g"},
+}
+_PLUGIN_CHART = {
+    "runtimeClassName": "nvidia",
+    "gfd": {"enabled": True},
+    "config": {"default": "shared", "map": {"shared": plugin(6), "whole": plugin()}},
+}
+_PLUGIN_PROFILES = {"shared": slices(6), "whole": {}}
+_FILTERED = {
+    "version": "v1",
+    "mig-configs": {
+        "balanced": [
+            {
+                "device-filter": ["0x20B010DE"],
+                "devices": "all",
+                "mig-enabled": True,
+                "mig-devices": {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1},
+            }
+        ]
+    },
+}
+_SPLIT = {
+    "version": "v1",
+    "mig-configs": {
+        "split": [
+            {"devices": [0], "mig-enabled": True, "mig-devices": {"3g.40gb": 2}},
+            {"devices": [1, 2, 3], "mig-enabled": False},
+        ]
+    },
+}
+_MPS = {
+    "version": "v1",
+    "sharing": {"mps": {"renameByDefault": True, "resources": [{"name": GPU, "replicas": 10}]}},
+}
+_MPS_PROFILE = {
+    "mps": {"replicas": 10, "renameByDefault": True, "failRequestsGreaterThanOne": True}
+}
+_BOTH = {"four": {**slices(4)}, **SEVEN_PROFILES}
+
+# The file's documents, or its text, and the profiles.
+SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "plugin": (plugin(4), {"file": slices(4)}),
+    "plugin, nothing shared": (plugin(), {"file": {}}),
+    "plugin, flags": (plugin(4, flags={"migStrategy": "none"}), {"file": slices(4)}),
+    "plugin, mps": ([_MPS], {"file": _MPS_PROFILE}),
+    "plugin, options": (
+        [
+            {
+                "version": "v1",
+                "sharing": {
+                    "timeSlicing": {
+                        "renameByDefault": True,
+                        "failRequestsGreaterThanOne": True,
+                        "resources": [{"name": GPU, "replicas": 8}],
+                    }
+                },
+            }
+        ],
+        {
+            "file": {
+                "timeSlicing": {
+                    "replicas": 8,
+                    "renameByDefault": True,
+                    "failRequestsGreaterThanOne": True,
+                }
+            }
+        },
+    ),
+    "plugin as JSON": (json.dumps(yaml.safe_load(plugin(4))), {"file": slices(4)}),
+    "mig-parted": (SEVEN, SEVEN_PROFILES),
+    "mig-parted, split": (
+        [_SPLIT],
+        {
+            "split": [
+                {"devices": [0], "mig": {"3g.40gb": 2}},
+                {"devices": [1, 2, 3]},
+            ]
+        },
+    ),
+    "mig-parted, by model": (
+        [_FILTERED],
+        {
+            "balanced": {
+                "devices": "A100-SXM4-40GB",
+                "mig": {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1},
+            }
+        },
+    ),
+    "mig-parted, keys that are booleans": (
+        "version: v1\nmig-configs:\n  off: [{devices: all, mig-enabled: false}]\n"
+        "  y: [{devices: all, mig-enabled: false}]\n",
+        {"false": {}, "true": {}},
+    ),
+    "config map": ([config_map(four=plugin(4))], {"four": slices(4)}),
+    "config map of two": (
+        [config_map(four=plugin(4), whole=plugin())],
+        {"four": slices(4), "whole": {}},
+    ),
+    "config map of mig-parted": ([config_map(config__yaml=SEVEN)], SEVEN_PROFILES),
+    "both config maps": (
+        [config_map("s", four=plugin(4)), config_map("m", config__yaml=SEVEN)],
+        _BOTH,
+    ),
+    "list of both": (
+        [listed(config_map("s", four=plugin(4)), config_map("m", config__yaml=SEVEN))],
+        _BOTH,
+    ),
+    "config map list": (
+        [listed(config_map(four=plugin(4)), kind="ConfigMapList")],
+        {"four": slices(4)},
+    ),
+    "config map and daemon set": ([config_map(four=plugin(4)), DAEMON_SET], {"four": slices(4)}),
+    "config maps of a namespace": (
+        [
+            listed(
+                config_map("clients", clients__yaml="version: v1\nsystemd-services: [a.service]\n"),
+                config_map("sharing", four=plugin(4)),
+                config_map("entry", entrypoint__sh="#!/bin/sh\nexec toolkit\n"),
+                config_map("kube-root-ca.crt", ca__crt="-----BEGIN CERTIFICATE-----\nMIIB\n"),
+            )
+        ],
+        {"four": slices(4)},
+    ),
+    "data of a config map": (
+        [{"four": plugin(4), "whole": plugin()}],
+        {"four": slices(4), "whole": {}},
+    ),
+    "operator's values": ([values({"four": plugin(4)}, SEVEN)], _BOTH),
+    "operator's values, single": ([values(mig=SEVEN, strategy="single")], SINGLE),
+    "values and config map": (
+        [{"mig": {"strategy": "single"}}, config_map(config__yaml=SEVEN)],
+        SINGLE,
+    ),
+    "values of a chart around the operator's": (
+        [{"global": {"team": "a"}, "gpu-operator": values({"four": plugin(4)}, SEVEN)}],
+        _BOTH,
+    ),
+    "values of the plugin's chart": ([_PLUGIN_CHART], _PLUGIN_PROFILES),
+    "values of a chart around the plugin's": (
+        [{"nvidia-device-plugin": _PLUGIN_CHART}],
+        _PLUGIN_PROFILES,
+    ),
+    "helm release": ([{**_RELEASE, "spec": {"values": _PLUGIN_CHART}}], _PLUGIN_PROFILES),
+    "helm release of the operator": (
+        [{**_RELEASE, "spec": {"interval": "5m", "values": values({"four": plugin(4)}, SEVEN)}}],
+        _BOTH,
+    ),
+    "application": (
+        [
+            {
+                **_APPLICATION,
+                "spec": {"source": {"helm": {"valuesObject": values({"four": plugin(4)}, SEVEN)}}},
+            }
+        ],
+        _BOTH,
+    ),
+    "application with text": (
+        [
+            {
+                **_APPLICATION,
+                "spec": {"source": {"helm": {"values": yaml.safe_dump(_PLUGIN_CHART)}}},
+            }
+        ],
+        _PLUGIN_PROFILES,
+    ),
+    "kustomization": (
+        [{**_KUSTOMIZATION, "helmCharts": [{"name": "p", "valuesInline": _PLUGIN_CHART}]}],
+        _PLUGIN_PROFILES,
+    ),
+    "cluster policy and config map": (
+        [
+            {
+                "apiVersion": "nvidia.com/v1",
+                "kind": "ClusterPolicy",
+                "metadata": {"name": "cluster-policy"},
+                "spec": {
+                    "mig": {"strategy": "single"},
+                    "migManager": {"config": {"name": "m", "default": "seven"}},
+                    "driver": {"enabled": True},
+                },
+            },
+            config_map("m", config__yaml=SEVEN),
+        ],
+        SINGLE,
+    ),
+}
+
+# Files without a profile, and words that say why.
+NOTHING: dict[str, tuple[Any, str]] = {
+    "cluster policy alone": (
+        [
+            {
+                "apiVersion": "nvidia.com/v1",
+                "kind": "ClusterPolicy",
+                "metadata": {"name": "p"},
+                "spec": {"devicePlugin": {"config": {"name": "sharing", "default": "four"}}},
+            }
+        ],
+        "devicePlugin: config is in the ConfigMap sharing; import that, too",
+    ),
+    "kustomization of files": (
+        [{**_KUSTOMIZATION, "resources": ["a.yaml"]}],
+        "Kustomization: is no configuration",
+    ),
+    "words": ("just words", "is no configuration; version, flags, sharing or mig-configs"),
+    "empty": ("", "the files hold no configuration of NVIDIA's tools"),
+    "another chart": ([{"image": {"tag": "1"}, "replicas": 2}], "is no configuration"),
+    "too many replicas": (plugin(16384), "replicas: is 16384; 512 or less is expected"),
+    "compute instances": (
+        parted(cut={"1c.3g.40gb": 6}),
+        "the compute instances 1c.3g.40gb have no counterpart",
+    ),
+    "profiles of no model": (parted(cut={"3g.77gb": 2}), "fits no GPU model: none has 3g.77gb"),
+    "mps of mig": (
+        [
+            {
+                "version": "v1",
+                "sharing": {
+                    "mps": {"resources": [{"name": "nvidia.com/mig-1g.5gb", "replicas": 7}]}
+                },
+            }
+        ],
+        "which NVIDIA's plugin refuses: MPS cannot share MIG devices",
+    ),
+    "mps with mixed": (
+        [{**_MPS, "flags": {"migStrategy": "mixed"}}],
+        "is together with flags.migStrategy mixed, which NVIDIA's plugin refuses",
+    ),
+    "names of resources": (
+        [
+            {
+                "version": "v1",
+                "resources": {"gpus": [{"pattern": "*A100*", "name": "a100"}]},
+                "sharing": {"timeSlicing": {"resources": [{"name": "a100", "replicas": 4}]}},
+            }
+        ],
+        "nvidia.com/a100 × 4 shares nothing: NVIDIA's plugin ignores the names in `resources`",
+    ),
+    "go template": ("{{- if .Values.on }}\nversion: v1\n{{- end }}", "it is a template"),
+}
+
+# The operator's own default, by what each of its configurations makes of a whole GPU.
+_OF_THE_OPERATOR = (
+    "7×1g.5gb 1×1g.5gb+me 3×2g.10gb 2×3g.20gb 1×4g.20gb 1×7g.40gb 4×1g.24gb+gfx "
+    "1×1g.24gb+me.all 4×1g.24gb-me 2×2g.48gb 2×2g.48gb+gfx 1×2g.48gb+me.all 2×2g.48gb-me "
+    "1×4g.96gb 1×4g.96gb+gfx 1×1g.10gb+me 4×1g.20gb 7×1g.23gb 1×1g.23gb+me 1×1g.24gb+me "
+    "3×2g.20gb 2×3g.40gb 1×4g.40gb 1×7g.80gb 4×1g.6gb 1×1g.6gb+me 2×2g.12gb 1×2g.12gb+me "
+    "1×4g.24gb 7×1g.12gb 1×1g.12gb+me 4×1g.24gb 4×1g.45gb 4×1g.47gb 3×2g.24gb 3×2g.45gb "
+    "3×2g.47gb 2×3g.47gb 1×4g.47gb 1×7g.94gb 2×3g.48gb 2×3g.90gb 2×3g.93gb 2×3g.95gb "
+    "1×4g.48gb 1×4g.90gb 1×4g.93gb 1×4g.95gb 1×7g.96gb 1×7g.180gb 1×7g.186gb 1×7g.189gb "
+    "7×1g.18gb 1×1g.18gb+me 4×1g.35gb 3×2g.35gb 2×3g.71gb 1×4g.71gb 1×7g.141gb 4×1g.36gb "
+    "3×2g.36gb 2×3g.72gb 1×4g.72gb 1×7g.144gb "
+)
+
+
+def _by_model(layouts: dict[str, dict[str, int]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "device-filter": [f"0x{device}10DE" for device in devices.split()],
+            "devices": "all",
+            "mig-enabled": True,
+            "mig-devices": layout,
+        }
+        for devices, layout in layouts.items()
+    ]
+
+
+def operators_default() -> dict[str, Any]:
+    """Return the ConfigMap that the GPU Operator makes where none is named."""
+    configs: dict[str, Any] = {
+        "all-disabled": [{"devices": "all", "mig-enabled": False}],
+        "all-enabled": [{"devices": "all", "mig-enabled": True, "mig-devices": {}}],
+        "all-1g.10gb": _by_model(
+            {
+                "2330 2331 2322 20B2 20B5 20F3 20F5 2324": {"1g.10gb": 7},
+                "20B0 20B1 20F1 20F6": {"1g.10gb": 4},
+            }
+        ),
+        "all-balanced": _by_model(
+            {
+                "2941": {"1g.23gb": 2, "2g.47gb": 1, "3g.93gb": 1},
+                "2BB5": {"1g.24gb": 2, "2g.48gb": 1},
+                "2901": {"1g.23gb": 2, "2g.45gb": 1, "3g.90gb": 1},
+                "2348": {"1g.18gb": 2, "2g.36gb": 1, "3g.72gb": 1},
+                "2335 233B": {"1g.18gb": 2, "2g.35gb": 1, "3g.71gb": 1},
+                "2321 233A": {"1g.12gb": 2, "2g.24gb": 1, "3g.47gb": 1},
+                "2330 2331 2322 20B2 20B5 20F3 20F5 2324": {
+                    "1g.10gb": 2,
+                    "2g.20gb": 1,
+                    "3g.40gb": 1,
+                },
+                "20B0 20B1 20F1 20F6": {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1},
+                "20B7": {"1g.6gb": 2, "2g.12gb": 1},
+                "2342 233D 20B6 2329": {"1g.12gb": 2, "2g.24gb": 1, "3g.48gb": 1},
+            }
+        ),
+    }
+    for entry in _OF_THE_OPERATOR.split():
+        count, _, profile = entry.partition("×")
+        layout = {profile: int(count)}
+        configs[f"all-{profile.replace('+', '.')}"] = [
+            {"devices": "all", "mig-enabled": True, "mig-devices": layout}
+        ]
+    text = yaml.safe_dump({"version": "v1", "mig-configs": configs})
+    return config_map("default-mig-parted-config", config__yaml=text)
