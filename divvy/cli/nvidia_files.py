@@ -23,7 +23,7 @@ _CONFIG_MAP = {"apiVersion", "kind", "metadata", "data", "binaryData", "immutabl
 _CONFIG = {"create", "data", "default", "fallbackStrategies", "map", "name"}
 _STRATEGIES = ("none", "single", "mixed")
 # What the text of a configuration contains, in a place where any text may be.
-_TEXT = re.compile(r"""mig-configs|sharing|^['"]?version['"]?:""", re.M)
+_TEXT = re.compile(r"""(mig-configs|sharing|^version|"version")['"]?\s*:""", re.M)
 # Deeper than charts of charts of manifests are.
 _MAX_DEPTH = 30
 
