@@ -12,7 +12,7 @@ from divvy.model.problems import InvalidValue
 class ImportResult:
     """Profiles by name, as a stack file writes them, and what could not be expressed in them.
 
-    ``refused``: a configuration among them is none that NVIDIA's tools, or Divvy, would take.
+    ``refused``: NVIDIA's tools would not take one of the configurations.
     """
 
     profiles: Mapping[str, Any] = field(default_factory=dict)
@@ -47,4 +47,4 @@ def checked(imported: ImportResult) -> ImportResult:
         else:
             profiles[name] = profile
     left_out = (*imported.left_out, *refusals)
-    return ImportResult(profiles, left_out, imported.refused or bool(refusals))
+    return ImportResult(profiles, left_out, imported.refused)

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from divvy.model.problems import Keys, path_of, value_text
-from divvy.plan.fit.shape import DECIDING
+from divvy.plan.fit.shape import DECIDING, POD_META
 
 # More than clusters have; what goes beyond it is a typing error.
 MAX_PODS = 1_000_000
@@ -44,8 +44,8 @@ _WITHOUT_PODS = _names(
     "flowcontrol.apiserver.k8s.io karpenter.sh monitoring.coreos.com networking.k8s.io "
     "node.k8s.io policy rbac.authorization.k8s.io resource.k8s.io scheduling.k8s.io "
     "storage.k8s.io kueue.x-k8s.io/ClusterQueue kueue.x-k8s.io/Cohort "
-    "kueue.x-k8s.io/ResourceFlavor /ConfigMap /LimitRange /Namespace /Node /ResourceQuota "
-    "/Secret /Service"
+    "kueue.x-k8s.io/ResourceFlavor scheduling.run.ai/Queue scheduling.volcano.sh/Queue /ConfigMap "
+    "/LimitRange /Namespace /Node /ResourceQuota /Secret /Service"
 )
 # They create each object that they hold, once.
 _HOLDERS = _names("template.openshift.io/Template workload.codeflare.dev/AppWrapper")
@@ -57,7 +57,10 @@ _NO_REQUESTS = _names(
     "entrypointNumGpus labels managedFields matchLabels nodeSelector rayStartParams"
 )
 _GPU = re.compile("gpu", re.IGNORECASE)
-_GPU_TEXT = re.compile(r"\bnvidia\.com/(gpu|mig)")
+_GPU_TEXT = re.compile(r"\bnvidia\.com/(gpu|mig)|\b(gpu|mig)\.nvidia\.com\b")
+# Operators take requests from annotations of their own objects, too.
+_ASKS = re.compile(r"^(?!divvy\.gpu/).*(gpu|device-?class)", re.IGNORECASE)
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _NUMBER = re.compile(r"-?\d+")
 
 
@@ -140,6 +143,16 @@ def requests_outside(obj: Mapping[str, Any], pods: tuple[FoundPod, ...]) -> Iter
     for key, value in obj.items():
         if key not in ("metadata", "status"):
             yield from _requests((str(key),), key, value, known, bool(pods))
+    meta = obj.get("metadata")
+    fields = meta if isinstance(meta, Mapping) else {}
+    yield from (path_of(("metadata", key)) for key in fields if key not in POD_META)
+    annotations = fields.get("annotations")
+    if not isinstance(annotations, Mapping) or any(pod.keys == ("spec",) for pod in pods):
+        return
+    for name, value in annotations.items():
+        asks = _ASKS.search(str(name)) or _GPU_TEXT.search(str(value))
+        if asks and name != _LAST_APPLIED:
+            yield path_of(("metadata", "annotations", name))
 
 
 def asks_for_gpus(pod: FoundPod) -> bool:

@@ -276,6 +276,12 @@ UNKNOWN: dict[str, tuple[str, str]] = {
         f"  template: {ONE}\n  worker: {ONE}",
         "spec.parallelism: is a mapping; a number such as 3 is expected",
     ),
+    "class in an annotation": (
+        "apiVersion: serving.kserve.io/v1alpha2\nkind: LLMInferenceService\nmetadata:\n"
+        "  name: l\n  annotations: {serving.kserve.io/exp-dra-device-class: gpu.nvidia.com}\n"
+        "spec: {replicas: 1, template: {containers: [{name: main, image: app}]}}",
+        "metadata.annotations.serving.kserve.io/exp-dra-device-class",
+    ),
     "dynamo graph": (
         "apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\nmetadata: {name: d}\nspec:\n"
         '  services:\n    Decode:\n      replicas: 2\n      resources: {limits: {gpu: "4"}}\n'
