@@ -39,7 +39,7 @@ def test_reads_scalars_as_kubectl_does(text: str, value: object) -> None:
     ],
 )
 def test_recognises_a_template(text: str) -> None:
-    with pytest.raises(StackError, match="it is a template .*; render it first"):
+    with pytest.raises(StackError, match=r"it is a template .*; render it first"):
         yaml_documents("x.yaml", text)
 
 

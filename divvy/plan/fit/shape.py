@@ -47,7 +47,14 @@ _CONTAINER = {
     "resources": _RESOURCES,
     "ports": [{"hostPort": int, **_fields("containerPort hostIP name protocol")}],
 }
-META = {"name": str, "generateName": str, "namespace": str, "labels": {ANY: str}, ANY: None}
+META = {
+    "name": str,
+    "generateName": str,
+    "namespace": str,
+    "labels": {ANY: str},
+    "annotations": {ANY: None},
+    ANY: None,
+}
 # What every object has beside its own fields.
 OBJECT = {"apiVersion": str, "kind": str, "metadata": META, "status": {ANY: None}}
 CLASS = {"spec": {"extendedResourceName": str, ANY: None}, ANY: None}

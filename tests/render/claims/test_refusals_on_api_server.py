@@ -174,8 +174,11 @@ def test_refuses_hamis_mig_mode(server: ApiServer, limits: Limits) -> None:
 
 
 @pytest.mark.parametrize("limits", [{GPU: 1}, {MEMORY: 8000}])
-@pytest.mark.parametrize("annotation", ["nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid"])
-def test_refuses_gpus_by_uuid(server: ApiServer, limits: Limits, annotation: str) -> None:
+@pytest.mark.parametrize(
+    "annotation",
+    [f"nvidia.com/{use}-gpu{name}" for name in ("uuid", "indexes") for use in ("use", "nouse")],
+)
+def test_refuses_gpus_by_uuid_or_index(server: ApiServer, limits: Limits, annotation: str) -> None:
     answer = server.dry_run(pod(limits, annotations={annotation: "GPU-1"}))
     assert answer.refusal == (
         f"the annotation {annotation} is not supported; select the GPU in a ResourceClaim by its "
