@@ -98,10 +98,10 @@ def read_manifests(
     problems = [problem for obj in objects for problem in _problems(obj)]
     if problems:
         raise InvalidValue(problems)
-    found = [(obj, tuple(_pods(obj))) for obj in objects]
-    known = _around(found, around)
+    pods_by_object = [(obj, tuple(_pods(obj))) for obj in objects]
+    known = _around(pods_by_object, around)
     pods, notes = [], []
-    for obj, of_object in found:
+    for obj, of_object in pods_by_object:
         unread = list(_unread_of(obj, of_object))
         ignored = [pod for pod in of_object if _is_beside_the_point(pod)]
         if ignored and not unread:
@@ -339,14 +339,16 @@ def _at(value: object, keys: Keys) -> tuple[Any, Keys]:
     return value, keys
 
 
-def _around(found: Sequence[tuple[Document, tuple[FoundPod, ...]]], more: Around | None) -> Around:
+def _around(
+    pods_by_object: Sequence[tuple[Document, tuple[FoundPod, ...]]], more: Around | None
+) -> Around:
     """Return what the documents say beside pods, over what is known already."""
     known = more or Around({}, {}, 0, {}, {})
     namespaces, priorities = dict(known.namespaces), dict(known.priorities)
     claims, templates = dict(known.claims), dict(known.templates)
     unread, classes = dict(known.unread), dict(known.classes)
     default = known.default_priority
-    for obj in (document.value for document, _ in found):
+    for obj in (document.value for document, _ in pods_by_object):
         meta = obj.get("metadata") or {}
         name = str(meta.get("name"))
         key = (str(meta.get("namespace") or "default"), name)
@@ -363,7 +365,7 @@ def _around(found: Sequence[tuple[Document, tuple[FoundPod, ...]]], more: Around
             by_key[key] = _claim_spec(obj)
         elif _is_class(obj) and component_of({"metadata": meta}) is None:
             classes[name] = frozenset(_texts(obj))
-    shared = known.shared | _shared(found)
+    shared = known.shared | _shared(pods_by_object)
     return Around(namespaces, priorities, default, claims, templates, shared, unread, classes)
 
 
@@ -428,11 +430,11 @@ def _claim_spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _shared(
-    found: Sequence[tuple[Document, tuple[FoundPod, ...]]],
+    pods_by_object: Sequence[tuple[Document, tuple[FoundPod, ...]]],
 ) -> frozenset[tuple[str, str]]:
     """Return the claims that several pods name, by namespace and name."""
     named: Counter[tuple[str, str]] = Counter()
-    for obj, pods in found:
+    for obj, pods in pods_by_object:
         meta = obj.value.get("metadata") or {}
         for pod in (pod for pod in pods if not _refusals(pod)):
             for name in claims_by_name(pod.spec):
