@@ -46,6 +46,8 @@ from divvy.agent.settings import Settings
 from divvy.model.contract import claims_pool
 from divvy.model.slice_specs import slice_specs
 
+_NEVER = object()
+
 
 class Claims:
     """The driver of claims; calls ``on_change`` where something of it waits for the agent."""
@@ -96,7 +98,7 @@ class Claims:
         self._faults: Mapping[str, str] = {}
         self._listed: Containers = {}
         self._is_published = bool(self._store.record.offered)
-        self._refreshed: object = None
+        self._refreshed: object = _NEVER
         self._refresh_problem = ""
         self._save_problem = ""
 
@@ -171,7 +173,7 @@ class Claims:
             self._has_claims = desired.has_claims
             self._missing_shares = missing_shares(desired, snapshot)
             self._offer(owners)
-        self._refresh(snapshot)
+        self._refresh()
         self._render()
 
     def suspend(
@@ -179,13 +181,15 @@ class Claims:
     ) -> None:
         """Let nothing further be allocated: no GPU of the node can be used, or others use them.
 
-        With ``withdraw`` the GPUs leave the slices as claims give them back.
+        With ``withdraw`` the GPUs leave the slices as claims give them back. Containers that have
+        some start again as long as the driver describes them.
         """
         self._node_uid, self._unusable = node_uid or self._node_uid, reason
         if desired.config is not None:
             self._has_claims = desired.has_claims
         if withdraw:
             self._offer(released(self.view))
+        self._refresh()
         self._render()
 
     async def serve(self) -> None:
@@ -215,12 +219,13 @@ class Claims:
         leaving = retiring(owners, self.record) if self._node_uid else frozenset[str]()
         self._retirement.begin(leaving)
 
-    def _refresh(self, snapshot: Snapshot) -> None:
+    def _refresh(self) -> None:
         """Write the CDI specifications again where what they are made of has changed.
 
         Again also where one could not be written: its containers start again without a Prepare.
         """
-        description = self._injection.described_as(snapshot)
+        snapshot = None if self._driver.problem else self._driver.snapshot
+        description = None if snapshot is None else self._injection.described_as(snapshot)
         if description != self._refreshed or self._refresh_problem:
             self._refreshed = description
             self._refresh_problem = self._preparation.refresh()

@@ -124,16 +124,7 @@ class Advertiser:
         if snapshot is None:
             await self.plugins.advertise(files)
             return
-        try:
-            make_cap_nodes(self._settings.driver_root, snapshot.cap_minors)
-            problems.pop("capabilities", None)
-        except OSError as error:
-            problems["capabilities"] = f"MIG device nodes cannot be created: {error}"
-        try:
-            self.injection.renew(snapshot, runtime)
-            problems.pop("injection", None)
-        except InjectionProblem as problem:
-            problems["injection"] = str(problem)
+        self.describe(snapshot, runtime, problems)
         unhealthy = unhealthy_devices(snapshot, self._health.health)
         for uuid in undescribed(snapshot, self.injection.described):
             unhealthy.setdefault(uuid, "it is not described in the CDI specification")
@@ -170,6 +161,28 @@ class Advertiser:
             resources = (no_gpus(),)
         await self.plugins.advertise((*resources, *files))
 
+    def describe(
+        self, snapshot: Snapshot | None, runtime: str, problems: MutableMapping[str, str]
+    ) -> None:
+        """Bring what containers start with up to date; nothing without a ``snapshot``.
+
+        Also while nothing is advertised: containers that run start again.
+        """
+        try:
+            if snapshot is not None:
+                make_cap_nodes(self._settings.driver_root, snapshot.cap_minors)
+            problems.pop("capabilities", None)
+        except OSError as error:
+            problems["capabilities"] = f"MIG device nodes cannot be created: {error}"
+        try:
+            if snapshot is None:
+                self.injection.withdraw(self._driver.problem or "no driver answers")
+            else:
+                self.injection.renew(snapshot, runtime)
+            problems.pop("injection", None)
+        except InjectionProblem as problem:
+            problems["injection"] = str(problem)
+
     def _files(self, problems: MutableMapping[str, str]) -> tuple[Resource, ...]:
         """Return the resources of device files; what cannot be looked for stays as it was."""
         served = {resource.name: resource for resource in self.plugins.advertised()}
@@ -183,8 +196,11 @@ class Advertiser:
                 files += filter(None, [served.get(entry.resource)])
         return tuple(files)
 
-    async def withdraw(self) -> None:
+    async def withdraw(
+        self, snapshot: Snapshot | None, runtime: str, problems: MutableMapping[str, str]
+    ) -> None:
         """Advertise nothing at all."""
+        self.describe(snapshot, runtime, problems)
         await self.plugins.advertise(())
 
     async def refresh_holders(self) -> None:
