@@ -203,7 +203,8 @@ class Driver:
         """Describe one GPU, or say why that cannot be; raises only for the whole driver."""
         bus_id = self._bus_ids.get(index, "")
         if bus_id and (bus_id == self._changing or bus_id in self._resetting):
-            known = next((gpu for gpu in self._known.values() if gpu.pci_bus_id == bus_id), None)
+            at_address = (gpu for gpu in self._known.values() if gpu.pci_bus_id == bus_id)
+            known = next((gpu for gpu in at_address if not gpu.lost), None)
             if known is not None:
                 return known
         lane = bus_id or f"index {index}"
@@ -271,6 +272,10 @@ class Driver:
     async def _on_gpu(self, call: str, gpu: Gpu, deadline: float, **args: object) -> Any:
         if gpu.pci_bus_id in self._resetting:
             raise GpuHangs("the GPU is being reset")
+        known = self._known.get(gpu.uuid, gpu)
+        if known.lost or known.pci_bus_id != gpu.pci_bus_id:
+            # Its PCI address may be another GPU's since a boot.
+            raise DriverProblem("the GPU is lost")
         return await self._nvml.call(call, gpu.pci_bus_id, deadline, bus_id=gpu.pci_bus_id, **args)
 
     async def reset(self, gpu: Gpu) -> None:
@@ -315,7 +320,8 @@ def loaded_module(root: Path) -> str | None:
         return ""
     except OSError:
         return None
-    match = re.search(r"Kernel Module\D*([\d.]+)", text)
+    # "… UNIX x86_64 Kernel Module  550.163.01 …", "… UNIX Open Kernel Module for x86_64  570.133.20 …"
+    match = re.search(r"Kernel Module(?: for \S+)?\s+(\d[\d.]*)", text)
     return match.group(1) if match else text.strip()
 
 
