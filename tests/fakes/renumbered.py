@@ -31,7 +31,9 @@ def reload_driver(root: Path, gpus: Sequence[int]) -> None:
     assert version is not None
     head = re.sub(r"^driver .*$", version[0], head, flags=re.MULTILINE)
     loaded = [
-        re.sub(r"^  links .*\n", "", re.sub(r"minor \d+", f"minor {minor}", blocks[gpu]), flags=re.M)
+        re.sub(
+            r"^  links .*\n", "", re.sub(r"minor \d+", f"minor {minor}", blocks[gpu]), flags=re.M
+        )
         for minor, gpu in enumerate(gpus)
     ]
     command = _end_daemon(root)

@@ -42,7 +42,7 @@ from divvy.agent.inject.container_edits import Mount
 from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.problem import InjectionProblem, NotWritten
 from divvy.agent.nvml.cap_nodes import make_cap_nodes
-from divvy.agent.nvml.driver import Driver
+from divvy.agent.nvml.driver import Driver, boot_id, loaded_module
 from divvy.agent.nvml.mig_apply import apply_plan
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.settings import Settings
@@ -79,6 +79,7 @@ class Preparation:
         self._driver = driver
         self._injection = injection
         self._wait_seconds = wait_seconds
+        self._boot = boot_id(settings.driver_root)
         self._claims: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._gpus: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unwanted: set[str] = set()
@@ -249,8 +250,8 @@ class Preparation:
             try:
                 async with _lock(self._gpus, held.uuid):
                     plan = plan_device(self._gpu(held), held, self._store.record)
-                    if plan.create and not held.has_instance:
-                        claim = self._save(_with_instance(claim, at))
+                    if plan.create and (not held.has_instance or held.boot != self._boot):
+                        claim = self._save(_with_instance(claim, at, self._boot))
                     await self._apply(held, plan)
                     return claim
             except ForeignInstance as problem:
@@ -347,8 +348,8 @@ class Preparation:
         """Destroy the instance of a device; processes that are ending may still have it open."""
         pauses = _pauses()
         while True:
-            if self._is_lost(held, deadline):
-                return  # with the GPU
+            if self._is_lost(held, deadline) or self._went_with_driver(held):
+                return
             try:
                 async with _lock(self._gpus, held.uuid):
                     await self._apply(held, plan_return(self._gpu(held), held))
@@ -368,6 +369,17 @@ class Preparation:
             return gpu is not None and gpu.lost
         # To an agent that has just started, a GPU that does not answer yet has no UUID.
         return not snapshot.unreadable or monotonic() > deadline
+
+    def _went_with_driver(self, held: HeldDevice) -> bool:
+        """Return whether an instance went with the driver, which is not there to be asked.
+
+        A node that boots without its driver has no instances; an installer of the driver that
+        waits until all claims are released would never come to install it.
+        """
+        if self._driver.snapshot is not None and not self._driver.problem:
+            return False
+        booted = bool(held.boot and self._boot) and held.boot != self._boot
+        return booted or loaded_module(self._settings.driver_root) == ""
 
     def _save(self, claim: HeldClaim) -> HeldClaim:
         self._store.put(claim)
@@ -399,9 +411,9 @@ def _present(claim: HeldClaim, snapshot: Snapshot) -> dict[str, str]:
     return uuids
 
 
-def _with_instance(claim: HeldClaim, at: int) -> HeldClaim:
+def _with_instance(claim: HeldClaim, at: int, boot: str) -> HeldClaim:
     devices = list(claim.devices)
-    devices[at] = replace(devices[at], has_instance=True)
+    devices[at] = replace(devices[at], has_instance=True, boot=boot)
     return replace(claim, devices=tuple(devices))
 
 

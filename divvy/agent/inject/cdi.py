@@ -106,7 +106,9 @@ def keep_described(
             try:
                 remove_unless(path, devices)
             except OSError as error:
-                raise NotWritten(f"an outdated CDI specification is not removed: {error}") from error
+                raise NotWritten(
+                    f"an outdated CDI specification is not removed: {error}"
+                ) from error
 
 
 def remove_unless(path: Path, devices: Mapping[str, ContainerEdits]) -> None:

@@ -164,6 +164,8 @@ class Injection:
         settings, hook, installed = self._settings, self._hook, self._limiter
         folder = settings.cdi_folder
         files = find_driver_files(settings.driver_root, snapshot.driver_version)
+        if not files.libraries:
+            raise InjectionProblem(f"no library of driver {snapshot.driver_version} is there")
         common = common_edits(files, settings.host_driver_root)
         bare = without_hook(common, files.library_folder, os.uname().machine)
         call = None if hook is None else hook_call(hook, snapshot, files)

@@ -12,6 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from divvy.agent.driver_libraries import libraries_problem, library_folder
 from divvy.agent.gpu.hardware import Gpu, Snapshot, gpu_from
 from divvy.agent.nvml.process import (
     WHOLE_DRIVER,
@@ -111,6 +112,9 @@ class Driver:
         if module is not None and self._nvml.running and module != self._module:
             _log.info("the driver changed from %r to %r", self._module, module)
             await self._nvml.stop()
+        whole = library_folder(self._root) and not libraries_problem(self._root, module or "")
+        if self._nvml.running and not whole:
+            await self._nvml.stop()  # to start it says what is wrong
         since = self._nvml.hanging_since()
         # Once: while the last one cannot be ended, the next one would hang, too.
         replaceable = not self._changing and not self._nvml.unended
@@ -128,6 +132,8 @@ class Driver:
             if self._nvml.running:
                 return
             module = loaded_module(self._root)
+            if problem := libraries_problem(self._root, module or ""):
+                raise DriverProblem(problem)
             version = await self._nvml.start()
             self._module = module
             # Indices belong to a process; while a GPU is reset they are kept, since to look for
