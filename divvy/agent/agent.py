@@ -394,6 +394,7 @@ class Agent:
                 self.claims.status(snapshot),
                 self.holders.forgotten,
                 self.mps.problem,
+                self.mps.full,
             ),
             resources=healthy_counts(resources),
             build=self._build,

@@ -1,4 +1,4 @@
-"""GPUs that a reload of the driver loses, or numbers otherwise: what is held on them stays theirs."""
+"""GPUs that a reload of the driver loses or renumbers: what is held on them stays theirs."""
 
 from __future__ import annotations
 

@@ -326,7 +326,7 @@ def loaded_module(root: Path) -> str | None:
         return ""
     except OSError:
         return None
-    # "… UNIX x86_64 Kernel Module  550.163.01 …", "… UNIX Open Kernel Module for x86_64  570.133.20 …"
+    # "… x86_64 Kernel Module  550.163.01 …", "… Open Kernel Module for x86_64  570.133.20 …"
     match = re.search(r"Kernel Module(?: for \S+)?\s+(\d[\d.]*)", text)
     return match.group(1) if match else text.strip()
 
