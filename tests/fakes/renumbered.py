@@ -27,9 +27,11 @@ def reload_driver(root: Path, gpus: Sequence[int]) -> None:
     if not first.exists():
         first.write_text(description.read_text())
     head, *blocks = re.split(r"^gpu$", first.read_text(), flags=re.MULTILINE)
-    version = re.search(r"^driver .*$", description.read_text(), re.MULTILINE)
+    # `divvy-sim driver` may have loaded another version since.
+    module = (root / "proc/driver/nvidia/version").read_text()
+    version = re.search(r"Kernel Module\s+(\S+)", module)
     assert version is not None
-    head = re.sub(r"^driver .*$", version[0], head, flags=re.MULTILINE)
+    head = re.sub(r"^driver .*$", f"driver {version[1]}", head, flags=re.MULTILINE)
     loaded = [
         re.sub(
             r"^  links .*\n", "", re.sub(r"minor \d+", f"minor {minor}", blocks[gpu]), flags=re.M

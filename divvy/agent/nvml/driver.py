@@ -112,8 +112,7 @@ class Driver:
         if module is not None and self._nvml.running and module != self._module:
             _log.info("the driver changed from %r to %r", self._module, module)
             await self._nvml.stop()
-        whole = library_folder(self._root) and not libraries_problem(self._root, module or "")
-        if self._nvml.running and not whole:
+        if module and self._nvml.running and not _is_whole(self._root, module):
             await self._nvml.stop()  # to start it says what is wrong
         since = self._nvml.hanging_since()
         # Once: while the last one cannot be ended, the next one would hang, too.
@@ -313,6 +312,10 @@ class Driver:
             _log.warning("driver: %s", text)
             self.problem = text
             self._on_change()
+
+
+def _is_whole(root: Path, module: str) -> bool:
+    return library_folder(root) is not None and not libraries_problem(root, module)
 
 
 def loaded_module(root: Path) -> str | None:

@@ -62,7 +62,7 @@ class DevicePlugins:
         self._failures = 0
         self._wake = asyncio.Event()
         self._on_change = on_change
-        self._reported = ""
+        self._reported: set[str] = set()  # since all were registered last
         # Why a resource is not served.
         self._unserved: dict[str, str] = {}
         # The folder's version at the last look, where another look would find the same.
@@ -216,7 +216,7 @@ class DevicePlugins:
                     self._unregistered.add(name)
         self._identity = identity
         if not self._unregistered:
-            self._reported = ""
+            self._reported.clear()
         # A socket of others may get somebody who listens at any time.
         self._calm = None if others else version
 
@@ -259,8 +259,8 @@ class DevicePlugins:
         return True
 
     def _report(self, text: str) -> None:
-        if text != self._reported:
-            self._reported = text
+        if text not in self._reported:
+            self._reported.add(text)
             _log.warning("%s", text)
 
 
