@@ -47,9 +47,10 @@ class Absence:
 def not_ours(other: str, name: str, node: str) -> str:
     """Return why an agent does not serve a node that another one has had, and what to do."""
     return (
-        f"this node is served by the Divvy agent of {other}, which does not run now; that of {name} "
-        "changes nothing here: two deployments select the node. If the other one was removed, this "
-        f"one takes the node {_GONE_SECONDS / 60:.0f} min after it was last seen, or at once by "
+        f"this node is served by the Divvy agent of {other}, which does not run now; that of "
+        f"{name} changes nothing here: two deployments select the node. If the other one was "
+        f"removed, this one takes the node {_GONE_SECONDS / 60:.0f} min after it was last seen, or "
+        "at once by "
         f"`kubectl annotate node {node} {AGENT_ANNOTATION}={name} --overwrite`"
     )
 

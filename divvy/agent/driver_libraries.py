@@ -50,5 +50,5 @@ def libraries_problem(root: Path, module: str) -> str:
         )
     return (
         f"the driver's kernel module is {module}, its libraries in {place} are "
-        f"{', '.join(sorted(versions))}: reboot the node, or load the kernel module of the libraries"
+        f"{', '.join(sorted(versions))}: reboot the node, or load the libraries' own kernel module"
     )

@@ -122,7 +122,7 @@ def _remove_unless_same(path: Path, nodes: Mapping[str, Any]) -> None:
         outdated = not _device_nodes(path.read_bytes()).items() <= nodes.items()
     except FileNotFoundError:
         return
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         outdated = True
     if outdated:
         path.unlink()
@@ -131,5 +131,5 @@ def _remove_unless_same(path: Path, nodes: Mapping[str, Any]) -> None:
 def _device_nodes(content: bytes) -> dict[str, Any]:
     return {
         device["name"]: device["containerEdits"]["deviceNodes"]
-        for device in json.loads(content)["devices"]
+        for device in json.loads(content).get("devices", ())
     }

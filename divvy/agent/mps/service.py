@@ -305,13 +305,13 @@ class Mps:
             return
         supervised.looked_at = now
         is_given = now - self._given.get(uuid, self._began) < _HELD_SECONDS
-        if self._held is not None and uuid not in self._held and not is_given:
-            if supervised.daemon.remove_left():
-                _log.info("GPU %s: what containers left in its /dev/shm is removed", uuid)
+        is_free = self._held is not None and uuid not in self._held and not is_given
+        if is_free and supervised.daemon.remove_left():
+            _log.info("GPU %s: what containers left in its /dev/shm is removed", uuid)
         used = supervised.daemon.memory_used
         full = (
-            f"the /dev/shm of its containers, {self._memory / uuid}, is {100 * _FULL:.0f} % full or "
-            "more: without room no further container becomes a client of MPS"
+            f"the /dev/shm of its containers, {self._memory / uuid}, is {100 * _FULL:.0f} % full "
+            "or more: without room no further container becomes a client of MPS"
             if used >= _FULL
             else ""
         )

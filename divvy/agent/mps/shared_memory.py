@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -50,16 +51,17 @@ def remove_left(folder: Path, pids: Collection[int]) -> bool:
     """
     if not folder.is_mount():
         return False
-    used = {inode for pid in pids for inode in _open_files(pid, os.stat(folder).st_dev)}
+    used = {inode for pid in pids for inode in _open_files(pid, folder.stat().st_dev)}
     removed = False
-    for entry in list(os.scandir(folder)):
-        if entry.inode() in used:
-            continue
+    for path in list(folder.iterdir()):
         with suppress(OSError):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
+            status = path.lstat()
+            if status.st_ino in used:
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                shutil.rmtree(path)
             else:
-                os.unlink(entry.path)
+                path.unlink()
             removed = True
     return removed
 
