@@ -12,10 +12,12 @@ import pytest
 from divvy.lab.flat_file import gpu_uuid
 from tests.agent.claims.scene import BY_SIZE, claims_node, names, specifications
 from tests.fakes.agent import NODE, AgentNode, agent_node
+from tests.fakes.device_manager import StartFailed
 from tests.fakes.renumbered import reload_driver
 from tests.fakes.simulator import on_simulated_node
 
 pytestmark = on_simulated_node
+GPU = "nvidia.com/gpu"
 FIRST, SECOND = gpu_uuid(NODE, 0), gpu_uuid(NODE, 1)
 
 
@@ -90,3 +92,30 @@ async def test_takes_away_what_it_cannot_write_again() -> None:
         reload_driver(node.driver, [1, 0])
         await node.until(lambda: not nodes_of(node, FIRST) - {"/dev/nvidia1"}, 60)
         await node.until(lambda: "is not written" in node.status["reason"])
+
+
+async def test_refuses_a_start_with_a_device_node_that_is_another_gpus_now() -> None:
+    """Without CDI the kubelet keeps what a container was given, whatever the driver does."""
+    async with agent_node(2, {}, health={"recoverAfter": "1s"}) as node:
+        await node.kill()
+        config = node.folder / "containerd/config.toml"
+        config.parent.mkdir()
+        config.write_text('[plugins."io.containerd.cri.v1.runtime"]\nenable_cdi = false\n')
+        await node.start()
+        await node.offered(GPU, 2)
+        await node.until(lambda: node.kubelet.endpoints[GPU].pre_start)
+        for pod in ("team/one", "team/two"):
+            answer = await node.kubelet.admit(pod, GPU)
+            assert answer.devices
+            await node.kubelet.start_container(pod)
+        (of_one,) = node.kubelet.held("team/one")[GPU]
+        kept = "team/one" if of_one == SECOND else "team/two"
+        lost = "team/two" if of_one == SECOND else "team/one"
+        reload_driver(node.driver, [1])
+        await node.offered(GPU, 1)
+        with pytest.raises(StartFailed, match="is another GPU's now: delete the pod"):
+            await node.kubelet.start_container(lost)
+        reload_driver(node.driver, [0, 1])
+        await node.offered(GPU, 2)
+        for pod in (kept, lost):
+            await node.kubelet.start_container(pod)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -244,6 +244,13 @@ class Injection:
     def device_edits(self, snapshot: Snapshot) -> dict[str, ContainerEdits]:
         """Return UUID → the device nodes of each GPU and MIG device of a snapshot."""
         return device_edits(snapshot, self._settings.host_driver_root)
+
+    def gpu_nodes(self) -> Mapping[str, frozenset[str]]:
+        """Return UUID → the host's device nodes of each device that is described."""
+        return {
+            uuid: frozenset(node.host for node in edits.nodes)
+            for uuid, edits in self._devices.items()
+        }
 
     def described_as(self, snapshot: Snapshot) -> object:
         """Return what containers of claims are given of a snapshot, to be compared."""
