@@ -131,8 +131,7 @@ class Advertiser:
             unhealthy.setdefault(uuid, "it is not described in the CDI specification")
         by_node = not self.injection.by_cdi
         resources = tuple(
-            replace(resource, by_node=by_node)
-            for resource in inventory(gpus, snapshot, unhealthy)
+            replace(resource, by_node=by_node) for resource in inventory(gpus, snapshot, unhealthy)
         )
         problems.pop("limiter", None)
         if any(resource.sharing.by_limiter for resource in resources):
