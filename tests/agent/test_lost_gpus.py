@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Mapping
 
 import pytest
 
 from divvy.lab.flat_file import gpu_uuid
+from tests.agent.claims.reload_walk import nodes_by_device
 from tests.agent.claims.scene import BY_SIZE, claims_node, names, specifications
 from tests.fakes.agent import NODE, AgentNode, agent_node
 from tests.fakes.device_manager import StartFailed
@@ -19,17 +19,6 @@ from tests.fakes.simulator import on_simulated_node
 pytestmark = on_simulated_node
 GPU = "nvidia.com/gpu"
 FIRST, SECOND = gpu_uuid(NODE, 0), gpu_uuid(NODE, 1)
-
-
-def nodes_by_device(node: AgentNode) -> Mapping[str, str]:
-    """Return which GPU's node every device of every specification has: name → /dev/nvidia<N>."""
-    found = {}
-    for path in sorted((node.folder / "cdi").glob("*.json")):
-        spec = json.loads(path.read_text())
-        for device in spec["devices"]:
-            (first, *_) = device["containerEdits"]["deviceNodes"]
-            found[f"{spec['kind']}={device['name']}"] = first["path"]
-    return found
 
 
 def nodes_of(node: AgentNode, uuid: str) -> set[str]:
