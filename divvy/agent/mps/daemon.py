@@ -27,7 +27,13 @@ from divvy.agent.mps.processes import (
     start_time,
 )
 from divvy.agent.mps.record import Limits
-from divvy.agent.mps.shared_memory import mount_memory, remove_left, unmount_memory, used_part
+from divvy.agent.mps.shared_memory import (
+    has_files,
+    mount_memory,
+    remove_left,
+    unmount_memory,
+    used_part,
+)
 from divvy.agent.mps.supervision import Ceiling, Share
 from divvy.agent.mps.version_2 import Version2
 from divvy.agent.mps.version_3 import DEFAULT, PROTOCOL, SERVER, Version3
@@ -293,7 +299,7 @@ class MpsDaemon:
 
         Only where no container is a client, or is about to be one.
         """
-        if not any(self._memory.iterdir()):
+        if not has_files(self._memory):
             return False
         own = session(self._process.pid) if self.alive else []
         return remove_left(self._memory, {*own, *self.servers})

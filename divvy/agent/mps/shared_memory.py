@@ -44,13 +44,19 @@ def used_part(folder: Path) -> float:
     return max(0.0, 1.0 - free)
 
 
+def has_files(folder: Path) -> bool:
+    """Return whether there is anything in a GPU's file system."""
+    try:
+        return folder.is_mount() and any(folder.iterdir())
+    except OSError:
+        return False
+
+
 def remove_left(folder: Path, pids: Collection[int]) -> bool:
     """Remove what none of these processes has open or mapped; return whether there was anything.
 
     What pods have left there is nobody's: the next ones could read it, and have no room.
     """
-    if not folder.is_mount():
-        return False
     used = {inode for pid in pids for inode in _open_files(pid, folder.stat().st_dev)}
     removed = False
     for path in list(folder.iterdir()):
