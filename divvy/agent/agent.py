@@ -254,12 +254,17 @@ class Agent:
         if snapshot is None and not self.driver.problem:
             return IDLE_SECONDS  # the first look at the driver wakes it up
         if others := others_at_work(self.plugins.rivals, self._node.annotations):
-            await self._advertiser.withdraw()
+            await self._advertiser.withdraw(
+                None if self.driver.problem else snapshot, self._node.runtime, self._problems
+            )
             self.claims.suspend(self._desired, others, self._node.uid, withdraw=True)
             self._report(snapshot, others)
             return IDLE_SECONDS
         no_driver = self.driver.problem or self._desired.driver_problem(snapshot)
         if snapshot is None or no_driver:
+            self._advertiser.describe(
+                None if self.driver.problem else snapshot, self._node.runtime, self._problems
+            )
             await self._advertise(None)
             self.claims.suspend(self._desired, no_driver, self._node.uid)
             self._report(snapshot, no_driver)
@@ -389,6 +394,7 @@ class Agent:
                 self.claims.status(snapshot),
                 self.holders.forgotten,
                 self.mps.problem,
+                self.mps.full,
             ),
             resources=healthy_counts(resources),
             build=self._build,

@@ -249,7 +249,13 @@ def _daemons(page: Page, daemons: Sequence[MpsFigures]) -> None:
         "its clients.",
         ["uuid"],
     )
+    memory = page.gauge(
+        "divvy_mps_shared_memory_used_ratio",
+        "How much is taken of the /dev/shm that a GPU's clients of MPS have in common, 0 to 1.",
+        ["uuid"],
+    )
     for daemon in daemons:
+        memory.set(daemon.memory_used, daemon.uuid)
         ready.set(daemon.ready, daemon.uuid)
         starts.set(daemon.starts, daemon.uuid)
 

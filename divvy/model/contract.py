@@ -11,6 +11,8 @@ DOMAIN = "divvy.gpu"
 
 # On nodes.
 STATUS_ANNOTATION = f"{DOMAIN}/status"
+# Set by an administrator: which deployment, "namespace/name", takes over a node that is another's.
+AGENT_ANNOTATION = f"{DOMAIN}/agent"
 # Set by a run of `divvy verify`: the agent repeats its value in its status, and so shows that it
 # watches its node, reconciles and may write.
 VERIFY_ANNOTATION = f"{DOMAIN}/verify"

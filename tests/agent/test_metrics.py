@@ -132,7 +132,9 @@ def scrape(
         ),
         container_logs=logs,
         holders=SimpleNamespace(of_pods=holders),
-        mps=SimpleNamespace(figures=(MpsFigures("GPU-a", False, 3), MpsFigures("GPU-b", True, 1))),
+        mps=SimpleNamespace(
+            figures=(MpsFigures("GPU-a", False, 3, 0.25), MpsFigures("GPU-b", True, 1))
+        ),
         claims=SimpleNamespace(record=prepared, users=users, prepare_seconds=_prepared()),
     )
     page = asyncio.run(metrics_page(agent, "node-1")).decode()
@@ -281,6 +283,13 @@ def test_publishes_health_and_starts_of_mps_daemons() -> None:
     assert ready == {"GPU-a": 0, "GPU-b": 1}
     starts = {labels["uuid"]: value for labels, value in samples["divvy_mps_daemon_starts"]}
     assert starts == {"GPU-a": 3, "GPU-b": 1}
+
+
+def test_publishes_how_full_the_memory_of_mps_clients_is() -> None:
+    used = {
+        labels["uuid"]: value for labels, value in scrape()["divvy_mps_shared_memory_used_ratio"]
+    }
+    assert used == {"GPU-a": 0.25, "GPU-b": 0}
 
 
 def test_adds_up_the_gpu_time_of_a_containers_processes(

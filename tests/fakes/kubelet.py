@@ -9,7 +9,8 @@ how it admits pods see ``device_manager``):
 * After its start it has no pods of the API until that has told it of them; its static pods, which
   come from files, it lists at once and first. It never lists ordinary init containers. It admits
   the pods again: one whose container does not run, and whose devices are not listed as healthy,
-  fails.
+  fails. So does one whose ordinary init container, which has ended, had devices
+  (kubernetes/kubernetes#138446), where ``readmission_seconds`` tells how soon that comes.
 
 Besides, it can be frozen: it accepts connections and answers nothing.
 """
@@ -46,6 +47,9 @@ class FakeKubelet(DeviceManager, stubs.RegistrationServicer, pods_stubs.PodResou
         self.static: tuple[str, ...] = ()  # pods from files, "namespace/name"
         self.failed: list[tuple[str, str]] = []  # pods that it ended itself, and why
         self.answer_seconds = 0.0  # what PodResources takes
+        # From its start until it admits pods again whose ordinary init container had devices.
+        self.readmission_seconds: float | None = None
+        self._readmission: asyncio.Task[None] | None = None
         self.lists_ended = False
         # From Kubernetes 1.37: a plugin that is connected cannot register again at its socket.
         self.keeps_connections = True
@@ -87,10 +91,14 @@ class FakeKubelet(DeviceManager, stubs.RegistrationServicer, pods_stubs.PodResou
             await server.start()
         self._servers = [registration, lister]
         self._admit_again()
+        if self.readmission_seconds is not None:
+            self._readmission = asyncio.create_task(self._admit_init(self.readmission_seconds))
 
     async def stop(self) -> None:
         self._life += 1
         self._thawed.set()
+        if self._readmission is not None:
+            self._readmission.cancel()
         endpoints, self.endpoints = self.endpoints, {}
         for endpoint in endpoints.values():
             await self._disconnect(endpoint)
@@ -111,6 +119,15 @@ class FakeKubelet(DeviceManager, stubs.RegistrationServicer, pods_stubs.PodResou
         """Fail the pods whose containers do not run: nothing is registered yet."""
         for pod in list(self.pods.values()):
             if not pod.running and self.held(pod.name):
+                self.failed.append((pod.name, "no healthy devices present"))
+                self.end(pod.name)
+
+    async def _admit_init(self, seconds: float) -> None:
+        """Fail the pods with an init container whose devices nobody lists by then."""
+        await asyncio.sleep(seconds)
+        for pod in list(self.pods.values()):
+            wanted = {r for c in pod.containers if c.init for r in c.requests}
+            if any(not self.allocatable(resource) for resource in wanted):
                 self.failed.append((pod.name, "no healthy devices present"))
                 self.end(pod.name)
 

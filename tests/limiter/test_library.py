@@ -1,5 +1,6 @@
 """The libraries as files: what they need of a container, and what they leave to the driver."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -74,3 +75,40 @@ def test_takes_one_slot_however_often_a_process_loads_it(tenants, tmp_path):
     command = [*RUN, program, tenants(100).library("libcuda.so.1"), str(MAX_SLOTS + 1)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"
+
+
+def test_gives_nothing_on_a_gpu_that_the_limits_do_not_name(tenants):
+    """After a reload of the driver a device node may be another GPU's, which somebody else has."""
+    tenant = tenants(1024)  # of the first of two GPUs
+    process = tenant.start(_ON_ANOTHER_GPU, context=False)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, out + errors
+    assert json.loads(out) == {
+        "cuCtxCreate_v2": 46,
+        "cuDevicePrimaryCtxRetain": 46,
+        "cuMemCreate": 2,
+        "cuMemPoolCreate": 2,
+        "cuMemAllocFromPoolAsync": 2,
+    }
+    assert errors.count("the limits of this share do not name this GPU") == 1
+    assert tenant.smi("--query-gpu=memory.used", "--format=csv,noheader,nounits").split()[1] == "0"
+
+
+_ON_ANOTHER_GPU = """
+import json
+cuda.init()
+results = {}
+def note(name, *arguments):
+    results[name] = tried(lambda: cuda.call(name, *arguments))
+handle, pointer, pool = c.c_void_p(), c.c_uint64(), c.c_void_p()
+note("cuCtxCreate_v2", c.byref(handle), c.c_uint(0), 1)
+note("cuDevicePrimaryCtxRetain", c.byref(handle), 1)
+# Kind of memory, of handles; kind of place (a device), which one.
+place = (c.c_int * 64)(1, 0, 1, 1)
+note("cuMemCreate", c.byref(pointer), c.c_size_t(2 * MIB), place, c.c_uint64(0))
+note("cuMemPoolCreate", c.byref(pool), place)
+cuda.context()
+cuda.call("cuDeviceGetDefaultMemPool", c.byref(pool), 1)
+note("cuMemAllocFromPoolAsync", c.byref(pointer), c.c_size_t(2 * MIB), pool, None)
+print(json.dumps(results))
+"""

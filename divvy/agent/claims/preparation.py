@@ -30,14 +30,19 @@ from divvy.agent.claims.record import (
     held_claim,
     require_offered,
 )
-from divvy.agent.gpu.hardware import Gpu
+from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.agent.gpu.mig_plan import MigPlan
-from divvy.agent.inject.claim_cdi import remove_claim, write_claim, written_claims
+from divvy.agent.inject.claim_cdi import (
+    keep_described,
+    remove_claim,
+    write_claim,
+    written_claims,
+)
 from divvy.agent.inject.container_edits import Mount
 from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.problem import InjectionProblem, NotWritten
 from divvy.agent.nvml.cap_nodes import make_cap_nodes
-from divvy.agent.nvml.driver import Driver
+from divvy.agent.nvml.driver import Driver, boot_id, loaded_module
 from divvy.agent.nvml.mig_apply import apply_plan
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.settings import Settings
@@ -74,6 +79,7 @@ class Preparation:
         self._driver = driver
         self._injection = injection
         self._wait_seconds = wait_seconds
+        self._boot = boot_id(settings.driver_root)
         self._claims: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._gpus: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unwanted: set[str] = set()
@@ -127,7 +133,11 @@ class Preparation:
     def refresh(self) -> str:
         """Write the CDI specifications of all prepared claims, and remove those of no claim.
 
-        Return which could not be written, "" if none: its containers would start as they were.
+        Also those of claims that cannot be described now. A GPU may be lost in a reload of the
+        driver, and another one take its device node: a container that starts again by the
+        specification of before would compute on a GPU that another claim has. It is written again
+        once the device is back, under whichever node. Return which could not be written or removed,
+        "" if none: its containers would start as they were.
         """
         if self._store.damage:
             return ""
@@ -135,18 +145,28 @@ class Preparation:
         problem = ""
         for claim in claims.values():
             if claim.is_prepared:
-                try:
-                    self._write(claim)
-                except (NotWritten, OSError) as error:
-                    problem = f"{claim.text}: {error}"
-                except (InjectionProblem, BadAllocation):
-                    pass  # what it lacks comes with a preparation, or with another description
+                problem = self._refresh_claim(claim) or problem
         for uid in {*written_claims(folder), *copied_claims(folder)}:
             if uid not in claims:
                 with contextlib.suppress(InjectionProblem, OSError):
                     remove_claim(folder, uid)
                     remove_copy(folder, uid)
         return problem
+
+    def _refresh_claim(self, claim: HeldClaim) -> str:
+        try:
+            self._write(claim)
+        except (InjectionProblem, BadAllocation, OSError) as error:
+            problem = str(error) if isinstance(error, NotWritten | OSError) else ""
+            snapshot = None if self._driver.problem else self._driver.snapshot
+            uuids = {} if snapshot is None else _present(claim, snapshot)
+            devices = {} if snapshot is None else self._injection.device_edits(snapshot)
+            try:
+                keep_described(self._settings.cdi_folder, claim, uuids, devices)
+            except InjectionProblem as remaining:
+                problem = str(remaining)
+            return problem and f"{claim.text}: {problem}"
+        return ""
 
     async def _load_allocation(
         self, namespace: str, name: str, uid: str, deadline: float
@@ -230,8 +250,8 @@ class Preparation:
             try:
                 async with _lock(self._gpus, held.uuid):
                     plan = plan_device(self._gpu(held), held, self._store.record)
-                    if plan.create and not held.has_instance:
-                        claim = self._save(_with_instance(claim, at))
+                    if plan.create and (not held.has_instance or held.boot != self._boot):
+                        claim = self._save(_with_instance(claim, at, self._boot))
                     await self._apply(held, plan)
                     return claim
             except ForeignInstance as problem:
@@ -257,7 +277,8 @@ class Preparation:
     def _gpu(self, held: HeldDevice) -> Gpu:
         snapshot = self._driver.snapshot
         gpu = None if snapshot is None else snapshot.gpu(held.uuid)
-        if gpu is None or not gpu.present:
+        # While the driver is away, the snapshot is that of before.
+        if self._driver.problem or gpu is None or not gpu.present:
             raise DriverProblem(self._driver.problem or "the GPU does not answer")
         return gpu
 
@@ -287,17 +308,16 @@ class Preparation:
     def _write(self, claim: HeldClaim) -> None:
         """Lay the files of a share and write the CDI specification."""
         injection, snapshot = self._injection, self._driver.snapshot
+        if self._driver.problem:
+            raise InjectionProblem(self._driver.problem)
         if snapshot is None or not injection.by_cdi:
             raise InjectionProblem("this node's container runtime does not resolve CDI names")
         # The snapshot may be newer than what was described last.
         edits = injection.claim_edits(snapshot)
-        uuids = {}
+        uuids = _present(claim, snapshot)
         for held in claim.devices:
-            gpu = snapshot.gpu(held.uuid)
-            uuid = None if gpu is None else device_uuid(gpu, held)
-            if uuid is None:
+            if held.device.name not in uuids:
                 raise InjectionProblem(f"{held.device.name} does not currently exist")
-            uuids[held.device.name] = uuid
         shares = claim_shares(claim, uuids)
         mounts: tuple[Mount, ...] = ()
         if shares:
@@ -328,8 +348,8 @@ class Preparation:
         """Destroy the instance of a device; processes that are ending may still have it open."""
         pauses = _pauses()
         while True:
-            if self._is_lost(held, deadline):
-                return  # with the GPU
+            if self._is_lost(held, deadline) or self._went_with_driver(held):
+                return
             try:
                 async with _lock(self._gpus, held.uuid):
                     await self._apply(held, plan_return(self._gpu(held), held))
@@ -350,6 +370,17 @@ class Preparation:
         # To an agent that has just started, a GPU that does not answer yet has no UUID.
         return not snapshot.unreadable or monotonic() > deadline
 
+    def _went_with_driver(self, held: HeldDevice) -> bool:
+        """Return whether an instance went with the driver, which is not there to be asked.
+
+        A node that boots without its driver has no instances; an installer of the driver that
+        waits until all claims are released would never come to install it.
+        """
+        if self._driver.snapshot is not None and not self._driver.problem:
+            return False
+        booted = bool(held.boot and self._boot) and held.boot != self._boot
+        return booted or loaded_module(self._settings.driver_root) == ""
+
     def _save(self, claim: HeldClaim) -> HeldClaim:
         self._store.put(claim)
         return claim
@@ -369,9 +400,20 @@ def _lock(locks: WeakValueDictionary[str, asyncio.Lock], key: str) -> asyncio.Lo
     return lock
 
 
-def _with_instance(claim: HeldClaim, at: int) -> HeldClaim:
+def _present(claim: HeldClaim, snapshot: Snapshot) -> dict[str, str]:
+    """Return the UUIDs of a claim's devices that exist now, by the devices' names."""
+    uuids = {}
+    for held in claim.devices:
+        gpu = snapshot.gpu(held.uuid)
+        uuid = None if gpu is None else device_uuid(gpu, held)
+        if uuid is not None:
+            uuids[held.device.name] = uuid
+    return uuids
+
+
+def _with_instance(claim: HeldClaim, at: int, boot: str) -> HeldClaim:
     devices = list(claim.devices)
-    devices[at] = replace(devices[at], has_instance=True)
+    devices[at] = replace(devices[at], has_instance=True, boot=boot)
     return replace(claim, devices=tuple(devices))
 
 

@@ -41,7 +41,8 @@ class HeldDevice:
     """One device of a claim: as it was offered, and how much of it was allocated.
 
     ``sharing`` has the memory and the part of the time that the claim may use. ``has_instance``
-    says that the MIG instance at the device's placement is the claim's, or is about to be.
+    says that the MIG instance at the device's placement is the claim's, or is about to be, and
+    ``boot`` in which boot of the node it was created: none lasts longer.
     """
 
     request: str
@@ -50,6 +51,7 @@ class HeldDevice:
     sharing: Sharing
     share_id: str = ""
     has_instance: bool = False
+    boot: str = ""
 
     @property
     def memory_mib(self) -> int:

@@ -24,12 +24,12 @@ from divvy.agent.kubelet.api import (
     pluginregistration_pb2,
     pluginregistration_pb2_grpc,
 )
-from divvy.agent.ticks import next_tick
+from divvy.agent.ticks import next_tick_or
 from divvy.model.contract import CLAIMS_DRIVER
 
 _log = logging.getLogger(__name__)
 _VERSIONS = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth")
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 0.2
 # The kubelet gives a call up after 45 s; what goes on longer is there for the next call.
 _ANSWER_SECONDS = 43.0
 _HEALTH_SECONDS, _HEALTH_VALID_SECONDS = 20.0, 60
@@ -75,9 +75,21 @@ class ClaimServer(
         self._health_changed = asyncio.Event()
         self._servers: list[grpc.aio.Server] = []
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.serving = False
+        self._serving = False
+        self._wake = asyncio.Event()
         self.registered = False
         self.problem = ""
+
+    @property
+    def serving(self) -> bool:
+        """Return whether there is something to serve."""
+        return self._serving
+
+    @serving.setter
+    def serving(self, serving: bool) -> None:
+        if serving != self._serving:
+            self._serving = serving
+            self._wake.set()  # at once: the kubelet may be about to admit pods again
 
     async def run(self) -> None:
         """Listen while there is something to serve; never returns."""
@@ -88,7 +100,8 @@ class ClaimServer(
             except (OSError, RuntimeError) as error:
                 self._tell(f"claims are not served: {error}")
                 await self.stop()
-            await next_tick(_LOOK_SECONDS)
+            await next_tick_or(self._wake, _LOOK_SECONDS)
+            self._wake.clear()
 
     def _tell(self, problem: str) -> None:
         if problem == self.problem:

@@ -51,6 +51,7 @@ from divvy.model.slice_specs import slice_specs
 
 # A kubelet that has started lists no pods for less than this.
 _START_SECONDS = 30.0
+_NEVER = object()
 
 
 class Claims:
@@ -104,7 +105,7 @@ class Claims:
         self._active: Collection[str] = frozenset()
         self._empty_since: float | None = None
         self._is_published = bool(self._store.record.offered)
-        self._refreshed: object = None
+        self._refreshed: object = _NEVER
         self._refresh_problem = ""
         self._save_problem = ""
 
@@ -195,7 +196,7 @@ class Claims:
             self._has_claims = desired.has_claims
             self._missing_shares = missing_shares(desired, snapshot)
             self._offer(owners)
-        self._refresh(snapshot)
+        self._refresh()
         self._render()
 
     def suspend(
@@ -203,13 +204,15 @@ class Claims:
     ) -> None:
         """Let nothing further be allocated: no GPU of the node can be used, or others use them.
 
-        With ``withdraw`` the GPUs leave the slices as claims give them back.
+        With ``withdraw`` the GPUs leave the slices as claims give them back. Containers that have
+        some start again as long as the driver describes them.
         """
         self._node_uid, self._unusable = node_uid or self._node_uid, reason
         if desired.config is not None:
             self._has_claims = desired.has_claims
         if withdraw:
             self._offer(released(self.view))
+        self._refresh()
         self._render()
 
     async def serve(self) -> None:
@@ -239,12 +242,13 @@ class Claims:
         leaving = retiring(owners, self.record) if self._node_uid else frozenset[str]()
         self._retirement.begin(leaving)
 
-    def _refresh(self, snapshot: Snapshot) -> None:
+    def _refresh(self) -> None:
         """Write the CDI specifications again where what they are made of has changed.
 
         Again also where one could not be written: its containers start again without a Prepare.
         """
-        description = self._injection.described_as(snapshot)
+        snapshot = None if self._driver.problem else self._driver.snapshot
+        description = None if snapshot is None else self._injection.described_as(snapshot)
         if description != self._refreshed or self._refresh_problem:
             self._refreshed = description
             self._refresh_problem = self._preparation.refresh()

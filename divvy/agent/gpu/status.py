@@ -114,11 +114,12 @@ def gpu_states(
     claims: Mapping[str, ClaimsStatus],
     forgotten: Iterable[Holder] = (),
     mps_problem: Callable[[str], str] = lambda _: "",
+    mps_full: Callable[[str], str] = lambda _: "",
 ) -> tuple[GpuStatus, ...]:
     """Return the state of every GPU that was decided about; ``claims`` is of those that have it.
 
     ``forgotten`` are holders that the kubelet has forgotten; ``mps_problem`` says why a GPU has no
-    MPS daemon that answers.
+    MPS daemon that answers, and ``mps_full`` that its clients' /dev/shm has no room.
     """
     states = []
     held = by_uuid(forgotten)
@@ -142,7 +143,8 @@ def gpu_states(
             if of_mps and gpu.uuid not in decision.advertise.withheld:
                 state = max(state, worse, key=severity)
                 reason = "; ".join(filter(None, (reason, of_mps)))
-        faults = (gpu_fault(gpu, health), _forgotten(lost.difference(decision.in_the_way)))
+        full = mps_full(gpu.uuid)
+        faults = (gpu_fault(gpu, health), full, _forgotten(lost.difference(decision.in_the_way)))
         for fault in filter(None, faults):
             state = max(state, State.DEGRADED, key=severity)
             reason = f"{fault}; {reason}" if reason else fault

@@ -7,7 +7,8 @@ SPEC.md). All driver capabilities are present in every container.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from divvy.agent.inject.container_edits import ContainerEdits
 from divvy.agent.inject.hook import HookCall
 from divvy.agent.inject.problem import NotWritten
 from divvy.atomic_file import replace_file
-from divvy.model.contract import CDI_FILE, CDI_KIND
+from divvy.model.contract import CDI_FILE, CDI_KIND, DOMAIN
 
 _MODE = 0o644
 
@@ -72,7 +73,10 @@ def _hook(call: HookCall) -> dict[str, Any]:
 
 
 def write_spec(folder: Path, content: bytes, name: str = CDI_FILE) -> bool:
-    """Replace a specification file; False if it held these bytes, raises NotWritten."""
+    """Replace a specification file; False if it held these bytes, raises NotWritten.
+
+    What cannot be replaced, and gives other device nodes than it should, is removed.
+    """
     path = folder / name
     try:
         if path.exists() and path.read_bytes() == content:
@@ -80,5 +84,52 @@ def write_spec(folder: Path, content: bytes, name: str = CDI_FILE) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(path, content, _MODE)
     except OSError as error:
+        with suppress(OSError):
+            _remove_unless_same(path, _device_nodes(content))
         raise NotWritten(f"the CDI specification is not written: {error}") from error
     return True
+
+
+def keep_described(
+    folder: Path, devices: Mapping[str, ContainerEdits], written: Collection[str] = ()
+) -> None:
+    """Remove the specifications of GPUs that give a device other nodes than it has now.
+
+    Raises NotWritten if one cannot be removed.
+
+    ``written`` are files that were just written. Only a specification leads a container that starts
+    again to its GPU. While a driver is loaded again, a GPU may be lost and another one take its
+    device node: by the specification of before, the container would get a GPU that another pod has.
+    """
+    for path in folder.glob(f"{DOMAIN}-*gpu*.json"):
+        if path.name not in written and not path.name.startswith(f"{DOMAIN}-claim-"):
+            try:
+                remove_unless(path, devices)
+            except OSError as error:
+                raise NotWritten(
+                    f"an outdated CDI specification is not removed: {error}"
+                ) from error
+
+
+def remove_unless(path: Path, devices: Mapping[str, ContainerEdits]) -> None:
+    """Remove a specification unless all of its devices have these nodes; raises OSError."""
+    nodes = {name: _edits(edits)["deviceNodes"] for name, edits in devices.items()}
+    _remove_unless_same(path, nodes)
+
+
+def _remove_unless_same(path: Path, nodes: Mapping[str, Any]) -> None:
+    try:
+        outdated = not _device_nodes(path.read_bytes()).items() <= nodes.items()
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        outdated = True
+    if outdated:
+        path.unlink()
+
+
+def _device_nodes(content: bytes) -> dict[str, Any]:
+    return {
+        device["name"]: device["containerEdits"]["deviceNodes"]
+        for device in json.loads(content).get("devices", ())
+    }

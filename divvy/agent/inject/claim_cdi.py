@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from divvy.agent.claims.record import HeldClaim, HeldDevice
-from divvy.agent.inject.cdi import cdi_spec, spec_bytes, write_spec
+from divvy.agent.inject.cdi import cdi_spec, remove_unless, spec_bytes, write_spec
 from divvy.agent.inject.container_edits import LIMITS, ContainerEdits, Mount
 from divvy.agent.inject.hook import HookCall
 from divvy.agent.inject.problem import InjectionProblem
@@ -83,6 +83,29 @@ def write_claim(
         hook = replace(hook, arguments=(*hook.arguments, *alone))
     spec = cdi_spec(common, devices, () if hook is None else (hook,), CLAIM_CDI_KIND)
     write_spec(folder, spec_bytes(spec), claim_file(claim.uid))
+
+
+def keep_described(
+    folder: Path,
+    claim: HeldClaim,
+    uuids: Mapping[str, str],
+    devices: Mapping[str, ContainerEdits],
+) -> None:
+    """Remove the specification of a claim if it gives a device other nodes than it has now.
+
+    ``uuids`` maps the claim's devices that exist, ``devices`` are by UUID. Raises InjectionProblem.
+    """
+    nodes = {
+        name: devices[uuid]
+        for held in claim.devices
+        for uuid in (uuids.get(held.device.name),)
+        if uuid is not None and uuid in devices
+        for name in (cdi_name(claim, held), _earlier_name(claim, held, uuid))
+    }
+    try:
+        remove_unless(folder / claim_file(claim.uid), nodes)
+    except OSError as error:
+        raise InjectionProblem(f"the CDI specification is not removed: {error}") from error
 
 
 def remove_claim(folder: Path, uid: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from divvy.agent.gpu.hardware import Snapshot
-from divvy.agent.inject.cdi import cdi_spec, spec_bytes, write_spec
+from divvy.agent.inject.cdi import cdi_spec, keep_described, spec_bytes, write_spec
 from divvy.agent.inject.cdi_support import cdi_is_on
 from divvy.agent.inject.claim_cdi import ClaimEdits
 from divvy.agent.inject.container_edits import (
@@ -40,6 +40,7 @@ from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.plugin.allocation import ContainerAllocation, Refused
 from divvy.agent.settings import Settings
 from divvy.model.contract import (
+    CDI_FILE,
     CDI_KIND,
     DRIVER_LIMITED_FILE,
     DRIVER_LIMITED_KIND,
@@ -69,7 +70,8 @@ class Injection:
         self._devices: dict[str, ContainerEdits] = {}
         self._claims: ClaimEdits | None = None
         self._limiter_problem = "the limiter is not installed yet"
-        self._driver_limits_problem = "the driver's files have not been described yet"
+        self._undescribed = "the driver's files have not been described yet"
+        self._driver_limits_problem = self._undescribed
         self.share_folder = ShareFolder(settings.share_folder, settings.state_folder)
         self.by_cdi = False
         self.problem = ""
@@ -128,13 +130,44 @@ class Injection:
     def renew(self, snapshot: Snapshot, runtime: str) -> None:
         """Describe the devices of a snapshot for a container runtime ("containerd://2.1.0").
 
-        Raises InjectionProblem; the previous specification then stays valid.
+        Raises InjectionProblem; of what was described before, that which is still so stays valid.
         """
+        settings = self._settings
+        devices = self.device_edits(snapshot)
+        written: set[str] = set()
+        try:
+            self._describe(snapshot, devices, runtime, written)
+        except InjectionProblem:
+            self._devices = {
+                uuid: edits for uuid, edits in self._devices.items() if devices.get(uuid) == edits
+            }
+            raise
+        finally:
+            keep_described(settings.cdi_folder, devices, written)
+
+    def withdraw(self, reason: str) -> None:
+        """Describe nothing: no driver answers, and its GPUs may have other nodes when one does.
+
+        Raises InjectionProblem.
+        """
+        self._devices, self._claims = {}, None
+        self._undescribed = reason
+        keep_described(self._settings.cdi_folder, {})
+
+    def _describe(
+        self,
+        snapshot: Snapshot,
+        devices: dict[str, ContainerEdits],
+        runtime: str,
+        written: set[str],
+    ) -> None:
         settings, hook, installed = self._settings, self._hook, self._limiter
+        folder = settings.cdi_folder
         files = find_driver_files(settings.driver_root, snapshot.driver_version)
+        if not files.libraries:
+            raise InjectionProblem(f"no library of driver {snapshot.driver_version} is there")
         common = common_edits(files, settings.host_driver_root)
         bare = without_hook(common, files.library_folder, os.uname().machine)
-        devices = device_edits(snapshot, settings.host_driver_root)
         call = None if hook is None else hook_call(hook, snapshot, files)
         hooks = () if call is None else (call,)
         whole = bare if call is None else common
@@ -146,7 +179,8 @@ class Injection:
             behind[limiter.version], places[limiter.version] = edits, limiter.folder
             limited = cdi_spec(edits, devices, hooks, limited_cdi_kind(limiter.version))
             file = limited_cdi_file(limiter.version)
-            write_spec(settings.cdi_folder, spec_bytes(limited), file)
+            write_spec(folder, spec_bytes(limited), file)
+            written.add(file)
         limits = driver_limits_problem(self.capabilities(snapshot.driver_version, runtime))
         # If the writing fails, or the hook has only just come, no container is given it.
         self._driver_limits_problem = limits or "its CDI specification is not written"
@@ -156,13 +190,15 @@ class Injection:
             root, shares = settings.host_driver_root, settings.share_folder / "shares"
             limiting = limiting_call(hook, files, root, shares, settings.cgroup_folder)
             by_driver = cdi_spec(whole, devices, (limiting, *hooks), DRIVER_LIMITED_KIND)
-            write_spec(settings.cdi_folder, spec_bytes(by_driver), DRIVER_LIMITED_FILE)
+            write_spec(folder, spec_bytes(by_driver), DRIVER_LIMITED_FILE)
+            written.add(DRIVER_LIMITED_FILE)
             self._driver_limits_problem = limits
         if installed is not None:
             self._limited_kind = limited_cdi_kind(installed.version)
             self._limited = limited_edits(bare, PurePosixPath(installed.folder))
-        if write_spec(settings.cdi_folder, spec_bytes(spec)) and hook is not None:
+        if write_spec(folder, spec_bytes(spec)) and hook is not None:
             remove_older(settings.state_folder, hook)
+        written.add(CDI_FILE)
         self._common, self._devices = bare, devices
         self._claims = ClaimEdits(whole, behind, devices, call, places)
         by_cdi = cdi_is_on(runtime, settings.containerd_folder)
@@ -202,9 +238,19 @@ class Injection:
         It may be newer than what was described last.
         """
         if self._claims is None:
-            raise InjectionProblem("the driver's files have not been described yet")
-        devices = device_edits(snapshot, self._settings.host_driver_root)
-        return replace(self._claims, devices=devices)
+            raise InjectionProblem(self._undescribed)
+        return replace(self._claims, devices=self.device_edits(snapshot))
+
+    def device_edits(self, snapshot: Snapshot) -> dict[str, ContainerEdits]:
+        """Return UUID → the device nodes of each GPU and MIG device of a snapshot."""
+        return device_edits(snapshot, self._settings.host_driver_root)
+
+    def gpu_nodes(self) -> Mapping[str, frozenset[str]]:
+        """Return UUID → the host's device nodes of each device that is described."""
+        return {
+            uuid: frozenset(node.host for node in edits.nodes)
+            for uuid, edits in self._devices.items()
+        }
 
     def described_as(self, snapshot: Snapshot) -> object:
         """Return what containers of claims are given of a snapshot, to be compared."""

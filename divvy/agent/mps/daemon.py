@@ -18,9 +18,22 @@ from time import monotonic
 from divvy.agent.driver_libraries import library_folder
 from divvy.agent.mps import own_memory
 from divvy.agent.mps.answers import NoAnswer, refusal
-from divvy.agent.mps.processes import FOREGROUND, PIPES_VARIABLE, Process, arguments, start_time
+from divvy.agent.mps.processes import (
+    FOREGROUND,
+    PIPES_VARIABLE,
+    Process,
+    arguments,
+    session,
+    start_time,
+)
 from divvy.agent.mps.record import Limits
-from divvy.agent.mps.shared_memory import mount_memory, unmount_memory
+from divvy.agent.mps.shared_memory import (
+    has_files,
+    mount_memory,
+    remove_left,
+    unmount_memory,
+    used_part,
+)
 from divvy.agent.mps.supervision import Ceiling, Share
 from divvy.agent.mps.version_2 import Version2
 from divvy.agent.mps.version_3 import DEFAULT, PROTOCOL, SERVER, Version3
@@ -280,6 +293,21 @@ class MpsDaemon:
         self._process = _NONE
         shutil.rmtree(self._folder, ignore_errors=True)
         unmount_memory(self._memory)
+
+    def remove_left(self) -> bool:
+        """Remove what containers have left in its /dev/shm; return whether there was anything.
+
+        Only where no container is a client, or is about to be one.
+        """
+        if not has_files(self._memory):
+            return False
+        own = session(self._process.pid) if self.alive else []
+        return remove_left(self._memory, {*own, *self.servers})
+
+    @property
+    def memory_used(self) -> float:
+        """Return how much of its /dev/shm is taken, from 0 to 1."""
+        return used_part(self._memory)
 
     def last_words(self) -> str:
         """Return the last line that it wrote, of its own output or its log."""

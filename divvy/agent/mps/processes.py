@@ -6,6 +6,7 @@ lost, which process is which GPU's. The environment that a daemon was started wi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -72,6 +73,16 @@ def daemons(folder: Path) -> dict[str, Process]:
         if pipes.parent.parent == folder and (started := start_time(pid)):
             matches[pipes.parent.name] = Process(pid, started)
     return matches
+
+
+def session(leader: int) -> list[int]:
+    """Return the processes of a session: a daemon, its servers and whatever else they started."""
+    pids = []
+    for entry in _PROC.iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            if entry.name.isdecimal() and os.getsid(int(entry.name)) == leader:
+                pids.append(int(entry.name))
+    return pids
 
 
 def _pipes(variable: bytes) -> Path | None:

@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from time import monotonic
 
+from divvy.agent.gpu.device_id import physical
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.gpu.holders import Held
 from divvy.agent.gpu.transition import Decision
@@ -18,7 +19,7 @@ from divvy.agent.mps.answers import NoAnswer, Refused
 from divvy.agent.mps.daemon import MpsDaemon
 from divvy.agent.mps.processes import daemons
 from divvy.agent.mps.record import MpsRecord, Recorded
-from divvy.agent.mps.shared_memory import mount_memory
+from divvy.agent.mps.shared_memory import mount_memory, used_part
 from divvy.agent.mps.supervision import (
     ASK_SECONDS,
     EXCLUSIVE_PROCESS,
@@ -44,6 +45,10 @@ _STARTING_SECONDS = 0.1
 _SILENCE_SECONDS = 0.5
 _MODE_SECONDS = 2.0
 _TIDY_SECONDS = 30.0
+# Whoever was given a GPU's /dev/shm is shown as its holder long before so many seconds have passed.
+_HELD_SECONDS = 60.0
+_MEMORY_SECONDS = 5.0
+_FULL = 0.9
 # A pod that ends has 5 seconds; the driver's answer may take some of them.
 _MODE_SECONDS_AT_STOP = 1.0
 
@@ -61,15 +66,18 @@ class _SupervisedGpu:
     tidied_at: float = 0.0
     patience: float = _SILENCE_SECONDS
     reported: str | None = None
+    looked_at: float = 0.0
+    full: str = ""
 
 
 @dataclass(frozen=True)
 class MpsFigures:
-    """What metrics show of one GPU's daemon."""
+    """What metrics show of one GPU's daemon, and how much of its /dev/shm is taken (0 to 1)."""
 
     uuid: str
     ready: bool
     starts: int
+    memory_used: float = 0.0
 
 
 class Mps:
@@ -94,6 +102,9 @@ class Mps:
         self._wanted: Mapping[str, Ceiling] = {}
         self._knows_wanted = False  # before that, what an agent before left stays
         self._holders_known = False
+        self._began = monotonic()
+        self._held: frozenset[str] | None = None  # GPUs that somebody holds; None: not known
+        self._given: dict[str, float] = {}  # when a container was given a GPU's memory last
         self._gpus: dict[str, _SupervisedGpu] = {}
         self._woken = asyncio.Event()
 
@@ -111,7 +122,12 @@ class Mps:
     def figures(self) -> tuple[MpsFigures, ...]:
         """Return how the daemons are that are wanted."""
         return tuple(
-            MpsFigures(uuid, not self.problem(uuid), self._life(uuid).starts)
+            MpsFigures(
+                uuid,
+                not self.problem(uuid),
+                self._life(uuid).starts,
+                used_part(self._memory / uuid),
+            )
             for uuid in sorted(self._wanted)
         )
 
@@ -125,9 +141,15 @@ class Mps:
 
     def memory(self, uuid: str) -> Path:
         """Return what is /dev/shm to a GPU's daemon and its clients, mounted; raises OSError."""
+        self._given[uuid] = monotonic()
         folder = self._memory / uuid
         mount_memory(folder)
         return folder
+
+    def full(self, uuid: str) -> str:
+        """Return that a GPU's /dev/shm has no room left for long, "" if it has."""
+        supervised = self._gpus.get(uuid)
+        return "" if supervised is None else supervised.full
 
     def servers(self, uuid: str) -> frozenset[int]:
         """Return the PIDs of a GPU's servers."""
@@ -155,6 +177,9 @@ class Mps:
             supervised.woken.set()
             raise
         self._keep_limits(supervised)
+        if alone:
+            # What others have left is not this container's to read, and would take its room.
+            supervised.daemon.remove_left()
 
     async def terminate(self, uuid: str, client: int) -> None:
         """End what a client of a GPU's daemon has on it, before its process is ended."""
@@ -185,6 +210,7 @@ class Mps:
         self, decisions: Mapping[str, Decision], snapshot: Snapshot, held: Held | None
     ) -> None:
         """Have the daemons that decisions and holders ask for; ``held`` None: not known."""
+        self._held = None if held is None else frozenset(map(physical, held))
         wanted = wanted_daemons(decisions, snapshot, held, self.started)
         self.want(wanted, holders_known=held is not None)
 
@@ -264,12 +290,34 @@ class Mps:
             step = next_step(wanted, seen, supervised.life, monotonic())
             await self._take(supervised, step)
             self._notice_end(supervised)
+            self._look_at_memory(supervised)
             self._report(supervised)
             if step in (Step.ASK, Step.WAIT):
                 starting = supervised.life.answered is None and supervised.daemon.alive
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_STARTING_SECONDS if starting else ASK_SECONDS):
                         await supervised.woken.wait()
+
+    def _look_at_memory(self, supervised: _SupervisedGpu) -> None:
+        """Remove what containers have left where none holds a share, and notice if it fills up."""
+        now, uuid = monotonic(), supervised.uuid
+        if now - supervised.looked_at < _MEMORY_SECONDS:
+            return
+        supervised.looked_at = now
+        is_given = now - self._given.get(uuid, self._began) < _HELD_SECONDS
+        is_free = self._held is not None and uuid not in self._held and not is_given
+        if is_free and supervised.daemon.remove_left():
+            _log.info("GPU %s: what containers left in its /dev/shm is removed", uuid)
+        used = supervised.daemon.memory_used
+        full = (
+            f"the /dev/shm of its containers, {self._memory / uuid}, is {100 * _FULL:.0f} % full "
+            "or more: without room no further container becomes a client of MPS"
+            if used >= _FULL
+            else ""
+        )
+        if full != supervised.full:
+            supervised.full = full
+            self._on_change()
 
     def _life(self, uuid: str) -> Life:
         supervised = self._gpus.get(uuid)

@@ -7,6 +7,11 @@ GPU, whose faults end each other anyway, and neither the node nor another GPU.
 
 from __future__ import annotations
 
+import os
+import shutil
+import stat
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from divvy.agent.inject.tmpfs import Tmpfs
@@ -25,6 +30,65 @@ def mount_memory(folder: Path) -> None:
 def unmount_memory(folder: Path) -> None:
     """Take a GPU's file system away with all that is in it; raises OSError."""
     _tmpfs(folder).unmount()
+
+
+def used_part(folder: Path) -> float:
+    """Return how much of a GPU's file system is taken, of its bytes or its inodes, from 0 to 1."""
+    try:
+        if not folder.is_mount():
+            return 0.0
+        status = os.statvfs(folder)
+    except OSError:
+        return 0.0
+    free = min(status.f_bfree / (status.f_blocks or 1), status.f_ffree / (status.f_files or 1))
+    return max(0.0, 1.0 - free)
+
+
+def has_files(folder: Path) -> bool:
+    """Return whether there is anything in a GPU's file system."""
+    try:
+        return folder.is_mount() and any(folder.iterdir())
+    except OSError:
+        return False
+
+
+def remove_left(folder: Path, pids: Collection[int]) -> bool:
+    """Remove what none of these processes has open or mapped; return whether there was anything.
+
+    What pods have left there is nobody's: the next ones could read it, and have no room.
+    """
+    used = {inode for pid in pids for inode in _open_files(pid, folder.stat().st_dev)}
+    removed = False
+    for path in list(folder.iterdir()):
+        with suppress(OSError):
+            status = path.lstat()
+            if status.st_ino in used:
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+            removed = True
+    return removed
+
+
+def _open_files(pid: int, device: int) -> set[int]:
+    """Return the inodes of a file system that a process has open or mapped."""
+    inodes = set()
+    process = Path(f"/proc/{pid}")
+    with suppress(OSError):
+        for line in (process / "maps").read_bytes().splitlines():
+            _, _, _, numbers, inode = line.split()[:5]
+            major, _, minor = numbers.decode().partition(":")
+            if os.makedev(int(major, 16), int(minor, 16)) == device:
+                inodes.add(int(inode))
+    with suppress(OSError):
+        for handle in (process / "fd").iterdir():
+            with suppress(OSError):
+                status = handle.stat()
+                if status.st_dev == device:
+                    inodes.add(status.st_ino)
+    return inodes
 
 
 def _tmpfs(folder: Path) -> Tmpfs:

@@ -12,6 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from divvy.agent.driver_libraries import libraries_problem, library_folder
 from divvy.agent.gpu.hardware import Gpu, Snapshot, gpu_from
 from divvy.agent.nvml.process import (
     WHOLE_DRIVER,
@@ -111,6 +112,8 @@ class Driver:
         if module is not None and self._nvml.running and module != self._module:
             _log.info("the driver changed from %r to %r", self._module, module)
             await self._nvml.stop()
+        if module and self._nvml.running and not _is_whole(self._root, module):
+            await self._nvml.stop()  # to start it says what is wrong
         since = self._nvml.hanging_since()
         # Once: while the last one cannot be ended, the next one would hang, too.
         replaceable = not self._changing and not self._nvml.unended
@@ -128,6 +131,8 @@ class Driver:
             if self._nvml.running:
                 return
             module = loaded_module(self._root)
+            if problem := libraries_problem(self._root, module or ""):
+                raise DriverProblem(problem)
             version = await self._nvml.start()
             self._module = module
             # Indices belong to a process; while a GPU is reset they are kept, since to look for
@@ -203,7 +208,8 @@ class Driver:
         """Describe one GPU, or say why that cannot be; raises only for the whole driver."""
         bus_id = self._bus_ids.get(index, "")
         if bus_id and (bus_id == self._changing or bus_id in self._resetting):
-            known = next((gpu for gpu in self._known.values() if gpu.pci_bus_id == bus_id), None)
+            at_address = (gpu for gpu in self._known.values() if gpu.pci_bus_id == bus_id)
+            known = next((gpu for gpu in at_address if not gpu.lost), None)
             if known is not None:
                 return known
         lane = bus_id or f"index {index}"
@@ -271,6 +277,10 @@ class Driver:
     async def _on_gpu(self, call: str, gpu: Gpu, deadline: float, **args: object) -> Any:
         if gpu.pci_bus_id in self._resetting:
             raise GpuHangs("the GPU is being reset")
+        known = self._known.get(gpu.uuid, gpu)
+        if known.lost or known.pci_bus_id != gpu.pci_bus_id:
+            # Its PCI address may be another GPU's since a boot.
+            raise DriverProblem("the GPU is lost")
         return await self._nvml.call(call, gpu.pci_bus_id, deadline, bus_id=gpu.pci_bus_id, **args)
 
     async def reset(self, gpu: Gpu) -> None:
@@ -304,6 +314,10 @@ class Driver:
             self._on_change()
 
 
+def _is_whole(root: Path, module: str) -> bool:
+    return library_folder(root) is not None and not libraries_problem(root, module)
+
+
 def loaded_module(root: Path) -> str | None:
     """Return the version of the loaded kernel module, "" if none is loaded.
 
@@ -315,7 +329,8 @@ def loaded_module(root: Path) -> str | None:
         return ""
     except OSError:
         return None
-    match = re.search(r"Kernel Module\D*([\d.]+)", text)
+    # "… x86_64 Kernel Module  550.163.01 …", "… Open Kernel Module for x86_64  570.133.20 …"
+    match = re.search(r"Kernel Module(?: for \S+)?\s+(\d[\d.]*)", text)
     return match.group(1) if match else text.strip()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from divvy.agent.gpu.desired import DesiredState
@@ -124,20 +125,14 @@ class Advertiser:
         if snapshot is None:
             await self.plugins.advertise(files)
             return
-        try:
-            make_cap_nodes(self._settings.driver_root, snapshot.cap_minors)
-            problems.pop("capabilities", None)
-        except OSError as error:
-            problems["capabilities"] = f"MIG device nodes cannot be created: {error}"
-        try:
-            self.injection.renew(snapshot, runtime)
-            problems.pop("injection", None)
-        except InjectionProblem as problem:
-            problems["injection"] = str(problem)
+        self.describe(snapshot, runtime, problems)
         unhealthy = unhealthy_devices(snapshot, self._health.health)
         for uuid in undescribed(snapshot, self.injection.described):
             unhealthy.setdefault(uuid, "it is not described in the CDI specification")
-        resources = inventory(gpus, snapshot, unhealthy)
+        by_node = not self.injection.by_cdi
+        resources = tuple(
+            replace(resource, by_node=by_node) for resource in inventory(gpus, snapshot, unhealthy)
+        )
         problems.pop("limiter", None)
         if any(resource.sharing.by_limiter for resource in resources):
             limiter = self.injection.limiter_problem or self.injection.share_folder.mount()
@@ -170,6 +165,28 @@ class Advertiser:
             resources = (no_gpus(),)
         await self.plugins.advertise((*resources, *files))
 
+    def describe(
+        self, snapshot: Snapshot | None, runtime: str, problems: MutableMapping[str, str]
+    ) -> None:
+        """Bring what containers start with up to date; nothing without a ``snapshot``.
+
+        Also while nothing is advertised: containers that run start again.
+        """
+        try:
+            if snapshot is not None:
+                make_cap_nodes(self._settings.driver_root, snapshot.cap_minors)
+            problems.pop("capabilities", None)
+        except OSError as error:
+            problems["capabilities"] = f"MIG device nodes cannot be created: {error}"
+        try:
+            if snapshot is None:
+                self.injection.withdraw(self._driver.problem or "no driver answers")
+            else:
+                self.injection.renew(snapshot, runtime)
+            problems.pop("injection", None)
+        except InjectionProblem as problem:
+            problems["injection"] = str(problem)
+
     def _files(self, problems: MutableMapping[str, str]) -> tuple[Resource, ...]:
         """Return the resources of device files; what cannot be looked for stays as it was."""
         served = {resource.name: resource for resource in self.plugins.advertised()}
@@ -183,8 +200,11 @@ class Advertiser:
                 files += filter(None, [served.get(entry.resource)])
         return tuple(files)
 
-    async def withdraw(self) -> None:
+    async def withdraw(
+        self, snapshot: Snapshot | None, runtime: str, problems: MutableMapping[str, str]
+    ) -> None:
         """Advertise nothing at all."""
+        self.describe(snapshot, runtime, problems)
         await self.plugins.advertise(())
 
     async def refresh_holders(self) -> None:
@@ -312,7 +332,7 @@ class Advertiser:
         """
         sharing = resource.sharing
         by_mps = any(map(is_client, device_ids))
-        if not by_mps and not sharing.needs_container:
+        if not by_mps and not sharing.needs_container and not resource.by_node:
             return
         try:
             holders = await self._holders.containers()
@@ -321,18 +341,49 @@ class Advertiser:
                 f"{resource.name}: cannot tell what else the container holds: {unknown}; the "
                 "start will be retried"
             ) from unknown
+        self._require_own_nodes(resource, device_ids, holders)
         can_lay = sharing.is_prevented and by_mps == sharing.by_mps
         if not can_lay:
             self._require_files(resource, device_ids, holders)
         if by_mps:
             require_no_other_gpu(resource.name, device_ids, holders, (), OF_MPS)
             await self._require_daemon(resource, device_ids, holders)
-        elif not sharing.by_mps:
+        elif not sharing.by_mps and sharing.needs_container:
             bare = self._holders.without_limiter()
             why = OF_THE_DRIVERS_LIMIT if sharing.by_driver else OF_THE_LIMITER
             require_no_other_gpu(resource.name, device_ids, holders, bare, why)
         if can_lay:
             self._lay_again(resource, device_ids)
+
+    def _require_own_nodes(
+        self, resource: Resource, device_ids: Sequence[str], holders: Iterable[Holder]
+    ) -> None:
+        """Raise Refused if a device node that a container was given is another GPU's now.
+
+        Without CDI the kubelet keeps it from the first start: since then the driver may have been
+        loaded again, and have found its GPUs in another order.
+        """
+        try:
+            given = self._holders.device_nodes()
+        except HoldersUnknown as unknown:
+            if not resource.by_node:
+                return  # by CDI: what it names leads to its own GPU, or nowhere
+            raise Refused(
+                f"{resource.name}: cannot tell what the container was given: {unknown}; the start "
+                "will be retried"
+            ) from unknown
+        nodes = self.injection.gpu_nodes()
+        own = frozenset(chain.from_iterable(nodes.get(physical(id_), ()) for id_ in device_ids))
+        foreign = frozenset(chain.from_iterable(nodes.values())) - own
+        for container in containers_with(resource.name, device_ids, holders):
+            key = (container.pod_uid, container.container, resource.name)
+            if wrong := sorted(given.get(key, frozenset()) & foreign):
+                raise Refused(
+                    f"{resource.name}: {wrong[0]}, which container {container.container} was "
+                    "given, is another GPU's now: delete the pod"
+                )
+        if missing := [id_ for id_ in device_ids if physical(id_) not in nodes]:
+            raise Refused(f"{resource.name}: {missing[0]} has no device node on this node now")
 
     def _require_files(
         self, resource: Resource, device_ids: Sequence[str], holders: Iterable[Holder]

@@ -211,6 +211,24 @@ class DeviceHolders:
                         mounted[key] = mount.host_path
         return mounted
 
+    def device_nodes(self) -> Mapping[tuple[str, str, str], frozenset[str]]:
+        """Return the host's device nodes that containers start with, by how they were allocated.
+
+        (pod UID, container, resource) → paths; raises HoldersUnknown.
+        """
+        try:
+            answers = allocate_answers(self._checkpoint.read_bytes())
+            decoded = {
+                key: api.ContainerAllocateResponse.FromString(answer)
+                for key, answer in answers.items()
+            }
+        except (OSError, UnreadableCheckpoint, DecodeError) as error:
+            raise HoldersUnknown(str(error)) from error
+        return {
+            key: frozenset(device.host_path for device in answer.devices)
+            for key, answer in decoded.items()
+        }
+
     def limiters(self) -> frozenset[str] | None:
         """Return the versions of the limiter that containers may start with, None if unknown.
 

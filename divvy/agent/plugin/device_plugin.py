@@ -136,12 +136,15 @@ class ResourceServer(stubs.DevicePluginServicer):
     def options(self) -> Any:
         """Return the options told to the kubelet: it asks before each start of a limited share.
 
-        Also of a client of MPS whose resource is shared otherwise now.
+        Also of a client of MPS whose resource is shared otherwise now, and of every container where
+        device nodes are given by themselves: they may have become another GPU's.
         """
         resource = self._resource
         return api.DevicePluginOptions(
             get_preferred_allocation_available=True,
-            pre_start_required=resource.sharing.needs_container or resource.has_clients,
+            pre_start_required=(
+                resource.sharing.needs_container or resource.has_clients or resource.by_node
+            ),
         )
 
     async def ListAndWatch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802, ARG002

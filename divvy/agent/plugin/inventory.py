@@ -35,7 +35,8 @@ class Resource:
     """One extended resource with its devices, in the order in which they are listed.
 
     ``kind`` is "gpu", "mig" or "file"; ``files`` are the device files of the last. With
-    ``has_clients`` containers hold replicas of it by MPS, be it of an earlier profile.
+    ``has_clients`` containers hold replicas of it by MPS, be it of an earlier profile. ``by_node``
+    says that they are given device nodes themselves: the runtime resolves no CDI names.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Resource:
     sharing: Sharing = Sharing()
     files: tuple[str, ...] = ()
     has_clients: bool = False
+    by_node: bool = False
 
     @cached_property
     def by_id(self) -> Mapping[str, Device]:

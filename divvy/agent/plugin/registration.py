@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,7 +25,13 @@ from divvy.agent.ticks import next_tick_or
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.5
-_RETRY_SECONDS = 1.0
+# A kubelet that starts admits the pods that run, and fails those for whose devices it finds nobody,
+# such as those of an init container that has ended (kubernetes/kubernetes#138446). So the first
+# attempts follow each other closely, and begin anew with each socket of a kubelet.
+_FIRST_RETRY_SECONDS, _RETRY_SECONDS = 0.01, 1.0
+_SOCKET_SECONDS = 0.02
+# Else a channel takes over the pause that an earlier one's failure to connect began.
+_OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
 
 
 class DevicePlugins:
@@ -50,9 +57,12 @@ class DevicePlugins:
         self._tried: dict[str, Path] = {}
         self._tried_at: dict[str, float] = {}
         self._identity: tuple[int, int] | None = None
+        # The socket at the last attempts, and how many of them in a row failed.
+        self._attempted: tuple[int, int] | None = None
+        self._failures = 0
         self._wake = asyncio.Event()
         self._on_change = on_change
-        self._reported = ""
+        self._reported: set[str] = set()  # since all were registered last
         # Why a resource is not served.
         self._unserved: dict[str, str] = {}
         # The folder's version at the last look, where another look would find the same.
@@ -123,9 +133,33 @@ class DevicePlugins:
                 await self._keep_registered()
             except OSError as error:
                 self._report(f"the kubelet's plugin folder: {error}")
-            pause = _RETRY_SECONDS if self._unregistered else _LOOK_SECONDS
-            await next_tick_or(self._wake, pause)
+            if not self._unregistered:
+                await next_tick_or(self._wake, _LOOK_SECONDS)
+                self._wake.clear()
+                # A kubelet that ends each stream at once is not asked again without a pause.
+                if self._lasted:
+                    self._failures = 0
+                    continue
+            await self._pause()
             self._wake.clear()
+
+    @property
+    def _lasted(self) -> bool:
+        """Return whether every registration that has ended lasted for a while."""
+        tried = (self._tried_at.get(name, 0.0) for name in self._unregistered)
+        return all(monotonic() - at > _RETRY_SECONDS for at in tried)
+
+    async def _pause(self) -> None:
+        """Wait until the next attempt: at once where the kubelet's socket is another one."""
+        end = monotonic() + retry_seconds(self._failures)
+        self._failures += 1
+        while (left := end - monotonic()) > 0 and not self._wake.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, _SOCKET_SECONDS)):
+                    await self._wake.wait()
+            if _identity(self._socket) != self._attempted:
+                self._failures = 0
+                return
 
     async def stop(self) -> None:
         """Close every server; what else there is to undo at the end is not held up by a file."""
@@ -137,15 +171,14 @@ class DevicePlugins:
 
     def _stream_ended(self, resource: str) -> None:
         self._unregistered.add(resource)
-        # A kubelet that ends every stream at once is not asked again without a pause.
-        if monotonic() - self._tried_at.get(resource, 0.0) > _RETRY_SECONDS:
-            self._wake.set()
+        self._wake.set()
 
     async def _keep_registered(self) -> None:
         version = folder_version(self._folder)
         if version is not None and version == self._calm and not self._unregistered:
             return
         self._calm = None
+        identity = self._attempted = _identity(self._socket)
         others = sockets_beside(self._folder)
         rivals = serving_sockets(self._folder, others)
         if rivals != self.rivals:
@@ -155,7 +188,6 @@ class DevicePlugins:
             await self.stop()
         if rivals:
             return
-        identity = _identity(self._socket)
         if identity is None:
             self._identity = None
             return
@@ -184,7 +216,7 @@ class DevicePlugins:
                     self._unregistered.add(name)
         self._identity = identity
         if not self._unregistered:
-            self._reported = ""
+            self._reported.clear()
         # A socket of others may get somebody who listens at any time.
         self._calm = None if others else version
 
@@ -217,7 +249,7 @@ class DevicePlugins:
             resource_name=resource,
             options=server.options,
         )
-        async with grpc.aio.insecure_channel(f"unix:{self._socket}") as channel:
+        async with grpc.aio.insecure_channel(f"unix:{self._socket}", _OPTIONS) as channel:
             try:
                 await stubs.RegistrationStub(channel).Register(request, timeout=15)
             except grpc.RpcError as error:
@@ -227,9 +259,14 @@ class DevicePlugins:
         return True
 
     def _report(self, text: str) -> None:
-        if text != self._reported:
-            self._reported = text
+        if text not in self._reported:
+            self._reported.add(text)
             _log.warning("%s", text)
+
+
+def retry_seconds(failures: int) -> float:
+    """Return the pause after so many attempts in a row that failed."""
+    return min(_RETRY_SECONDS, _FIRST_RETRY_SECONDS * (1 << min(failures, 16)))
 
 
 def _identity(socket: Path) -> tuple[int, int] | None:

@@ -108,7 +108,9 @@ void charges_end(const void *context)
 
 enum reservation charge_reserve(struct charge *charge)
 {
-    int device = charge->bytes == 0 ? -1 : tenant_current_device();
+    int device = charge->bytes == 0 ? NO_DEVICE : tenant_current_device();
+    if (device == FOREIGN)
+        return REFUSED;
     if (device < 0 || CALL(cuCtxGetCurrent, &charge->context) != 0)
         return NOT_OF_THE_SHARE;
     charge->device = (unsigned)device;

@@ -36,19 +36,23 @@ void contexts_in_child(void)
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
-static bool reserve(struct charge *charge, CUdevice ordinal, bool *of_share)
+static CUresult reserve(struct charge *charge, CUdevice ordinal, bool *of_share)
 {
     int device = tenant_device(ordinal);
+    if (device == FOREIGN) {
+        tenant_say_foreign();
+        return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    }
     *of_share = device >= 0 && (account_attached() || tenant_start() == 0);
     if (!*of_share)
-        return true;
+        return 0;
     *charge = (struct charge){.device = (unsigned)device, .bytes = account_context()};
     /* Also where nothing is known yet: none in a share that is full. */
     uint64_t least = charge->bytes == 0 ? 1 : charge->bytes;
     if (!tenant_reserve(charge->device, least))
-        return false;
+        return CUDA_ERROR_OUT_OF_MEMORY;
     account_release(charge->device, least - charge->bytes);
-    return true;
+    return 0;
 }
 
 static CUresult settle(CUresult result, void **context, struct charge *charge)
@@ -63,8 +67,9 @@ static CUresult settle(CUresult result, void **context, struct charge *charge)
 #define MAKE(call, context, device)                                                     \
     struct charge charge;                                                               \
     bool of_share;                                                                      \
-    if (!reserve(&charge, device, &of_share))                                           \
-        return CUDA_ERROR_OUT_OF_MEMORY;                                                \
+    CUresult refusal = reserve(&charge, device, &of_share);                             \
+    if (refusal != 0)                                                                   \
+        return refusal;                                                                 \
     CUresult result = call;                                                             \
     return of_share ? settle(result, context, &charge) : result
 

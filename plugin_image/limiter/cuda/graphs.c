@@ -72,6 +72,7 @@ static bool add_memory(CUgraph graph, struct graph_memory *all, unsigned depth)
         CALL(cuGraphNodeGetType, nodes[i], &type);
         if (type == NODE_MEM_ALLOC && CALL(cuGraphMemAllocNodeGetParams, nodes[i], &memory) == 0) {
             int device = tenant_device(memory.pool.location);
+            all->foreign = all->foreign || device == FOREIGN;
             if (device < 0)
                 continue;
             uint64_t bytes = all->bytes[device] + memory.bytes;
@@ -89,10 +90,12 @@ static bool add_memory(CUgraph graph, struct graph_memory *all, unsigned depth)
 static CUresult instantiated(CUresult result, const CUgraphExec *made, CUgraph graph)
 {
     struct graph_memory memory = {.bytes = {0}};
-    struct executable *kept;
-    if (result != 0 || !add_memory(graph, &memory, 0))
+    struct executable *kept = NULL;
+    bool any = result == 0 && add_memory(graph, &memory, 0);
+    if (!any && !memory.foreign)
         return result;
-    kept = malloc(sizeof *kept);
+    if (!memory.foreign)
+        kept = malloc(sizeof *kept);
     if (kept == NULL) {
         CALL(cuGraphExecDestroy, *made);
         return CUDA_ERROR_OUT_OF_MEMORY;

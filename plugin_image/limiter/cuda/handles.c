@@ -73,8 +73,10 @@ EXPORT CUresult cuMemCreate(CUhandle *number, size_t size, const struct location
                             unsigned long long flags)
 {
     int device = number == NULL || properties == NULL || properties->location_type != LOCATION_DEVICE
-                     ? -1
+                     ? NO_DEVICE
                      : tenant_device(properties->location);
+    if (device == FOREIGN)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (device < 0)
         return CALL(cuMemCreate, number, size, properties, flags);
     struct handle *handle = calloc(1, sizeof *handle);

@@ -268,7 +268,9 @@ static CUresult allocate(allocate_fn run, CUdeviceptr *pointer, size_t bytes, CU
 {
     CUdevice ordinal;
     bool of_device = pointer != NULL && bytes > 0 && CALL(cuCtxGetDevice, &ordinal) == 0;
-    int device = of_device ? tenant_device(ordinal) : -1;
+    int device = of_device ? tenant_device(ordinal) : NO_DEVICE;
+    if (device == FOREIGN)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (device < 0 || (!account_attached() && tenant_start() != 0) ||
         (handle == NULL && CALL(cuDeviceGetMemPool, &handle, ordinal) != 0))
         return run(pointer, bytes, handle, stream);
@@ -277,7 +279,7 @@ static CUresult allocate(allocate_fn run, CUdeviceptr *pointer, size_t bytes, CU
     struct pool *pool = known(handle, 0);
     if (pool == NULL)
         pool = add(handle, 0, device_of(handle, device));
-    CUresult result = pool == NULL           ? CUDA_ERROR_OUT_OF_MEMORY
+    CUresult result = pool == NULL || pool->device == FOREIGN ? CUDA_ERROR_OUT_OF_MEMORY
                       : pool->ended          ? CUDA_ERROR_INVALID_VALUE
                       : pool->device == HOST ? run(pointer, bytes, handle, stream)
                                              : within_limit(run, pointer, bytes, pool, stream, captures);
@@ -408,8 +410,11 @@ EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 /* A pool of another device than the current one, or of the host, is known from its making. */
 EXPORT CUresult cuMemPoolCreate(CUpool *pool, const struct location_properties *properties)
 {
+    bool of_device = properties != NULL && properties->location_type == LOCATION_DEVICE;
+    int device = of_device ? tenant_device(properties->location) : HOST;
+    if (device == FOREIGN)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = CALL(cuMemPoolCreate, pool, properties);
-    int device = result == 0 && properties->location_type == LOCATION_DEVICE ? tenant_device(properties->location) : HOST;
     if (result == 0) {
         pthread_mutex_lock(&lock);
         add(*pool, 0, device);

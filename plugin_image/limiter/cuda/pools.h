@@ -8,6 +8,7 @@
 struct graph_memory {
     CUdevice ordinal[MAX_DEVICES];
     uint64_t bytes[MAX_DEVICES];
+    bool foreign; /* a node allocates on a device that the limits do not name */
 };
 
 /* Launch or upload a graph whose nodes allocate so much, if the share has that. */

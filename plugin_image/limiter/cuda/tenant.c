@@ -15,9 +15,9 @@ const char driver_library[] = "libcuda-driver.so.1";
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct share share;
-static bool has_share, has_said;
+static bool has_share, has_said, has_said_foreign;
 static char folder[4096 + 32], account_path[4096 + 64];
-static int8_t indices[MAX_ORDINALS]; /* 0: not asked yet, else index + 2 */
+static int8_t indices[MAX_ORDINALS]; /* 0: not asked yet, FOREIGN, or index + 1 */
 
 /* Other threads of the parent may have been anywhere, with any lock. The child has no context, and with it
  * none of what its parent was given; it begins like a new process. */
@@ -81,28 +81,41 @@ static int find(CUdevice ordinal)
     CUresult result = CALL(cuDeviceGetUuid_v2, uuid, ordinal);
     if (result == CUDA_ERROR_NOT_SUPPORTED)
         result = CALL(cuDeviceGetUuid, uuid, ordinal);
-    return result == 0 ? share_find(&share, uuid) : -2;
+    if (result != 0)
+        return NO_DEVICE;
+    int index = share_find(&share, uuid);
+    return index < 0 ? FOREIGN : index;
 }
 
+/* A device node may have become another GPU's since the limits were written: the driver was loaded again, and found
+ * its GPUs in another order. That GPU is somebody else's. */
 int tenant_device(CUdevice ordinal)
 {
-    if (ordinal < 0 || ordinal >= MAX_ORDINALS || !has_share)
-        return -1;
+    if (ordinal < 0 || !has_share)
+        return NO_DEVICE;
+    if (ordinal >= MAX_ORDINALS)
+        return find(ordinal);
     int known = __atomic_load_n(&indices[ordinal], __ATOMIC_RELAXED);
     if (known == 0) {
-        int found = find(ordinal);
-        if (found == -2)
-            return -1;
-        known = found + 2;
+        int device = find(ordinal);
+        if (device == NO_DEVICE)
+            return NO_DEVICE;
+        known = device == FOREIGN ? FOREIGN : device + 1;
         __atomic_store_n(&indices[ordinal], (int8_t)known, __ATOMIC_RELAXED);
     }
-    return known - 2;
+    return known == FOREIGN ? FOREIGN : known - 1;
 }
 
 int tenant_current_device(void)
 {
     CUdevice ordinal;
-    return CALL(cuCtxGetDevice, &ordinal) == 0 ? tenant_device(ordinal) : -1;
+    return CALL(cuCtxGetDevice, &ordinal) == 0 ? tenant_device(ordinal) : NO_DEVICE;
+}
+
+void tenant_say_foreign(void)
+{
+    if (!__atomic_exchange_n(&has_said_foreign, true, __ATOMIC_RELAXED))
+        fputs("divvy: the limits of this share do not name this GPU; nothing is given on it\n", stderr);
 }
 
 const struct share_device *tenant_share(unsigned device)

@@ -130,7 +130,9 @@ async def test_prepares_nothing_on_a_gpu_that_left_the_offer_while_it_waited(
         return late
 
     api: Any = SimpleNamespace(claim=read)
-    settings: Any = SimpleNamespace(cdi_folder=tmp_path, state_folder=tmp_path, node="n")
+    settings: Any = SimpleNamespace(
+        cdi_folder=tmp_path, state_folder=tmp_path, driver_root=tmp_path, node="n"
+    )
     store = ClaimsFile(tmp_path, tmp_path, lambda: None)
     held_now = (claim("first", first),)
     store.save(claim_record(OFFERED, other, claims=held_now))

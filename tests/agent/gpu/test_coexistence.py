@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from divvy.agent.__main__ import Absence
 from divvy.agent.gpu.coexistence import (
     feature_discovery_beside,
     mig_manager_at_work,
@@ -21,8 +22,11 @@ from divvy.agent.plugin.plugin_sockets import folder_version, serving_sockets, s
 from divvy.agent.plugin.registration import DevicePlugins
 from tests.agent.devices import whole
 from tests.agent.plugin.test_device_plugins import Allocator
+from tests.fakes.agent import agent_node
+from tests.fakes.api import NAMESPACE
 from tests.fakes.kubelet import fake_kubelet
 from tests.fakes.scene import running
+from tests.fakes.simulator import needs_simulator
 
 GPU = "nvidia.com/gpu"
 
@@ -151,7 +155,47 @@ def test_names_the_agent_that_already_serves_the_node(tmp_path: Path) -> None:
     first, second = NodeLock(tmp_path, "one/divvy"), NodeLock(tmp_path, "two/divvy")
     assert first.take() == ""
     assert second.take() == "one/divvy"
+    assert not second.is_free
+
+
+def test_leaves_the_node_to_the_agent_that_had_it_unless_it_is_told(tmp_path: Path) -> None:
+    """An update, an eviction or an OOM kill ends that agent for a moment."""
+    first, second = NodeLock(tmp_path, "one/divvy"), NodeLock(tmp_path, "two/divvy")
+    assert first.take() == ""
     first.release()
-    assert second.take() == ""
-    assert first.take() == "two/divvy"
+    assert second.take() == "one/divvy"
+    assert second.is_free
+    assert first.take() == ""
+    first.release()
+    assert second.take(take_over=True) == ""
     second.release()
+    assert first.take() == "two/divvy"
+
+
+def test_takes_a_node_whose_former_agent_stays_away() -> None:
+    away = Absence()
+    assert not away.lasts(0, is_away=True)
+    assert not away.lasts(599, is_away=True)
+    assert not away.lasts(599.5, is_away=False), "it has come back"
+    assert not away.lasts(1198, is_away=True)
+    assert away.lasts(1798, is_away=True)
+
+
+@needs_simulator
+@pytest.mark.agent_process
+async def test_changes_nothing_on_anothers_node_until_it_is_told() -> None:
+    async with agent_node(1, {"timeSlicing": {"replicas": 4}}) as node:
+        await node.offered("nvidia.com/gpu.shared", 4)
+        await node.kill()
+        node.configure({"mig": {"3g.20gb": 2}})
+        (node.folder / "state/agent.owner").write_text("another/divvy\n")
+        await node.start()
+        words = "this node is served by the Divvy agent of another/divvy, which does not run now"
+        await node.until(lambda: words in node.status.get("reason", ""))
+        assert node.status["state"] == "Degraded"
+        await node.throughout(3, lambda: "MIG" not in node.mig_devices())
+        annotations = node.api.node["metadata"]["annotations"]
+        annotations["divvy.gpu/agent"] = f"{NAMESPACE}/divvy"
+        await node.offered("nvidia.com/mig-3g.20gb", 2)
+        await node.until(lambda: node.status["state"] == "Ready")
+        assert (node.folder / "state/agent.owner").read_text() == f"{NAMESPACE}/divvy\n"

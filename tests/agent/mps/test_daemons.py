@@ -124,6 +124,42 @@ async def test_shares_a_bounded_memory_between_clients_and_daemon() -> None:
         end(room)
 
 
+async def test_removes_what_pods_left_in_memory_before_another_container_starts() -> None:
+    async with agent_node(1, MPS) as node:
+        await node.offered(SHARED, 4)
+        first = await node.kubelet.admit("default/first", SHARED)
+        await node.kubelet.start_container("default/first")
+        memory = Path({m.container_path: m.host_path for m in first.mounts}["/dev/shm"])
+        (memory / "left").mkdir()
+        (memory / "left/torch_1").write_text("secret")
+        (memory / "left2").symlink_to("/etc/hostname")
+        beside = await container(node, "default/beside", 1)
+        assert exit_code(beside) == 0
+        assert (memory / "left").is_dir(), "somebody holds a share"
+        end(beside)
+        for pod in ("default/first", "default/beside"):
+            node.kubelet.end(pod)
+        later = await container(node, "default/later", 1)
+        assert not list(memory.glob("left*"))
+        assert Path("/etc/hostname").exists()
+        assert exit_code(later) == 0  # what the daemon needs there is still there
+        end(later)
+
+
+async def test_reports_a_memory_of_clients_that_is_almost_full() -> None:
+    async with agent_node(1, MPS) as node:
+        await node.offered(SHARED, 4)
+        answer = await node.kubelet.admit("default/filler", SHARED)
+        memory = Path({m.container_path: m.host_path for m in answer.mounts}["/dev/shm"])
+        await node.until(lambda: node.status.get("state") == "Ready")
+        with (memory / "rest").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, int(0.95 * (1 << 30)))
+        await node.until(lambda: f"{memory}, is 90 % full" in node.status["reason"], 30)
+        assert node.status["state"] == "Degraded"
+        (memory / "rest").unlink()
+        await node.until(lambda: node.status["state"] == "Ready", 30)
+
+
 async def test_gives_a_container_of_two_replicas_both_of_one_gpu() -> None:
     async with agent_node(2, MPS) as node:
         await node.offered(SHARED, 8)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from divvy.agent.mps import daemon as daemon_module
+from divvy.agent.mps import service
 from divvy.agent.mps.answers import NoAnswer
 from divvy.agent.mps.daemon import MpsDaemon
 from divvy.agent.mps.record import MpsRecord, Recorded
@@ -111,3 +114,30 @@ async def test_keeps_folders_while_a_new_agent_does_not_know_who_has_them(tmp_pa
         mps.consider({}, seen, {})
         await until(lambda: not mps.gpus, 10)
         assert not pipes.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="file systems are mounted by root alone")
+async def test_removes_what_pods_left_in_memory_once_nobody_holds_the_gpu(
+    tmp_path: Path, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del daemon
+    monkeypatch.setattr(service, "_MEMORY_SECONDS", 0.0)
+    monkeypatch.setattr(service, "_HELD_SECONDS", 0.5)
+    (tmp_path / "state").mkdir()
+    MpsRecord(tmp_path / "state").note(GPU, Recorded(DEFAULT_MODE, 1, 1))
+    seen = snapshot(gpu(0))
+    async with agent(tmp_path, Ceiling(20480, 50)) as mps:
+        left = mps.memory(GPU) / "left"
+        try:
+            left.write_text("secret")
+            # Who holds it is not known, somebody does, or nobody.
+            mps.consider({}, seen, None)
+            await asyncio.sleep(2)
+            assert left.exists()
+            mps._held = frozenset({GPU})
+            await asyncio.sleep(2)
+            assert left.exists()
+            mps._held = frozenset()
+            await until(lambda: not left.exists(), 10)
+        finally:
+            subprocess.run(["umount", "--lazy", str(left.parent)], check=True)

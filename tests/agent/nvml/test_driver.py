@@ -260,6 +260,25 @@ def test_distinguishes_an_unreadable_version_from_no_driver(tmp_path: Path) -> N
     assert loaded_module(tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        (
+            "NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue Apr  8 12:41:17 UTC 2025",
+            "550.163.01",
+        ),
+        ("NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release Build  (x)", "570.133.20"),
+        ("NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  Release Build  (x)", "580.95.05"),
+        ("NVIDIA UNIX Open Kernel Module for arm64  610.10", "610.10"),
+    ],
+)
+def test_reads_the_version_of_each_kind_of_module(tmp_path: Path, line: str, version: str) -> None:
+    path = tmp_path / "proc/driver/nvidia/version"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"NVRM version: {line}\nGCC version: gcc version 12.2.0\n")
+    assert loaded_module(tmp_path) == version
+
+
 _WORKS = (
     "import sys; from pathlib import Path\n"
     "from tests.simulator.cuda import Cuda; from tests.simulator.sleeper import Sleeper\n"

@@ -85,6 +85,7 @@ async def advertised(
             renew=lambda *_: None,
             described={one_gpu.uuid for one_gpu in gpus},
             limiter_problem="",
+            by_cdi=True,
             share_folder=SimpleNamespace(mount=lambda: ""),
         ),
     )
@@ -152,6 +153,7 @@ async def started(
         without_limiter=lambda: {("uid", "main", SHARED)},
         mounted=lambda path: {("uid", "main", SHARED): "/"} if path in mounted else {},
         suspects=frozenset(),
+        device_nodes=dict,
     )
     mps = SimpleNamespace(
         problem=lambda _: problem,
@@ -163,7 +165,10 @@ async def started(
     others = cast("tuple[Any, Any, Any, Any]", (driver, None, holders, mps))
     advertiser = Advertiser(settings, *others, lambda: None)
     has_no_files = SimpleNamespace(has=lambda _: False)
-    advertiser.injection = cast("Any", SimpleNamespace(share_folder=has_no_files))
+    nodes = {"GPU-0": frozenset({"/dev/nvidia0"})}
+    advertiser.injection = cast(
+        "Any", SimpleNamespace(share_folder=has_no_files, gpu_nodes=lambda: nodes)
+    )
     # Of a change that waits for its holder nothing is listed.
     await advertiser.start_container(Resource(SHARED, (), "gpu", sharing), [device_id])
     return prepared

@@ -15,11 +15,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
+from divvy.lab.flat_file import gpu_uuid
 from tests.agent.walk.choices import max_kept
 from tests.agent.walk.clock import NodeClock
 from tests.agent.walk.layouts import Layout
 from tests.agent.walk.memory import Memory
-from tests.fakes.agent import AgentNode
+from tests.fakes.agent import NODE, AgentNode
 from tests.fakes.device_manager import Pod
 
 _MAX_GONE = 1.0  # how long a device of an untouched GPU may be gone
@@ -40,7 +41,18 @@ class Board:
 
 
 def boards(node: AgentNode) -> list[Board]:
-    """Read the driver's own state."""
+    """Read the driver's own state, in the order in which it had the GPUs at first."""
+    cards = {card.uuid: card for card in _shown(node)}
+    first = (gpu_uuid(NODE, index) for index in range(node.gpus))
+    return [cards.get(uuid, Board(uuid, False, {}, lost=True)) for uuid in first]
+
+
+def device_nodes(node: AgentNode) -> dict[str, str]:
+    """Return which device node each GPU has that the driver has found: by UUID."""
+    return {card.uuid: f"/dev/nvidia{minor}" for minor, card in enumerate(_shown(node))}
+
+
+def _shown(node: AgentNode) -> list[Board]:
     program = str(node.driver / "usr/bin/divvy-sim")
     text = subprocess.run([program, "show"], capture_output=True, text=True, check=True).stdout
     cards: list[Board] = []
@@ -322,8 +334,21 @@ class Oracle:
             except ValueError as error:
                 raise Broken(f"(g) state.json is not whole: {error}") from None
 
+    def _misled(self) -> str:
+        """Return which specification leads a device to another GPU's node, "" if none does."""
+        truth = device_nodes(self.node)
+        for path in sorted((self.node.folder / "cdi").glob("*.json")):
+            for device in json.loads(path.read_text())["devices"]:
+                uuid = self.parents.get(device["name"], device["name"])
+                node = device["containerEdits"]["deviceNodes"][0]["path"]
+                if truth.get(uuid) != node:
+                    return f"{path.name}: {device['name']} has {node} of {truth}"
+        return ""
+
     def as_asked(self) -> str:
         """Return what is not as it was asked for last, "" if everything is."""
+        if misled := self._misled():
+            return misled
         if self.node.status.get("state") != "Ready":
             return f"the status: {self.node.status.get('state')} {self.node.status.get('reason')}"
         layouts = self.expectations[-1].layouts

@@ -55,6 +55,7 @@ _STEPS: dict[str, tuple[int, _Step]] = {
     "full disk": (2, World.full_disk),
     "lose device nodes": (1, World.lose_device_nodes),
     "reload the driver": (1, World.reload_driver),
+    "lose and renumber GPUs": (1, World.renumber),
     "reboot": (1, World.reboot),
     "exchange GPUs": (1, World.exchange),
     "forget the state": (1, World.forget_state),
@@ -136,6 +137,8 @@ class Walk(World):
         (self.node.folder / "reset-seconds").write_text("0")
         if (self.node.folder / "state/.state.json.new").is_dir():
             await self.full_disk()
+        if len(self.order) < GPUS:
+            await self.load(self.random.sample(range(GPUS), GPUS))
         for gpu in range(GPUS):
             self.heal(gpu)
         for name in list(kubelet.pods):

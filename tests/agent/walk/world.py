@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import uuid as uuids
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
+from divvy.lab.flat_file import gpu_uuid
 from divvy.model import canonical_json
 from tests.agent.walk.layouts import GPUS, PROFILES
 from tests.agent.walk.oracle import boards
 from tests.agent.walk.tenants import Tenants, end_process
 from tests.agent.widened import widened
-from tests.fakes.agent import MODEL, VERSION, AgentNode
+from tests.fakes.agent import MODEL, NODE, VERSION, AgentNode
+from tests.fakes.renumbered import reload_driver
 from tests.simulator.driver_root import OTHER_VERSION
 
 _LABEL = "divvy.gpu/profile"
@@ -28,6 +31,7 @@ class World(Tenants):
     label: str | None = None
     policy: str = "wait"
     driver: str = VERSION
+    order: list[int] = field(default_factory=lambda: list(range(GPUS)))
     _moving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def edit(self) -> str:
@@ -209,7 +213,7 @@ class World(Tenants):
              ("no-activation",))
         )  # fmt: skip
         self.oracle.touch(gpu, float("inf"))
-        self.node.simulate("fault", fault[0], str(gpu), *fault[1:])
+        self._simulate("fault", fault[0], gpu_uuid(NODE, gpu), *fault[1:])
         return f"{fault} GPU {gpu}"
 
     async def clear(self) -> str:
@@ -219,7 +223,11 @@ class World(Tenants):
 
     def heal(self, gpu: int) -> None:
         self.oracle.heal(gpu)
-        self.node.simulate("fault", "clear", str(gpu))
+        self._simulate("fault", "clear", gpu_uuid(NODE, gpu))
+
+    def _simulate(self, *arguments: str) -> None:
+        with suppress(subprocess.CalledProcessError):  # the driver has lost this GPU
+            self.node.simulate(*arguments)
 
     async def slow_resets(self) -> str:
         seconds = self.random.choice((0, 1, 4))
@@ -250,6 +258,25 @@ class World(Tenants):
         self._lose_instances()
         self.node.simulate("driver", self.driver)
         return self.driver
+
+    async def renumber(self) -> str:
+        """Load the driver again: it may find fewer GPUs, in another order. Mostly no agent runs."""
+        count = self.random.choice((1, 2, GPUS, GPUS))
+        return await self.load(self.random.sample(range(GPUS), count))
+
+    async def load(self, order: list[int]) -> str:
+        """Load the driver with these of its GPUs, in this order."""
+        away = self.random.random() < 0.7
+        async with self._moving:
+            if away:
+                await self.away()
+            self._lose_instances()
+            self.oracle.touch(seconds=float("inf"))
+            reload_driver(self.node.driver, order)
+            self.order = order
+            if away:
+                await self.node.start()
+        return f"{order}{' without the agent' if away else ''}"
 
     def _lose_instances(self) -> None:
         self.oracle.touch()
