@@ -50,6 +50,9 @@ _WHY: Mapping[tuple[str, str], str] = {
         "keeps the names of their templates, so that large pods cannot fill its memory"
     ),
     ("divvy-claim-templates", "resourceslices"): "sees which sizes the cluster's GPUs have",
+    ("divvy-claim-templates", "events"): (
+        "tells a pod that its namespace has too many sizes in work, and it waits"
+    ),
     ("divvy-claim-templates", "resourceclaimtemplates"): (
         "makes the templates that pods by size name, and removes them"
     ),

@@ -11,7 +11,7 @@ _API, _RULES = "/apis/resource.k8s.io/v1", "devicetaintrules"
 
 def taint_rules(reader: ClusterReader, slices: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the rules of a cluster, none if no slice is of Divvy's devices; raises NotAllowed."""
-    if all((each.get("spec") or {}).get("driver") != CLAIMS_DRIVER for each in slices):
+    if all((item.get("spec") or {}).get("driver") != CLAIMS_DRIVER for item in slices):
         return []
     try:
         return list(reader.paged(f"{_API}/{_RULES}"))

@@ -446,12 +446,12 @@ def test_serves_a_namespace_in_turns_and_tells_it(
     started(server, maker)
     server.until(lambda: maker.figure("divvy_claim_templates_waiting_pods") == 2, 120)
 
-    def told() -> list[str]:
+    def events_of_namespace() -> list[str]:
         events = server.send("GET", f"/api/v1/namespaces/{namespace}/events").body["items"]
         return [event["message"] for event in events if event["reason"] == "TooManySizes"]
 
-    server.until(lambda: bool(told()))
-    assert told()[0].startswith("2 pods of this namespace wait")
+    server.until(lambda: bool(events_of_namespace()))
+    assert events_of_namespace()[0].startswith("2 pods of this namespace wait")
     delete(server, namespace, "flood0")
     delete(server, namespace, "flood1")
     server.until(lambda: maker.figure("divvy_claim_templates_waiting_pods") == 0, 120)

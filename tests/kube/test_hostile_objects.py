@@ -112,8 +112,8 @@ def sound() -> dict[str, list[dict[str, Any]]]:
         "resourceclaims": [held],
         "resourceclaimtemplates": [named("divvy-1x10m", "team", spec=template)],
         "resourceslices": [
-            {**each, "metadata": {**each["metadata"], "resourceVersion": "5"}}
-            for each in slices("n1", {"shares": {}})
+            {**item, "metadata": {**item["metadata"], "resourceVersion": "5"}}
+            for item in slices("n1", {"shares": {}})
         ],
         "devicetaintrules": [],
         "deviceclasses": [named("divvy-share", spec={"extendedResourceName": "a/b"})],
@@ -193,8 +193,8 @@ def test_checks_before_a_run_read_the_others(
     check_held(cluster, preview=True)
     warn_of_weaker_rungs(cluster)
     check_platforms(path, {"profiles": {}, "pools": {}})
-    found = survey(None, None)
-    assert {each["metadata"]["name"] for each in found.nodes} >= {"n1", "n2"}
+    calls = survey(None, None)
+    assert {item["metadata"]["name"] for item in calls.nodes} >= {"n1", "n2"}
     errors = capsys.readouterr().err
     # What an unreadable claim holds is not nothing.
     assert ("of what cannot be read" in errors) == (hostility == ODD)
@@ -202,7 +202,7 @@ def test_checks_before_a_run_read_the_others(
 
 @pytest.mark.parametrize("hostility", KINDS)
 def test_a_deployment_reads_the_others(server: HostileServer, hostility: str) -> None:
-    """The agents of another Divvy are found beside pods that nobody can read."""
+    """The agents of another Divvy are calls beside pods that nobody can read."""
     server.kind = hostility
     agent = {"metadata": {"name": "agent", "namespace": "other"}, "spec": {"nodeName": "n1"}}
     server.sound["pods"].append(agent)
@@ -236,11 +236,17 @@ def test_the_suite_reads_the_others(server: HostileServer, hostility: str) -> No
     notes: list[str] = []
     with Client(cluster_config(None, None, os.environ), note=notes.append) as client:
         api = SuiteApi(client)
-        for one in (kind.NODE, kind.POD, kind.RESOURCE_CLAIM, kind.RESOURCE_SLICE, kind.LEASE):
-            names = {each["metadata"]["name"] for each in api.find(one)}
-            plural = one.path("").rpartition("/")[2]
-            assert names >= {each["metadata"]["name"] for each in server.sound[plural]}
-        seen = [each["metadata"]["name"] for _, each in api.watch(kind.POD, "", "1", 5)]
+        for listed_kind in (
+            kind.NODE,
+            kind.POD,
+            kind.RESOURCE_CLAIM,
+            kind.RESOURCE_SLICE,
+            kind.LEASE,
+        ):
+            names = {item["metadata"]["name"] for item in api.find(listed_kind)}
+            plural = listed_kind.path("").rpartition("/")[2]
+            assert names >= {item["metadata"]["name"] for item in server.sound[plural]}
+        seen = [item["metadata"]["name"] for _, item in api.watch(kind.POD, "", "1", 5)]
         assert "by-size" in seen
     assert bool(notes) == (hostility != LARGE)
 
@@ -250,7 +256,7 @@ async def test_the_agent_reads_the_others(server: HostileServer, hostility: str)
     server.kind = hostility
     api = ClaimsApi("n1")
     unread: list[str] = []
-    claims = [each["metadata"]["name"] async for each in api.claims(unread.append)]
+    claims = [item["metadata"]["name"] async for item in api.claims(unread.append)]
     assert "a" in claims
     assert bool(unread) == (hostility == ODD)
     listed, version = await api.slices()
@@ -258,8 +264,8 @@ async def test_the_agent_reads_the_others(server: HostileServer, hostility: str)
     assert version == "7"
     events: list[str] = []
     async with aclosing(api.watch_slices("7", lambda: None)) as watch:
-        async for _, each in watch:
-            events.append(each["metadata"]["name"])
+        async for _, item in watch:
+            events.append(item["metadata"]["name"])
             if events[-1] == "n1-0":
                 break
     await api.close()
@@ -293,8 +299,8 @@ async def test_the_template_maker_reads_the_others(server: HostileServer, hostil
         running(api.watch_slices(keep("slices"), change)),
     ):
         await until(lambda: api.in_touch, 20)
-        assert {each.name for keys in got["pods"].values() for each in keys} == {"divvy-1x10m"}
-        assert "divvy-1x10m" in {each.name for each in got["templates"]}
+        assert {item.name for keys in got["pods"].values() for item in keys} == {"divvy-1x10m"}
+        assert "divvy-1x10m" in {item.name for item in got["templates"]}
         assert got["slices"]["n1-0"]
     assert [uid async for uid, named in api.pods_of("team") if named][-1:]
     await api.close()
@@ -366,8 +372,8 @@ def test_every_read_is_in_the_list() -> None:
             name = str(path.relative_to(ROOT))
             # Other things are listed elsewhere, too.
             names = _READERS if name.startswith("divvy/cli") else _READERS - {"listed"}
-            if found := names & set(_calls(path)):
-                reads[name] = found
+            if calls := names & set(_calls(path)):
+                reads[name] = calls
     assert reads == READS
 
 

@@ -192,7 +192,7 @@ def test_leaves_out_and_names_a_device_that_no_agent_wrote() -> None:
 def test_takes_counters_for_used_up_where_a_device_of_the_node_cannot_be_read() -> None:
     listed = slices("n", ON_DEMAND, gpus=1)
     devices = listed[-1]["spec"]["devices"]
-    device = next(each for each in devices if "1g" in each["name"])
+    device = next(item for item in devices if "1g" in item["name"])
     held = claim("a", "n", device["name"])
     (gpu,) = claimed_gpus(listed, [held])
     assert any(gpu.free.values())

@@ -58,7 +58,7 @@ class ClaimsApi:
         slices: dict[str, dict[str, Any]] = {}
         version = ""
         async for page in self._client.pages(_SLICES, _PAGE, query={"fieldSelector": self._mine}):
-            slices |= {each["metadata"]["name"]: each for each in page.items}
+            slices |= {item["metadata"]["name"]: item for item in page.items}
             # A later page may be of a later version, and miss what happened to an earlier one.
             version = version or page.version
         return slices, version

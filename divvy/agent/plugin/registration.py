@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.5
 # A kubelet that starts admits the pods that run, and fails those for whose devices it finds nobody,
 # such as those of an init container that has ended (kubernetes/kubernetes#138446). So the first
-# attempts follow each other closely, and begin anew with each socket of a kubelet.
+# attempts follow each other closely, and start again with each socket of a kubelet.
 _FIRST_RETRY_SECONDS, _RETRY_SECONDS = 0.01, 1.0
 _SOCKET_SECONDS = 0.02
 # Else a channel takes over the pause that an earlier one's failure to connect began.

@@ -48,7 +48,7 @@ class ReloadWalk:
     random: Random
     order: list[int] = field(default_factory=lambda: list(range(_GPUS)))
     held: dict[str, tuple[Any, str]] = field(default_factory=dict)  # claim → (it, its GPU)
-    made: int = 0
+    claims_made: int = 0
     steps: list[str] = field(default_factory=list)
 
     async def go(self, count: int) -> None:
@@ -60,12 +60,15 @@ class ReloadWalk:
             await asyncio.sleep(self.random.choice((0, 0, 0.1, 0.5)))
             if number % _RESTING == 0 or number == count:
                 await self.rest()
-                print(f"{number} of {count} steps, {self.made} claims: nothing broken", flush=True)
+                print(
+                    f"{number} of {count} steps, {self.claims_made} claims: nothing broken",
+                    flush=True,
+                )
 
     async def prepare(self) -> str:
         uuid = self.random.choice(_UUIDS)
-        self.made += 1
-        name, share = f"claim-{self.made}", f"{uuid.lower()}-share"
+        self.claims_made += 1
+        name, share = f"claim-{self.claims_made}", f"{uuid.lower()}-share"
         claim = self.node.api.resources.allocate(name, share, memory="1000Mi", cores="1")
         try:
             async with asyncio.timeout(_CALL_SECONDS):
