@@ -1,4 +1,4 @@
-"""When an object is ready, and when it never will be: a function per kind, on values."""
+"""When a workload is ready, and when it never will be: a function per kind, on values."""
 
 from __future__ import annotations
 
@@ -41,14 +41,8 @@ class ContainerFailure:
 
 
 def readiness(obj: Mapping[str, Any]) -> str | None:
-    """Return None when the object is ready, else what is missing."""
-    check = CHECKS.get(str(obj.get("kind")))
-    return None if check is None else check(obj)
-
-
-def waits_for_pods(obj: Mapping[str, Any]) -> bool:
-    """Tell whether the object's readiness is that of pods which its selector names."""
-    return obj.get("kind") in REVISION_LABELS
+    """Return None when a DaemonSet or Deployment is ready, else what is missing."""
+    return CHECKS[obj["kind"]](obj)
 
 
 def is_observed(obj: Mapping[str, Any]) -> bool:
@@ -100,18 +94,6 @@ def _not_ready(obj: Mapping[str, Any], wanted: int, ready: str, available: str) 
     return f"{number} of {wanted} pods are ready{f' for {seconds} s' if seconds else ''}"
 
 
-def _service(obj: Mapping[str, Any]) -> str | None:
-    if (obj.get("spec") or {}).get("type") != "LoadBalancer":
-        return None
-    balancer = (obj.get("status") or {}).get("loadBalancer") or {}
-    return None if balancer.get("ingress") else "the service has no address yet"
-
-
-def _namespace(obj: Mapping[str, Any]) -> str | None:
-    phase = (obj.get("status") or {}).get("phase", "Active")
-    return None if phase == "Active" else f"the namespace is {phase}"
-
-
 def _condition(obj: Mapping[str, Any], kind: str, status: str = "True") -> Mapping[str, Any] | None:
     for condition in (obj.get("status") or {}).get("conditions") or ():
         if condition["type"] == kind and condition["status"] == status:
@@ -122,8 +104,6 @@ def _condition(obj: Mapping[str, Any], kind: str, status: str = "True") -> Mappi
 CHECKS = {
     "DaemonSet": _daemon_set,
     "Deployment": _deployment,
-    "Service": _service,
-    "Namespace": _namespace,
 }
 # The pods' label that names the revision of their template.
 REVISION_LABELS = {"DaemonSet": "controller-revision-hash", "Deployment": "pod-template-hash"}

@@ -29,7 +29,7 @@ from divvy.sources import AGENT_REQUIREMENTS, PACKAGE, PLUGIN_IMAGE
 _HOOK = PLUGIN_IMAGE / "hook"
 _LIMITER = PLUGIN_IMAGE / "limiter"
 _ROOMS = ("agent", "claim_templates", "kube", "model")
-_FILES = ("__init__.py", "atomic_file.py", "py.typed")
+_FILES = ("__init__.py", "atomic_file.py", "kubernetes_yaml.py", "py.typed")
 IMAGE_NAME = "divvy/agent"
 _INPUTS_OF_BUILD = ("image/build.py", "image/platforms.py")
 # What registries answer, in skopeo's words, where an image is not there: Harbor has a code of its
