@@ -36,6 +36,11 @@ _WAITS: Mapping[str, tuple[str, ...]] = {
     "": ("pods/log",),
     "apps": ("controllerrevisions", "replicasets"),
 }
+# Helm's records of the release, and the Lease that keeps two runs apart.
+_RECORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("", "secrets"): ("get", "list", "create", "update", "patch", "delete"),
+    ("coordination.k8s.io", "leases"): ("get", "create", "update"),
+}
 _READS = ("get", "list")
 _CHANGES = ("get", "create", "patch", "delete")
 _OBSERVED = {
@@ -75,6 +80,8 @@ def deployer() -> list[dict[str, Any]]:
     Kubernetes lets no user grant a right that they do not have.
     """
     rules = _reading(_LOOKS) | _reading(_WAITS)
+    for kind, verbs in _RECORDS.items():
+        rules.setdefault(kind, set()).update(verbs)
     for rendered in _everything():
         group = rendered["apiVersion"].rpartition("/")[0]
         rules.setdefault((group, _plural(rendered["kind"])), set()).update(_CHANGES)

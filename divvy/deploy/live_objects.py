@@ -100,7 +100,13 @@ def _look(
                 return _Look(other=(name, whose(live)), is_strange=strange)
         if not is_tried:  # its namespace is not there yet
             return _Look(Change(Action.CREATE, name))
-        applied, managers = _applied(client, name.path, wanted)
+        try:
+            applied, managers = _applied(client, name.path, wanted)
+        except ApiError as error:
+            # A binding cannot be tried while its role is not there yet.
+            if live is None and error.code == NOT_FOUND and error.body:
+                return _Look(Change(Action.CREATE, name))
+            raise
     except ApiError as error:
         return _refused(name, obj, error)
     if live is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from divvy.distribution import requirement
 from divvy.lab.paths import REPOSITORY
-from divvy.lab.tools import KUBERNETES
+from divvy.lab.tools import HELM, KUBERNETES
 
 PAGES = ("first-pool", "review-in-ci", "coming-from", "upgrade-and-uninstall", "fit")
 _WHEEL = requirement("cli,pulumi,verify")
@@ -61,7 +61,7 @@ def page_files(page: str) -> dict[str, str]:
 
 
 class Shell:
-    """Runs commands as a user types them: divvy and kubectl are on the path."""
+    """Runs commands as a user types them: divvy, kubectl and helm are on the path."""
 
     def __init__(self, folder: Path, programs: Path, kubeconfig: Path | None = None) -> None:
         self.folder = folder
@@ -69,6 +69,7 @@ class Shell:
         divvy = f'exec "{sys.executable}" -c "from divvy.cli.main import main; main()" "$@"\n'
         _program(programs / "divvy", divvy)
         _program(programs / "kubectl", f'exec "{KUBERNETES.bin / "kubectl"}" "$@"\n')
+        _program(programs / "helm", f'exec "{HELM.bin / "helm"}" "$@"\n')
         named = {} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig)}
         identity = {
             f"GIT_{role}_{what}": f"{what}@example".lower()
@@ -85,7 +86,7 @@ class Shell:
 
     def run(self, command: str, expect: tuple[int, ...] = (0,), timeout: float = 200) -> str:
         """Run a line; what would ask in a terminal is told --yes."""
-        if re.match(r"divvy (up|destroy|stack rm)\b", command) and "--yes" not in command:
+        if re.match(r"divvy (up|destroy)\b", command) and "--yes" not in command:
             command += " --yes"
         done = subprocess.run(
             ["bash", "-c", command],

@@ -85,4 +85,4 @@ def test_leaves_nothing_after_the_last_commands(tmp_path: Path) -> None:
         )
         assert left["items"] == []
         assert "divvy.gpu/status" not in cluster.get("node", NODE)["metadata"]["annotations"]
-        assert "not deployed" in shell.run("divvy stack ls")
+        assert "nothing of Divvy is deployed" in shell.run("divvy destroy -s lab")

@@ -125,7 +125,6 @@ def test_deploys_and_destroys_with_the_deployers_role(
     for command, expected in {
         "divvy up -s prod --no-wait": (0,),
         "divvy preview -s prod": (0,),
-        "divvy refresh -s prod --yes": (0,),
         "divvy destroy -s prod": (0,),
     }.items():
         output = shell.run(f"{command} 2>&1", expect=expected)
