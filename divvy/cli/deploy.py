@@ -19,6 +19,7 @@ from divvy.cli.output import counted
 from divvy.cli.platform_check import check_platforms
 from divvy.cli.rung_check import warn_of_weaker_rungs
 from divvy.deploy.changes import Action, Change, FieldChange, ObjectName
+from divvy.deploy.clean_up import CleanUp, stays
 from divvy.deploy.deployment import DeployError, Deployment, Look
 from divvy.deploy.deployment import Stack as DeployedStack
 from divvy.deploy.helm import Helm, HelmFailed, find_helm
@@ -49,12 +50,17 @@ _TakeOver = Annotated[
 _ForceConflicts = Annotated[
     bool, typer.Option("--force-conflicts", help="Overwrite fields that other managers own.")
 ]
+_KeepNodes = Annotated[
+    bool,
+    typer.Option("--keep-nodes", help="Leave labels, annotations and files of agents on nodes."),
+]
 _SIGNS = {
     Action.CREATE: ("+", "green"),
     Action.UPDATE: ("~", "yellow"),
     Action.DELETE: ("-", "red"),
 }
 _MAX_PATHS = 4
+_KEPT = "labels, annotations and files of agents on nodes (--keep-nodes)"
 
 
 def preview(
@@ -103,10 +109,10 @@ def up(
         run.finish(look, wait=wait)
 
 
-def destroy(stack: Stack, *, yes: Yes = False) -> None:
-    """Delete everything that the stack has in the cluster."""
+def destroy(stack: Stack, *, yes: Yes = False, keep_nodes: _KeepNodes = False) -> None:
+    """Delete everything that the stack has in the cluster, and give its nodes back clean."""
     with _opened(stack) as run:
-        run.destroy(yes=yes)
+        run.destroy(yes=yes, keep_nodes=keep_nodes)
 
 
 class _Run:
@@ -181,8 +187,8 @@ class _Run:
         if advertised.differs:
             raise typer.Exit(CHANGES)
 
-    def destroy(self, *, yes: bool) -> None:
-        """Uninstall, after asking."""
+    def destroy(self, *, yes: bool, keep_nodes: bool) -> None:
+        """Uninstall and clean nodes up, after asking."""
         cluster = self._stack.cluster
         deployed = self._deployment.deployed
         if deployed is None:
@@ -197,10 +203,15 @@ class _Run:
         if deployed is None or _has_claims(self._deployment.cluster_of(deployed) or cluster):
             check_held(cluster, preview=False)
         confirm(yes=yes, question=f"Delete Divvy from {self.where()}?")
+        before = self._deployment.cluster_of(deployed) or cluster
+        clean_up = None if keep_nodes else CleanUp(self._client, cluster.namespace, self._report)
         for name in self._deployment.destroy(self._helm):
             typer.echo(f" - {name}")
+        left = clean_up.run() if clean_up else [_KEPT]
         kept = self._deployment.remove_namespace()
         typer.echo(f"deleted{f'; {kept}' if kept else ''}")
+        for words in (*left, *stays(before)):
+            typer.echo(f"stays: {printable(words)}")
 
     def where(self) -> str:
         """Return the cluster in words: release, server, context, number of nodes."""
