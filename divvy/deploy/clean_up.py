@@ -58,6 +58,7 @@ class CleanUp:
         self._client = client
         self._namespace = namespace
         self._report = report
+        self._unread: dict[str, None] = {}
         agent = client.find(_DAEMON_SET.path(namespace, AGENT))
         self._desired = None if agent is None else clean_up_pods(agent)
         self._nodes = {str(pod["spec"].get("nodeName") or "") for pod in self._pods(AGENTS)} - {""}
@@ -70,7 +71,7 @@ class CleanUp:
             left += self._clean_files()
         except ApiError as refusal:
             left.append(f"the agents' files stay on the nodes: {refusal}")
-        return left
+        return left + [f"pod {name} cannot be read: its node is not known" for name in self._unread]
 
     def _until_agents_have_ended(self) -> list[str]:
         if self._until(lambda: not self._pods(AGENTS), "the agents to end"):
@@ -126,7 +127,11 @@ class CleanUp:
     def _pods(self, selector: str) -> list[dict[str, Any]]:
         query = {"labelSelector": selector}
         pages = self._client.pages(POD.path(self._namespace), query)
-        return [pod for page in pages for pod in page.items]
+        pods = []
+        for page in pages:
+            self._unread |= dict.fromkeys(page.skipped)
+            pods += page.items
+        return pods
 
     def _until(self, is_done: Callable[[], bool], what: str) -> bool:
         """Wait a bounded time; return whether it is done."""
