@@ -12,7 +12,7 @@ from rich.text import Text
 
 from divvy.cli.claims_checks import check_claims, check_held
 from divvy.cli.confirm import confirm
-from divvy.cli.errors import CHANGES, FAILED, fail
+from divvy.cli.errors import CHANGES, FAILED, INTERRUPTED, fail
 from divvy.cli.node_wait import wait_advertised
 from divvy.cli.options import Diff, ExpectNoChanges, Stack, Yes
 from divvy.cli.output import counted
@@ -105,8 +105,9 @@ def up(
         if not force_conflicts:
             _refuse_conflicts(look)
         confirm(yes=yes, question=f"Deploy to {run.where()}?")
-        run.deploy(look, take_over=take_over)
-        run.finish(look, wait=wait)
+        with _interruptible(f"divvy up -s {stack}"):
+            run.deploy(look, take_over=take_over)
+            run.finish(look, wait=wait)
 
 
 def destroy(stack: Stack, *, yes: Yes = False, keep_nodes: _KeepNodes = False) -> None:
@@ -203,7 +204,11 @@ class _Run:
         if deployed is None or _has_claims(self._deployment.cluster_of(deployed) or cluster):
             check_held(cluster, preview=False)
         confirm(yes=yes, question=f"Delete Divvy from {self.where()}?")
-        before = self._deployment.cluster_of(deployed) or cluster
+        with _interruptible(f"divvy destroy -s {self._stack.name}"):
+            self._remove(self._deployment.cluster_of(deployed) or cluster, keep_nodes=keep_nodes)
+
+    def _remove(self, before: Cluster, *, keep_nodes: bool) -> None:
+        cluster = self._stack.cluster
         clean_up = None if keep_nodes else CleanUp(self._client, cluster.namespace, self._report)
         for name in self._deployment.destroy(self._helm):
             typer.echo(f" - {name}")
@@ -284,6 +289,16 @@ def _opened(name: str) -> Iterator[_Run]:
         fail(f"the cluster refuses a request: {error}")
     except (DeployError, HelmFailed, BuildFailed, KubeError) as error:
         fail(str(error))
+
+
+@contextmanager
+def _interruptible(command: str) -> Iterator[None]:
+    """Tell whoever interrupts a change how to go on with it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"\nInterrupted; nothing is lost. Run `{command}` again to go on.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _warn(unread: str) -> None:
