@@ -39,8 +39,8 @@ nodes by their labels and gives them a profile; the one pool without `select` is
 default for GPU nodes.
 
 Two defaults differ from NVIDIA's on purpose. Replicas are called `nvidia.com/gpu.shared`. A
-container may ask for one replica only, because two time slices give no more than one; with MPS it
-may ask for several.
+container may ask for one replica only, because two time slices give no more than one; with MPS
+it may ask for several.
 """
 
 _MODELS = """\
