@@ -38,6 +38,16 @@ its pods and namespaces. A run on simulated GPUs says so everywhere and is at be
 | `--runner-image I` | with `--in-cluster`, the image of the suite, instead of building it |
 | `--out FOLDER` | folder for reports (HTML, YAML, JUnit, CTRF) and the archive of the run |
 
+While it runs there is a line for each check with a sign for each case: `+` passed, `F` failed, `-`
+not checked; the report says why.
+
+| exit code | when |
+|--:|---|
+| 0 | nothing failed: *success*, *partial*, or *warning* without `--strict` |
+| 1 | a check failed; with `--strict` a recommendation, too; with `--compare` one that held before |
+| 2 | nothing was checked, or Divvy is not deployed in this cluster |
+| 3 | with `--require`, a MUST check could not be made; with `--compare`, one that was made before |
+
 The first line is the result. *success*: everything that such a cluster can have was checked on
 hardware and holds. *partial*: nothing failed, but a check was skipped, `--select`, `--pool` or
 `--sample` left some out, or the GPUs are simulated. *warning*: a recommendation (SHOULD) does not

@@ -38,9 +38,9 @@ that selects it; a GPU that no rule selects is advertised whole. A **pool** choo
 nodes by their labels and gives them a profile; the one pool without `select` is the
 default for GPU nodes.
 
-Two defaults differ from NVIDIA's, which mislead users: replicas are renamed
-(`nvidia.com/gpu.shared`), and a container that requests two replicas is refused, since
-they give it no more than one. By MPS it gets both, so there it is not refused.
+Two defaults differ from NVIDIA's on purpose. Replicas are called `nvidia.com/gpu.shared`. A
+container may ask for one replica only, because two time slices give no more than one; with MPS
+it may ask for several.
 """
 
 _MODELS = """\

@@ -75,7 +75,7 @@ def _amiss(target: ClusterUnderTest, difference: LiveDifference, pool: str) -> l
     unpooled = pool == NO_POOL
     nodes = [
         f"{node_difference.node}: {words}"
-        for node_difference in difference.nodes
+        for node_difference in (*difference.nodes, *difference.unknown_overrides)
         if node_difference.pool == (None if unpooled else pool)
         for words in (
             node_difference.problem,

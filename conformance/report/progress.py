@@ -11,6 +11,7 @@ import pytest
 from conformance.catalogue import Check
 
 _SIGNS = {"passed": ("+", "32"), "failed": ("F", "31"), "skipped": ("-", "33")}
+_LEGEND = "one sign per case: + passed, F failed, - not checked (report.html says why)"
 _TITLE = 58
 
 
@@ -22,15 +23,17 @@ class Progress:
 
     def __init__(self) -> None:
         self._current = ""
+        self._has_begun = False
         self._colour = sys.stdout.isatty()
 
     def done(self, check: Check, status: str) -> None:
         """Show one case."""
-        line = ""
+        line = "" if self._has_begun else f"{_LEGEND}\n"
+        self._has_begun = True
         if check.id != self._current:
             title = textwrap.shorten(check.title, _TITLE, placeholder=" …")
             start = "\n  " if self._current else "  "
-            line = f"{start}{check.id:<8}{title:<{_TITLE}} "
+            line += f"{start}{check.id:<8}{title:<{_TITLE}} "
             self._current = check.id
         sign, colour = _SIGNS[status]
         self._print(f"{line}\033[{colour}m{sign}\033[0m" if self._colour else f"{line}{sign}")

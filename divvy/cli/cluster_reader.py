@@ -40,6 +40,11 @@ class ClusterReader:
         self._notes: dict[str, None] = {}
         self._unread: dict[str, dict[str, None]] = {}
 
+    @property
+    def context(self) -> str:
+        """Return the context of the kubeconfig by which the cluster is read."""
+        return self._client.context
+
     def note(self, text: str) -> None:
         """Note what could not be read, for a person."""
         self._notes[printable(text)] = None

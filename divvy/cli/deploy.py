@@ -12,13 +12,14 @@ from rich.text import Text
 
 from divvy.cli.claims_checks import check_claims, check_held
 from divvy.cli.confirm import confirm
-from divvy.cli.errors import CHANGES, FAILED, fail
+from divvy.cli.errors import CHANGES, FAILED, INTERRUPTED, fail
 from divvy.cli.node_wait import wait_advertised
 from divvy.cli.options import Diff, ExpectNoChanges, Stack, Yes
 from divvy.cli.output import counted
 from divvy.cli.platform_check import check_platforms
 from divvy.cli.rung_check import warn_of_weaker_rungs
 from divvy.deploy.changes import Action, Change, FieldChange, ObjectName
+from divvy.deploy.clean_up import CleanUp, stays
 from divvy.deploy.deployment import DeployError, Deployment, Look
 from divvy.deploy.deployment import Stack as DeployedStack
 from divvy.deploy.helm import Helm, HelmFailed, find_helm
@@ -49,12 +50,17 @@ _TakeOver = Annotated[
 _ForceConflicts = Annotated[
     bool, typer.Option("--force-conflicts", help="Overwrite fields that other managers own.")
 ]
+_KeepNodes = Annotated[
+    bool,
+    typer.Option("--keep-nodes", help="Leave labels, annotations and files of agents on nodes."),
+]
 _SIGNS = {
     Action.CREATE: ("+", "green"),
     Action.UPDATE: ("~", "yellow"),
     Action.DELETE: ("-", "red"),
 }
 _MAX_PATHS = 4
+_KEPT = "labels, annotations and files of agents on nodes (--keep-nodes)"
 
 
 def preview(
@@ -99,14 +105,15 @@ def up(
         if not force_conflicts:
             _refuse_conflicts(look)
         confirm(yes=yes, question=f"Deploy to {run.where()}?")
-        run.deploy(look, take_over=take_over)
-        run.finish(look, wait=wait)
+        with _interruptible(f"divvy up -s {stack}"):
+            run.deploy(look, take_over=take_over)
+            run.finish(look, wait=wait)
 
 
-def destroy(stack: Stack, *, yes: Yes = False) -> None:
-    """Delete everything that the stack has in the cluster."""
+def destroy(stack: Stack, *, yes: Yes = False, keep_nodes: _KeepNodes = False) -> None:
+    """Delete everything that the stack has in the cluster, and give its nodes back clean."""
     with _opened(stack) as run:
-        run.destroy(yes=yes)
+        run.destroy(yes=yes, keep_nodes=keep_nodes)
 
 
 class _Run:
@@ -181,8 +188,8 @@ class _Run:
         if advertised.differs:
             raise typer.Exit(CHANGES)
 
-    def destroy(self, *, yes: bool) -> None:
-        """Uninstall, after asking."""
+    def destroy(self, *, yes: bool, keep_nodes: bool) -> None:
+        """Uninstall and clean nodes up, after asking."""
         cluster = self._stack.cluster
         deployed = self._deployment.deployed
         if deployed is None:
@@ -197,10 +204,19 @@ class _Run:
         if deployed is None or _has_claims(self._deployment.cluster_of(deployed) or cluster):
             check_held(cluster, preview=False)
         confirm(yes=yes, question=f"Delete Divvy from {self.where()}?")
+        with _interruptible(f"divvy destroy -s {self._stack.name}"):
+            self._remove(self._deployment.cluster_of(deployed) or cluster, keep_nodes=keep_nodes)
+
+    def _remove(self, before: Cluster, *, keep_nodes: bool) -> None:
+        cluster = self._stack.cluster
+        clean_up = None if keep_nodes else CleanUp(self._client, cluster.namespace, self._report)
         for name in self._deployment.destroy(self._helm):
             typer.echo(f" - {name}")
+        left = clean_up.run() if clean_up else [_KEPT]
         kept = self._deployment.remove_namespace()
         typer.echo(f"deleted{f'; {kept}' if kept else ''}")
+        for words in (*left, *stays(before)):
+            typer.echo(f"stays: {printable(words)}")
 
     def where(self) -> str:
         """Return the cluster in words: release, server, context, number of nodes."""
@@ -273,6 +289,16 @@ def _opened(name: str) -> Iterator[_Run]:
         fail(f"the cluster refuses a request: {error}")
     except (DeployError, HelmFailed, BuildFailed, KubeError) as error:
         fail(str(error))
+
+
+@contextmanager
+def _interruptible(command: str) -> Iterator[None]:
+    """Tell whoever interrupts a change how to go on with it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"\nInterrupted; nothing is lost. Run `{command}` again to go on.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _warn(unread: str) -> None:

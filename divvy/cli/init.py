@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -66,6 +67,8 @@ _Ci = Annotated[
 _StackOnly = Annotated[
     bool, typer.Option("--stack-only", help="Write the stack file alone, no project around it.")
 ]
+# So many nodes are named in an error.
+_MAX_NODES = 12
 
 
 def init(
@@ -109,7 +112,7 @@ def init(
     platforms = image_platforms(result.nodes, surveyed.nodes)
     if "registry" in chosen and platforms:
         chosen["platforms"] = list(platforms)
-    connection = {"kubeconfig": kubeconfig, "context": context}
+    connection = {"kubeconfig": kubeconfig, "context": context or surveyed.context}
     text = stack_text(
         result,
         surveyed.others,
@@ -135,6 +138,7 @@ def _complete(surveyed: Survey, answers: Answers, profiles: Mapping[str, Any]) -
     labels = {
         node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in surveyed.nodes
     }
+    _refuse_unmatched(answers, list(labels))
     while True:
         nodes = [
             gpus
@@ -152,19 +156,39 @@ def _complete(surveyed: Survey, answers: Answers, profiles: Mapping[str, Any]) -
         more = [answer for question in result.questions for answer in _ask(question)]
         answers = Answers((*answers.given, *more))
     if not result.cluster:
-        _refuse_empty(len(surveyed.nodes), result)
+        _refuse_empty(list(labels), result)
     return result
 
 
-def _refuse_empty(nodes: int, result: Draft) -> NoReturn:
+def _refuse_unmatched(answers: Answers, nodes: Sequence[str]) -> None:
+    """Fail where an option's pattern matches no node."""
+    wrong = [
+        f"--{answer.kind} '{answer.nodes}={answer.value}' matches no node"
+        for answer in answers.given
+        if not any(fnmatchcase(node, answer.nodes) for node in nodes)
+    ]
+    if wrong:
+        listed = "\n  ".join(wrong)
+        fail(
+            f"{listed}\nleft of = is the name of a node, or a pattern of names such as "
+            f"'gpu-*'. Nodes: {_some(nodes)}"
+        )
+
+
+def _some(nodes: Sequence[str]) -> str:
+    rest = len(nodes) - _MAX_NODES
+    return ", ".join([*nodes[:_MAX_NODES], *([f"{rest} more"] if rest > 0 else [])]) or "none"
+
+
+def _refuse_empty(nodes: Sequence[str], result: Draft) -> NoReturn:
     reasons = "".join(
         f"\n  {', '.join(left_out.nodes)}: {left_out.reason}" for left_out in result.left_out
     )
     if reasons:
         fail(f"no node has GPUs that a stack file can describe:{reasons}")
     fail(
-        f"none of {nodes} nodes shows a GPU, by nvidia.com/… resources or by labels; name those "
-        "that have some: --gpus 'NODES=NUMBER' --model 'NODES=MODEL'"
+        f"no node shows a GPU, by nvidia.com/… resources or by labels ({_some(nodes)}); say which "
+        "have some, by name or pattern: --gpus 'gpu-*=2' --model 'gpu-*=T4'"
     )
 
 
@@ -225,7 +249,7 @@ def _ask_image() -> dict[str, str]:
     registry = typer.prompt("Registry to push the agent's image to (empty: later)", default="")
     if not registry:
         return {}
-    base = typer.prompt("Image to build it on: Debian 12 with its Python")
+    base = typer.prompt("Image to build it on: Debian 12 with the package python3")
     return {"registry": registry, "base": base}
 
 
@@ -311,7 +335,10 @@ def _tell_next(name: str, text: str, lacking: Sequence[str]) -> None:
     )
     lines = text.splitlines()
     if NO_IMAGE in lines:
-        place = f"line {lines.index(NO_IMAGE) + 1} of {stack_file(name)}"
-        typer.echo(f"then write the agent's image, as {place} says:")
+        first = lines.index(NO_IMAGE) + 1
+        typer.echo(
+            f"then say where the agent's image comes from: uncomment line {first} and line "
+            f"{first + 1} or {first + 2} of {stack_file(name)}"
+        )
     typer.echo(f"  divvy preview -s {name}     # what would be made")
     typer.echo(f"  divvy up -s {name}")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from divvy.cli.bare_stack import BareStackCommand
 from divvy.cli.options import stack_names
 from divvy.lab import lifecycle, registry
 from divvy.lab.paths import KUBECONFIG
@@ -33,7 +34,7 @@ def _telling() -> lifecycle.Tell:
     return lambda line: typer.echo(f"{time.monotonic() - began:5.1f} s  {line}")
 
 
-@app.command()
+@app.command(cls=BareStackCommand)
 def up(stack: _Stack = "lab", file: _File = None) -> None:
     """Start the lab, or repair a running one."""
     lab = read_lab(read_stack(None if file else stack, file))
@@ -41,7 +42,7 @@ def up(stack: _Stack = "lab", file: _File = None) -> None:
     lifecycle.up(lab, tell)
 
 
-@app.command()
+@app.command(cls=BareStackCommand)
 def upgrade(
     stack: _Stack = "lab",
     file: _File = None,

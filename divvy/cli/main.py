@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from divvy.cli.bare_stack import BareStackCommand
 from divvy.cli.errors import FAILED, INTERRUPTED, CommandError
 from divvy.distribution import install_command
 from divvy.kube.errors import KubeconfigError
@@ -65,7 +66,7 @@ class _Commands(Mapping[str, Any]):
         app = getattr(command_module, "app", None)
         if app is None:
             app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            app.command(name)(getattr(command_module, name))
+            app.command(name, cls=BareStackCommand)(getattr(command_module, name))
         else:
             app.info.help = summary
         command = typer.main.get_command(app)

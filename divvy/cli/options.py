@@ -28,7 +28,13 @@ def stack_names(incomplete: str) -> list[str]:
 
 Stack = Annotated[
     str,
-    typer.Option("--stack", "-s", envvar=_VARIABLE, help="The stack.", autocompletion=stack_names),
+    typer.Option(
+        "--stack",
+        "-s",
+        envvar=_VARIABLE,
+        help="The stack; also without -s.",
+        autocompletion=stack_names,
+    ),
 ]
 StackName = Annotated[
     str | None,

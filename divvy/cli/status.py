@@ -112,13 +112,13 @@ def _pending(
     resources = named_resources(cluster)
     read = readable(pods, lambda raw: live_pod(raw, resources, cluster.names, named, now), note)
     for pod in filter(None, read):
-        yield PendingPod(pod.pod.full_name, pod.pod.requests, _reason(pod.pod.reason, pod.node))
+        # One that has a node has its GPU: `top` shows it, and why it does not run.
+        if pod.node is None:
+            yield PendingPod(pod.pod.full_name, pod.pod.requests, _reason(pod.pod.reason))
 
 
-def _reason(reason: str, node: str | None) -> str:
+def _reason(reason: str) -> str:
     """Return the scheduler's first sentence: what follows is of preemption."""
-    if node is not None:
-        return f"is scheduled on {node}, which has not started it yet"
     return reason.partition(". ")[0] or "the scheduler has not looked at it yet"
 
 

@@ -15,6 +15,7 @@ import typer
 import yaml
 from rich.console import Console
 
+from divvy.cli.cluster_reader import NotAllowed, reading
 from divvy.cli.errors import (
     FAILED,
     INTERRUPTED,
@@ -34,7 +35,9 @@ from divvy.cli.run_archive import (
 )
 from divvy.cli.verify_in_cluster import write_job
 from divvy.distribution import install_command
+from divvy.kube.kind import kind_named
 from divvy.model import Cluster
+from divvy.model.contract import AGENT
 from divvy.render.comparison import comparison_lines, comparison_markdown
 from divvy.render.conformance import summary_lines, summary_words
 from divvy.reports.archive import report_archive
@@ -192,11 +195,20 @@ def verify(
     in_cluster: _InCluster = False,
     runner_image: _Runner = None,
 ) -> None:
-    """Check the live cluster; exit 1: something that must hold does not, 2: nothing was checked.
+    """Check the live cluster against the plan.
 
-    Exit 0: success, partial (nothing wrong, not everything checked) or warning (a recommendation
-    does not hold: 1 with --strict). With --require, exit 3: what must hold could not be checked.
-    With --compare, exit 1 also if a check newly fails, 3 if what must hold is no longer checked.
+    Exit codes:
+
+    0: nothing failed; `partial`: some checks were not made;
+    `warning`: a recommendation does not hold
+
+    1: a check failed; with --strict a recommendation, too;
+    with --compare one that passed before
+
+    2: nothing was checked, or Divvy is not deployed
+
+    3: a MUST check could not be made (--require),
+    or no longer can (--compare)
     """
     if not bare and (host or driver_root or workloads or mig):
         fail("--host, --driver-root, --workloads and --mig are for --bare")
@@ -232,6 +244,8 @@ def verify(
             require_stack(earlier, source.name)
         except ValueError as problem:
             fail(str(problem))
+    if cluster is not None and not bare and target == _OWN:
+        _require_deployed(cluster, source.name if source else "")
     report = _place_for_report(out)
     arguments = ["--bare"] if bare else []
     if source is not None:
@@ -330,6 +344,23 @@ def _of_a_job(context: typer.Context) -> list[str]:
         option = parameter.opts[0]
         arguments += [option] if value is True else [f"{option}={value}"]
     return arguments
+
+
+def _require_deployed(cluster: Cluster, stack: str) -> None:
+    """End the command where no agent is deployed: each check would fail after a wait of its own."""
+    path = kind_named("apps/v1", "DaemonSet").path(cluster.namespace, AGENT)
+    with reading(cluster.kubeconfig, cluster.context) as reader:
+        try:
+            is_deployed = reader.find(path) is not None
+        except NotAllowed:
+            return  # the suite reports what it cannot look at
+    if not is_deployed:
+        typer.echo(
+            f"Divvy is not deployed here (namespace {cluster.namespace} of "
+            f"{cluster.context or 'the current context'} has no agent): run divvy up -s {stack}",
+            err=True,
+        )
+        raise typer.Exit(NOTHING_CHECKED)
 
 
 def _require_suites_packages() -> None:

@@ -28,6 +28,12 @@ _OPERATOR = (
     "`kubectl label node NODE --overwrite nvidia.com/gpu.deploy.device-plugin=false "
     "nvidia.com/gpu.deploy.gpu-feature-discovery=false nvidia.com/gpu.deploy.mig-manager=false`"
 )
+_PLUGIN = (
+    "take it off a pool's nodes before `divvy up`: Divvy advertises nothing until it stops. Node "
+    "by node: give the plugin's affinity the condition `{key: gpu-sharing, operator: NotIn, "
+    "values: [divvy]}` and each pool's select `gpu-sharing: divvy`, then "
+    "`kubectl label node NODE gpu-sharing=divvy` (docs/coming-from.md has every command)"
+)
 # What a container's image and command contain → what it is. The first that fits counts.
 _PROGRAMS = (
     (r"gpu-feature-discovery", "GPU Feature Discovery", _LABELS),
@@ -40,7 +46,7 @@ _PROGRAMS = (
     (r"nvidia-gpu-device-plugin", "GKE's GPU device plugin", _ALONE),
     (r"kai-scheduler", "KAI Scheduler", "pods that it gives parts of GPUs hold whole ones"),
     (r"/gpu-operator(:|@|$)", "GPU Operator", _OPERATOR),
-    (r"k8s-device-plugin", "NVIDIA's device plugin", _ALONE),
+    (r"k8s-device-plugin", "NVIDIA's device plugin", _PLUGIN),
     (r"nvidia/driver:|nvidia-driver-daemonset", "NVIDIA's driver containers", ""),
     (r"dcgm-exporter", "DCGM exporter", ""),
 )  # fmt: skip

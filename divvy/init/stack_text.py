@@ -18,8 +18,8 @@ _OLDEST = (1, 32)
 NO_IMAGE = "    #plugin:"
 _NO_IMAGE = (
     "    # `divvy preview` and `divvy up` need the agent's image. Remove the # of the next line",
-    "    # and of one of the two below it: the first has the image built on a Debian 12 with its",
-    "    # Python, and pushed; the second names an image that is in a registry.",
+    "    # and of one of the two below it: the first has the image built on a Debian 12 with the",
+    "    # package python3, and pushed; the second names an image that is in a registry.",
     NO_IMAGE,
     '    #  image: {registry: "registry.example/gpus", base: "registry.example/debian-python"}',
     '    #  image: {reference: "registry.example/divvy-agent@sha256:DIGEST"}',

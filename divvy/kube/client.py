@@ -86,6 +86,7 @@ class Client:
         """``note`` is told which objects of lists and watches could not be read whole."""
         self.note = note
         self.server = config.server
+        self.context = config.context
         self.namespace = config.namespace
         self._seconds = seconds
         # How long requests to a busy server are retried.

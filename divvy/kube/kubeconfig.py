@@ -23,6 +23,8 @@ from divvy.kube.errors import KubeconfigError
 from divvy.kube.tls import trusting
 from divvy.kubernetes_yaml import NOT_YAML, KubernetesLoader
 
+# In place of a context, where there is no kubeconfig.
+IN_POD = "service account"
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REFUSED = {
     "cluster": ("proxy-url", "tls-server-name"),
@@ -211,7 +213,10 @@ def _entry(document: Mapping[str, Any], kind: str, name: str) -> dict[str, Any]:
         if entry.get("name") == name:
             inner: dict[str, Any] = entry.get(kind) or {}
             return inner
-    raise KubeconfigError(f"the kubeconfig has no {kind} {name}")
+    known = sorted(str(entry.get("name")) for entry in document.get(f"{kind}s") or ())
+    raise KubeconfigError(
+        f"the kubeconfig has no {kind} {name}; it has {', '.join(known) or 'none'}"
+    )
 
 
 def _in_cluster(environment: Mapping[str, str]) -> ClusterConfig:
@@ -224,7 +229,7 @@ def _in_cluster(environment: Mapping[str, str]) -> ClusterConfig:
         raise KubeconfigError("kubeconfig: none given: set KUBECONFIG, or write ~/.kube/config")
     return ClusterConfig(
         f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        "service account",
+        IN_POD,
         namespace,
         {"certificate-authority": str(_ACCOUNT / "ca.crt")},
         {"tokenFile": str(_ACCOUNT / "token")},

@@ -58,13 +58,15 @@ _RESULT = {
     "consumedCapacity": _QUANTITIES,
 }
 _WORKLOAD = {"spec!": {"template!": {"spec!": {"containers": [{**_CONTAINER, "args": [str]}]}}}}
+_READ_OF_NODE_INFO = ("architecture", "containerRuntimeVersion", "kubeletVersion")
 _SHAPES: Mapping[str, Shape] = {
     "nodes": {
         "spec": {"taints": [{"key!": str, "effect!": str}]},
         "status": {
             "allocatable": _QUANTITIES,
             "capacity": _QUANTITIES,
-            "nodeInfo": _TEXTS,
+            # By name: the kubelet's also say true or false, since Kubernetes 1.37.
+            "nodeInfo": dict.fromkeys(_READ_OF_NODE_INFO, str),
             "conditions": [_CONDITION],
         },
     },

@@ -65,6 +65,10 @@ STATE_FOLDER = "/var/lib/divvy"
 RUN_FOLDER = "/run/divvy"
 SHARE_FOLDER = f"{RUN_FOLDER}/tenants"
 MPS_FOLDER = f"{RUN_FOLDER}/mps"
+# Of `divvy destroy`: where a pod that cleans a node up has the host's folders, and what the lines
+# of its log begin with that say what stays there.
+CLEANED_HOST = "/host"
+LEFT = "left: "
 # In the agent's pod.
 DRIVER_ROOT = "/driver-root"
 DRIVER_ROOT_VARIABLE = "DIVVY_HOST_DRIVER_ROOT"

@@ -119,7 +119,7 @@ def cluster_status(
         sum(counts.values()),
         dict(sorted(counts.items())),
         tuple(lines),
-        _missing(difference, live),
+        _missing(difference),
     )
 
 
@@ -181,8 +181,7 @@ def _differences(difference: NodeDifference) -> Iterable[str]:
         yield f"{row.resource}: offers {row.before:,}, the file says {row.after:,}"
 
 
-def _missing(difference: LiveDifference, live: Sequence[LiveNode]) -> tuple[str, ...]:
-    names = {node.name for node in live}
+def _missing(difference: LiveDifference) -> tuple[str, ...]:
     counts = (
         f"pool {count.pool} has {count.actual} node{'' if count.actual == 1 else 's'}, "
         f"the file says {count.expected}"
@@ -190,8 +189,7 @@ def _missing(difference: LiveDifference, live: Sequence[LiveNode]) -> tuple[str,
     )
     overridden = (
         f"node {node.node} of pool {node.pool}: {node.problem}"
-        for node in difference.nodes
-        if node.node not in names
+        for node in difference.unknown_overrides
     )
     return (*counts, *overridden)
 

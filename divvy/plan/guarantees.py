@@ -56,8 +56,8 @@ FILES = Guarantees(
 
 # docs/limiter.md says which memory that is.
 _COUNTED_LATER = (
-    "what only the driver knows (first contexts, compressed modules) counts seconds later; a "
-    "program that bypasses it is noticed, not stopped"
+    "a program that goes around that library is reported, not stopped; what the driver itself "
+    "takes (first contexts, compressed modules) is counted seconds later"
 )
 
 
@@ -165,7 +165,7 @@ def _prevented(limit: str, sharing: Sharing, device: str) -> str:
     if sharing.by_driver:
         return f"limited: {_BY_DRIVER.format(limit=limit)}"
     memory = (
-        f"prevented: the driver library in the container refuses more than {limit}; "
+        f"prevented: allocations above {limit} fail, by the driver library in the container; "
         f"{_COUNTED_LATER}"
     )
     if sharing.enforcement == "auto":

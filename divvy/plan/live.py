@@ -105,15 +105,19 @@ class PoolCount:
 
 @dataclass(frozen=True)
 class LiveDifference:
-    """Everything in which a live cluster is not what its stack file says."""
+    """Everything in which a live cluster is not what its stack file says.
+
+    ``unknown_overrides`` are nodes that `overrides` name and that are not in their pool.
+    """
 
     cluster: str
     compared: int
     nodes: tuple[NodeDifference, ...]
     counts: tuple[PoolCount, ...]
+    unknown_overrides: tuple[NodeDifference, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.nodes or self.counts)
+        return bool(self.nodes or self.counts or self.unknown_overrides)
 
 
 def compare_live(cluster: Cluster, name: str, nodes: Sequence[LiveNode]) -> LiveDifference:
@@ -137,13 +141,13 @@ def compare_live(cluster: Cluster, name: str, nodes: Sequence[LiveNode]) -> Live
         for key, pool in cluster.pools.items()
         if pool.hardware is not None and pool.hardware.count != len(names[key])
     )
-    differences += [
+    absent = tuple(
         _absent(node, key, profile)
         for key, pool in cluster.pools.items()
         for node, profile in sorted(pool.overrides.items())
         if node not in names[key]
-    ]
-    return LiveDifference(name, compared, tuple(differences), counts)
+    )
+    return LiveDifference(name, compared, tuple(differences), counts, absent)
 
 
 def _absent(node: str, pool: str, profile: str) -> NodeDifference:

@@ -250,9 +250,11 @@ class _View:
         elif mode == Mode.MIG and isinstance(layout.get(kind), int):
             yield kind, layout[kind]
         elif mode in (Mode.TIME_SLICING, Mode.TIME_SLICING_LIMIT):
-            # A resource means the same on all of its GPUs: as many replicas of each.
+            # A resource means the same on all of its GPUs: as many replicas of each. One that
+            # waits for a change has it in its status, and does not offer it yet.
             gpus = sum(
                 resource in (gpu_entry.get("resources") or ())
+                and gpu_entry.get("state") in (None, "", State.READY)
                 for gpu_entry in gpu_entries(self.node.status)
             )
             yield kind, self.readings.devices.get(resource, 0) // max(gpus, 1)

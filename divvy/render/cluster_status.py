@@ -71,7 +71,7 @@ def _node(line: NodeLine) -> Iterable[RenderableType]:
 
 def _stale(seconds: float) -> str:
     if isinf(seconds):
-        return "it has no status, or one that does not say how old it is"
+        return "no agent has reported from this node yet"
     return f"its status is {age(seconds)} old"
 
 

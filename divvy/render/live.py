@@ -22,7 +22,11 @@ def live_text(difference: LiveDifference, moves: Sequence[NodeMove] = ()) -> Ren
     heading = Text.assemble((difference.cluster, "bold"), " and its live nodes: ")
     if not difference:
         return heading.append(f"{plural(difference.compared, 'node')} as the stack file says")
-    heading.append(f"{len(difference.nodes)} of {plural(difference.compared, 'node')} differ")
+    number = len(difference.nodes)
+    words = f"{number} of {plural(difference.compared, 'node')} differ{'s' if number == 1 else ''}"
+    if absent := len(difference.unknown_overrides):
+        words += f", and {plural(absent, 'override')} name{'s' if absent == 1 else ''} no node"
+    heading.append(words)
     parts: list[RenderableType] = [heading]
     for count in difference.counts:
         parts.append(
@@ -30,7 +34,7 @@ def live_text(difference: LiveDifference, moves: Sequence[NodeMove] = ()) -> Ren
                 f"pool {count.pool}: {plural(count.actual, 'node')}, the file says {count.expected}"
             )
         )
-    for node in difference.nodes:
+    for node in (*difference.nodes, *difference.unknown_overrides):
         parts += ["", Text.assemble((f"node {node.node}", "bold"), f": {_title(node)}")]
         parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _lines(node)]
     if moves:
@@ -61,7 +65,7 @@ def live_json(difference: LiveDifference, moves: Sequence[NodeMove] = ()) -> str
                     row.resource: {"live": row.before, "file": row.after} for row in node.resources
                 },
             }
-            for node in difference.nodes
+            for node in (*difference.nodes, *difference.unknown_overrides)
         ],
         "moves": node_moves_json(moves),
     }

@@ -21,6 +21,7 @@ from divvy.render.words import (
     disruption_words,
     gpu_groups,
     levels,
+    named_promises,
     plan_title,
     plural,
     pool_title,
@@ -50,10 +51,7 @@ def plan_markdown(plan: Plan) -> str:
         promises += [row.guarantees for node in nodes for row in resource_rows(node)]
     lines += ["### Total", "", "| resource | devices |", "|---|--:|"]
     lines += [f"| `{name}` | {number:,} |" for name, number in plan.totals.items()]
-    lines += ["", "<details><summary>What the words mean</summary>", ""]
-    lines += ["| | | |", "|---|---|---|"]
-    lines += [f"| {what} | **{head}** | {words} |" for what, head, words in promise_lines(promises)]
-    lines += ["", "</details>"]
+    lines += ["", *_meanings(promises)]
     return "\n".join(lines) + "\n"
 
 
@@ -146,7 +144,16 @@ def _summary(difference: Difference) -> list[str]:
             f"| {signed(total.before, total.after)} |"
             for total in difference.totals
         ]
+        lines.append("")
+    if promises := named_promises(difference.changes):
+        lines += _meanings(promises)
     return lines
+
+
+def _meanings(promises: Sequence[Guarantees]) -> list[str]:
+    lines = ["<details><summary>What the words mean</summary>", "", "| | | |", "|---|---|---|"]
+    lines += [f"| {what} | **{head}** | {words} |" for what, head, words in promise_lines(promises)]
+    return [*lines, "", "</details>"]
 
 
 def _pool(pool: PoolPlan) -> Iterable[str]:

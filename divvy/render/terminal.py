@@ -19,6 +19,7 @@ from divvy.render.words import (
     disruption_words,
     gpu_groups,
     levels,
+    named_promises,
     plan_title,
     pool_title,
     profile_change,
@@ -82,6 +83,8 @@ def difference_text(difference: Difference) -> RenderableType:
                 signed(total.before, total.after),
             )
         parts += ["", Text("total", style="bold"), Padding(table, (0, 0, 0, 2))]
+    if promises := named_promises(difference.changes):
+        parts += ["", Text("what the words mean", style="bold"), _promises(promises)]
     return Group(*parts)
 
 

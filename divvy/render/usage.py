@@ -51,6 +51,8 @@ def usage_text(usage: Usage) -> RenderableType:
     if any(node.simulated for node in usage.nodes):
         parts.append(Text(SIMULATED, style="dim"))
     parts += [Text(f"note: {note}", style="yellow") for note in usage.notes]
+    if not usage.nodes:
+        parts.append(Text("no node offers a device or has an agent of Divvy: is it deployed?"))
     if len(usage.nodes) > MAX_NODES_IN_FULL:
         parts += ["", *_overview(usage.nodes)]
     else:

@@ -115,6 +115,18 @@ def promise_lines(promises: Iterable[Guarantees]) -> tuple[tuple[str, str, str],
     return tuple(sorted(lines, key=lambda line: (order[line[0]], line)))
 
 
+def named_promises(changes: Iterable[Change]) -> tuple[Guarantees, ...]:
+    """Return the promises that a diff names by their levels alone: of resources new or gone."""
+    return tuple(
+        promise
+        for change in changes
+        for row in change.resources
+        if row.guarantees_before is None or row.guarantees_after is None
+        for promise in (row.guarantees_before, row.guarantees_after)
+        if promise is not None
+    )
+
+
 def gpu_groups(node: NodePlan) -> tuple[GpuGroup, ...]:
     """Group the GPUs of a node that are partitioned alike, in the order of their first index."""
     alike: dict[tuple[object, ...], list[GpuPlan]] = {}

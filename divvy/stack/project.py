@@ -42,7 +42,7 @@ def find_project(start: Path) -> Project:
         if path.is_file():
             return _project(folder, YamlText(str(path), read_text(path)))
     raise StackError(
-        f"no {_FILE} in {start} or above: run divvy inside a project; `divvy init NAME` makes one"
+        f"no Divvy project here or above (no {_FILE} in {start}); `divvy init NAME` makes one"
     )
 
 

@@ -28,6 +28,8 @@ def read_side(text: str, other: str | None) -> StackFile:
                 f"{text} is not a file, a stack, or a git revision: {unknown}{_why_unknown()}"
             ) from None
     if other is None or _is_only_revision(other):
+        if other is not None and not _is_revision(other):
+            read_path(stack_path(other))  # raises, and names the stacks
         raise StackError(
             f"{text} is a revision; write {text}:<path> to say which of its stack files you mean"
         )

@@ -111,6 +111,9 @@ def test_prints_errors_as_one_block_on_stderr_with_lines(project):
     ("arguments", "words"),
     [
         (("plan",), "name a stack with -s"),
+        (("plan", "a", "wrong"), "Got unexpected extra argument"),
+        (("plan", "nope"), "does not exist; known: a, wrong"),
+        (("diff", "HEAD", "nope"), "does not exist; known: a, wrong"),
         (("plan", "-s", "nope"), "does not exist; known: a, wrong"),
         (("plan", "--file", "nope.yaml"), "cannot read nope.yaml"),
         (("plan", "--file", "Pulumi.yaml"), "which describes the cluster"),
@@ -131,6 +134,15 @@ def test_reports_each_mistake_in_one_sentence_with_exit_code_1(arguments, words)
     assert result.stderr.startswith("error: ")
     assert words in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize("before", [(), ("-o", "json"), ("--out", "a")])
+def test_takes_a_stacks_name_without_an_option(before):
+    bare, named = run("plan", *before, "a"), run("plan", *before, "-s", "a")
+    assert (bare.exit_code, bare.stdout) == (0, named.stdout)
+    assert run("validate", "a").exit_code == 0
+    assert "wrong" in run("validate", "a", "wrong").stderr
 
 
 @pytest.mark.usefixtures("project")

@@ -30,6 +30,7 @@ from tests.divvy_command import divvy_environment
 from tests.init.nodes import gfd, node
 
 GPU = "nvidia.com/gpu"
+CONFIG = ClusterConfig("https://api.example")
 SHARED = gfd("Tesla-T4-SHARED", 2, 15360, replicas=4)
 
 
@@ -76,9 +77,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
 
     @contextmanager
     def reading(*_: object) -> Any:
-        with Client(
-            ClusterConfig("https://api.example"), transport=httpx2.MockTransport(served)
-        ) as http:
+        with Client(CONFIG, transport=httpx2.MockTransport(served)) as http:
             yield ClusterReader(http)
 
     monkeypatch.setattr(divvy.cli.cluster_survey, "reading", reading)
@@ -127,7 +126,8 @@ def test_writes_a_project_that_the_next_commands_accept() -> None:
         assert CliRunner().invoke(app, [command, "-s", "prod"]).exit_code == 0
     assert [line.split("  #")[0].strip() for line in output.splitlines()[-4:]] == [
         "divvy plan -s prod",
-        "then write the agent's image, as line 27 of stacks/Pulumi.prod.yaml says:",
+        "then say where the agent's image comes from: uncomment line 30 and line 31 or 32 of "
+        "stacks/Pulumi.prod.yaml",
         "divvy preview -s prod",
         "divvy up -s prod",
     ]
@@ -136,7 +136,7 @@ def test_writes_a_project_that_the_next_commands_accept() -> None:
 def test_shows_where_to_write_the_agents_image() -> None:
     """What the comment says, without its marks, is a stack file that names an image."""
     output = init("prod").stdout
-    (number,) = re.findall(r"line (\d+) of stacks/Pulumi.prod.yaml", output)
+    (number,) = re.findall(r"uncomment line (\d+) and line", output)
     lines = Path("stacks/Pulumi.prod.yaml").read_text().splitlines()
     assert lines[int(number) - 1] == "    #plugin:"
     for way in ("registry", "reference"):
@@ -349,9 +349,34 @@ def test_refuses_a_wrong_option_and_writes_nothing(
 def test_refuses_a_cluster_without_gpus_unless_described(api: Api) -> None:
     api.answers["/api/v1/nodes"] = [node("cpu-1", {}), node("cpu-2", {})]
     error = init("prod", expect=1).stderr
-    assert "none of 2 nodes shows a GPU" in error
+    assert "no node shows a GPU" in error
+    assert "(cpu-1, cpu-2)" in error
     init("prod", "--gpus", "cpu-1=2", "--model", "cpu-1=T4")
     assert cluster()["profiles"] == {"whole": {}}
+
+
+def test_names_the_nodes_for_a_pattern_that_matches_none(api: Api) -> None:
+    api.answers["/api/v1/nodes"] = [node("gpu-t4-1", {}), node("gpu-t4-2", {})]
+    error = init("prod", "--gpus", "gpu-t4=2", "--model", "gpu-t4-*=T4", expect=1).stderr
+    assert "--gpus 'gpu-t4=2' matches no node" in error
+    assert "Nodes: gpu-t4-1, gpu-t4-2" in error
+    assert "--model" not in error
+
+
+def test_writes_the_context_by_which_it_read_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = ClusterConfig("https://api.example", "current")
+    monkeypatch.setattr(f"{__name__}.CONFIG", config)
+    init("prod")
+    assert cluster()["context"] == "current"
+
+
+@pytest.mark.parametrize("context", ["", "service account"])
+def test_writes_no_context_of_a_pod(context: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.CONFIG", ClusterConfig("https://api.example", context))
+    init("prod")
+    assert "context" not in cluster()
 
 
 def test_reports_a_cluster_that_denies_access(api: Api) -> None:

@@ -13,6 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 import divvy.cli.main
+from divvy.cli.deploy import _interruptible
 from divvy.cli.main import app
 from tests.divvy_command import divvy_environment
 from tests.simulator.driver_root import eventually
@@ -52,6 +53,16 @@ def test_ends_with_130_when_interrupted_in_a_command(
 ) -> None:
     monkeypatch.setattr(divvy.cli.main, "import_module", interrupted)
     assert CliRunner().invoke(app, ["plan", "-s", "x"]).exit_code == 130
+
+
+def test_tells_how_to_go_on_with_an_interrupted_change(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(typer.Exit) as ended, _interruptible("divvy up -s prod"):
+        loading("helm")
+    assert ended.value.exit_code == 130
+    words = "Interrupted; nothing is lost. Run `divvy up -s prod` again to go on."
+    assert words in capsys.readouterr().err
 
 
 SUITE = """

@@ -159,6 +159,14 @@ def test_reports_a_fault(api: StatusApi, fault: Callable[[StatusApi], None], sen
     assert sentence in words(status())
 
 
+def test_lists_no_pod_that_has_its_gpu_as_one_that_waits_for_one(api: StatusApi) -> None:
+    api.pod("starting", 1, "n1")
+    waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}}
+    pod = api.lists["/api/v1/pods"][-1]
+    pod["status"] = {"phase": "Pending", "containerStatuses": [waiting]}
+    assert "nothing to look at" in status(expect=0)
+
+
 def test_reports_an_override_without_its_node(tmp_path: Path) -> None:
     path = tmp_path / "Pulumi.prod.yaml"
     stack = yaml.safe_load(path.read_text())

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from divvy.cli import verify
 from divvy.cli.errors import INTERRUPTED
 from divvy.cli.main import app
+from tests.cli.cluster_api import ClusterApi, write_project
 
 _SUITE = """
 import pathlib, signal, sys, time
@@ -130,6 +131,18 @@ def test_runs_the_suite_in_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
     verify._run_suite([])
     (command,) = commands
     assert command[:3] == [sys.executable, "-X", "utf8"]
+
+
+def test_ends_at_once_where_divvy_is_not_deployed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_project(tmp_path, monkeypatch)
+    ClusterApi().serve(monkeypatch, verify)
+    monkeypatch.setattr(verify, "_run_suite", lambda _: pytest.fail("the suite was started"))
+    result = CliRunner().invoke(app, ["verify", "-s", "prod"])
+    assert result.exit_code == 2, result.output
+    assert "Divvy is not deployed here" in result.stderr
+    assert "run divvy up -s prod" in result.stderr
 
 
 @pytest.mark.parametrize("host", [None, "ssh://gpu-1"])

@@ -47,6 +47,9 @@ def _cluster(tmp_path: Path) -> Iterator[Cluster]:
 
     class Server(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if self.path.endswith("/daemonsets/divvy-agent"):
+                self._answer(200, {"metadata": {"name": "divvy-agent"}})
+                return
             assert self.path == PATH
             self._answer(404 if cluster.kept is None else 200, cluster.kept)
 

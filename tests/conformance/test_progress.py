@@ -26,7 +26,8 @@ def test_shows_a_line_for_each_check_and_a_sign_for_each_case(
     for identity, status in (("PLUG-01", "passed"), ("PLUG-01", "failed"), ("ISO-02", "skipped")):
         progress.done(CATALOGUE[identity], status)
     progress.end()
-    first, second = capsys.readouterr().out.splitlines()
+    legend, first, second = capsys.readouterr().out.splitlines()
+    assert legend == "one sign per case: + passed, F failed, - not checked (report.html says why)"
     assert first.startswith("  PLUG-01 nothing is advertised")
     assert (first[-2:], second[:8], second[-2:]) == ("+F", "  ISO-02", " -")
 

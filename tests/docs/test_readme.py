@@ -30,7 +30,8 @@ def test_shows_users_the_installation_before_the_demo() -> None:
 
 
 def test_leads_to_every_page() -> None:
-    assert [name for name in PAGES if f"(docs/{name})" not in README] == []
+    both = README + (REPOSITORY / "CONTRIBUTING.md").read_text()
+    assert [name for name in PAGES if f"(docs/{name})" not in both] == []
 
 
 def anchors(text: str) -> set[str]:

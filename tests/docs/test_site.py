@@ -23,12 +23,19 @@ def pages(entry: Any) -> Iterator[str]:
 
 def test_shows_every_page_once() -> None:
     expected = [path.name for path in (REPOSITORY / "docs").glob("*.md")] + [*PAGES.values()]
-    assert sorted(pages(SITE["nav"])) == sorted(expected)
+    of_contributors = [name.strip("/") for name in SITE["not_in_nav"].split()]
+    assert sorted([*pages(SITE["nav"]), *of_contributors]) == sorted(expected)
 
 
-def test_has_five_tabs_and_refuses_dead_links() -> None:
+def test_leads_contributors_to_the_pages_outside_of_the_navigation() -> None:
+    linked = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    for name in SITE["not_in_nav"].split():
+        assert f"](docs{name})" in linked, name
+
+
+def test_has_four_tabs_and_refuses_dead_links() -> None:
     tabs = [title for entry in SITE["nav"] for title in entry]
-    assert tabs == ["Start", "Use", "Operate", "Reference", "Inside"]
+    assert tabs == ["Start", "Use", "Operate", "Reference"]
     assert SITE["strict"]
     assert set(SITE["validation"]["links"].values()) == {"warn"}
 

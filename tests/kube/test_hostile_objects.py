@@ -27,6 +27,7 @@ from divvy.cli.errors import CommandError
 from divvy.cli.main import app
 from divvy.cli.platform_check import check_platforms
 from divvy.cli.rung_check import warn_of_weaker_rungs
+from divvy.deploy.clean_up import CleanUp, clean_nodes
 from divvy.deploy.deployment import Deployment
 from divvy.deploy.waiting import Waiting
 from divvy.kube import kind
@@ -215,6 +216,12 @@ def test_a_deployment_reads_the_others(server: HostileServer, hostility: str) ->
         waiting: Any = SimpleNamespace(_client=client)
         listed = Waiting._list(waiting, "/api/v1/pods", "a=b")
         assert {"waits", "agent"} <= {pod["metadata"]["name"] for pod in listed}
+        clean_up: Any = SimpleNamespace(_client=client, _namespace="team", _unread={})
+        assert {"waits"} <= {pod["metadata"]["name"] for pod in CleanUp._pods(clean_up, "a=b")}
+        assert bool(clean_up._unread) == (hostility == ODD)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("divvy.deploy.clean_up._clean_node", lambda _, name: name)
+            assert {"n1", "n2"} <= set(clean_nodes(client))
         deployment: Any = SimpleNamespace(
             _client=client,
             _namespace="n",
@@ -353,6 +360,7 @@ READS = {
     "divvy/cli/taint_rules.py": {"paged"},
     "divvy/cli/usage_reader.py": {"paged"},
     "divvy/cli/why.py": {"listed"},
+    "divvy/deploy/clean_up.py": {"pages"},
     "divvy/deploy/deployment.py": {"pages"},
     "divvy/deploy/waiting.py": {"pages"},
 }

@@ -76,7 +76,7 @@ def test_reads_a_context_without_user_as_without_credentials() -> None:
     [
         ({**document("https://here:1"), "current-context": ""}, "has no current context"),
         ({**document("https://here:1"), "users": []}, "has no user u"),
-        ({**document("https://here:1"), "clusters": []}, "has no cluster c"),
+        ({**document("https://here:1"), "clusters": []}, "has no cluster c; it has none"),
         (document(""), "its cluster has no server"),
         (document("here:6443"), "its server here:6443 is not an http or https URL"),
         (document("https://here:port"), "is not an http or https URL"),

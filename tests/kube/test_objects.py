@@ -76,6 +76,14 @@ def test_reads_an_object_without_a_number_of_5000_digits() -> None:
         ("x", {"metadata": {"name": "o", "labels": {"a": 1}}}, "o: metadata.labels.a is int"),
         ("x", {"metadata": {"name": "o"}, "spec": []}, "o: spec is not an object"),
         ("x", {"metadata": {"name": "o"}, "spec": None, "items": 1}, ""),
+        (
+            "nodes",
+            {
+                "metadata": {"name": "o"},
+                "status": {"nodeInfo": {"runningInUserNamespace": False, "architecture": "amd64"}},
+            },
+            "",
+        ),
         ("pods", {"metadata": {"name": "o"}}, "o: spec is missing"),
         ("pods", {"metadata": {"name": "o"}, "spec": {"containers": {}}}, "o: spec.containers is"),
         (

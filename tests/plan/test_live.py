@@ -1,12 +1,15 @@
 """The comparison with live nodes."""
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 from divvy.model import parse_cluster
 from divvy.model.contract import STATUS_ANNOTATION
 from divvy.plan import LiveNode, compare_live, live_node
+from divvy.render.live import live_text
 from tests.plugin_stack import without_claims
 from tests.render.charts import example
 
@@ -77,7 +80,13 @@ def test_reports_an_override_that_names_no_node_of_its_pool():
     value["pools"]["training"]["overrides"] = {"gpu-h10": "slice-4"}
     value["pools"]["notebooks"]["overrides"] = {"gpu-h100": "whole"}
     nodes = list(map(node, GOOD))
-    mistyped, elsewhere = compare_live(parse_cluster(value), "lab", nodes).nodes
+    difference = compare_live(parse_cluster(value), "lab", nodes)
+    assert [node_difference.node for node_difference in difference.nodes] == []
+    mistyped, elsewhere = difference.unknown_overrides
+    out = io.StringIO()
+    Console(file=out, width=100).print(live_text(difference))
+    assert "0 of 3 nodes differ, and 2 overrides name no node" in out.getvalue()
+    assert "node gpu-h10: pool training" in out.getvalue()
     assert (mistyped.node, mistyped.pool, mistyped.profile) == ("gpu-h10", "training", "slice-4")
     assert mistyped.problem == "`overrides` names it, and the pool has no node of this name"
     assert (elsewhere.node, elsewhere.pool) == ("gpu-h100", "notebooks")

@@ -161,9 +161,9 @@ def test_calls_a_watched_share_watched_not_safe():
 def test_calls_a_limited_share_no_boundary():
     (only,) = planned(PROFILES, main=pool("prevented")).pools
     assert only.node.devices[0].guarantees.memory == (
-        "prevented: the driver library in the container refuses more than 3000 MiB; "
-        "what only the driver knows (first contexts, compressed modules) counts seconds later; "
-        "a program that bypasses it is noticed, not stopped"
+        "prevented: allocations above 3000 MiB fail, by the driver library in the container; "
+        "a program that goes around that library is reported, not stopped; what the driver itself "
+        "takes (first contexts, compressed modules) is counted seconds later"
     )
 
 

@@ -73,7 +73,14 @@ def test_counts_nothing_as_free_while_a_change_waits_for_its_holder() -> None:
     first, second = usage([raw_node("n", gpus)], agents={"n": samples}).nodes[0].gpus
     (holding,) = first.holdings
     assert (holding.holder, holding.device) == ("team/train", "whole")
-    assert (first.free, second.free) == ({}, {"replica": 2})
+    assert (first.free, second.free) == ({}, {"replica": 4})
+
+
+def test_counts_all_replicas_of_a_gpu_beside_one_that_waits_for_its_change() -> None:
+    gpus = [raw_gpu("n", 0, SHARED, state="Waiting"), raw_gpu("n", 1, SHARED)]
+    samples = [devices(SHARED, "time-slicing", 4), *gpu_samples("n", 0, 900)]
+    first, second = usage([raw_node("n", gpus)], agents={"n": samples}).nodes[0].gpus
+    assert (first.free, second.free) == ({}, {"replica": 4})
 
 
 def test_shows_requested_and_allocatable_resources() -> None:

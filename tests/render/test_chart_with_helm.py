@@ -298,6 +298,14 @@ def lab_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "pools.research.overrides.n1=nine",
             'pools.research.overrides.n1 names profile "nine", which does not exist (known:',
         ),
+        (
+            "tests.image=registry.example/vector-add,pools.research.profile=splitt",
+            'pools.research.profile names profile "splitt", which does not exist (known:',
+        ),
+        (
+            "tests.image=registry.example/vector-add,profiles.split=null",
+            'pools.research.profile names profile "split", which does not exist (known:',
+        ),
         ("pools.research.select=null,pools.training.select=null", "pools research, training have"),
         ("image.repository=", "image.repository is missing"),
         ("image.digest=", "image.digest is missing"),

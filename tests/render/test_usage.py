@@ -207,3 +207,8 @@ def test_formats_ages_sizes_and_sentences():
     assert first_sentence("0/4 nodes are available: 1 x. no new claims.") == (
         "0/4 nodes are available: 1 x"
     )
+
+
+def test_asks_whether_divvy_is_deployed_where_no_node_has_a_gpu() -> None:
+    text = rendered(usage_text(Usage("prod", "now", (), (), ())))
+    assert "no node offers a device or has an agent of Divvy: is it deployed?" in text

@@ -34,7 +34,9 @@ def test_suggests_the_file_option_for_a_file_in_place_of_a_stack(project: Projec
 
 
 def test_says_where_to_run_outside_a_project(tmp_path: Path) -> None:
-    with pytest.raises(StackError, match=r"no Pulumi\.yaml in .*: run divvy inside a project"):
+    with pytest.raises(
+        StackError, match=r"no Divvy project here or above .*; `divvy init NAME` makes one"
+    ):
         find_project(tmp_path)
 
 

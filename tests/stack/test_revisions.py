@@ -114,6 +114,14 @@ def test_reports_an_unknown_revision_without_mentioning_shallow_clones(
     assert "shallow" not in str(unknown.value)
 
 
+def test_names_the_stacks_for_a_misspelt_one_beside_a_revision(
+    history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(history)
+    with pytest.raises(StackError, match=r"no stack 'lba'.*known: lab"):
+        read_side("HEAD", "lba")
+
+
 @pytest.mark.parametrize("side", ["HEAD~1", "HEAD~1:stacks/Pulumi.lab.yaml"])
 def test_explains_a_revision_missing_from_a_shallow_clone(
     side: str, history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
