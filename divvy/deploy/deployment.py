@@ -31,7 +31,15 @@ from pathlib import Path
 from typing import Any
 
 from divvy.deploy.agent_image import AgentImage, agent_image, built
-from divvy.deploy.changes import Action, Change, ObjectName, Release, is_divvys, removed
+from divvy.deploy.changes import (
+    DIVVY,
+    Action,
+    Change,
+    ObjectName,
+    Release,
+    is_divvys,
+    removed,
+)
 from divvy.deploy.helm import Helm
 from divvy.deploy.live_objects import (
     PULUMI,
@@ -70,6 +78,7 @@ _MANAGER = "divvy"
 _LEASE = "divvy-deploy"
 _LASTS, _DEADLINE, _RENEW, _RETRY = 15, 10.0, 3.0, 1.0
 _GONE_SECONDS, _LOOK_SECONDS = 120.0, 0.25
+_MAX_PODS = 3
 _POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 _LEVEL = "pod-security.kubernetes.io/"
 STACK, SOURCE, DEPLOYER = "divvy.gpu/stack", "divvy.gpu/source", "divvy.gpu/deployed-by"
@@ -219,7 +228,9 @@ class Deployment:
             # The policies may be there before Helm's first record.
             known = [*self._recorded(), *self._desired(AgentImage(""))]
             helm.uninstall(self.release)
-            return delete_owned(self._client, self.release, removed(known, []))
+            deleted = delete_owned(self._client, self.release, removed(known, []))
+            self._await_pods_gone()
+            return deleted
 
     def remove_namespace(self) -> str:
         """Delete the namespace if Divvy has made it and nobody else uses it; return why it stays.
@@ -351,6 +362,22 @@ class Deployment:
         """Return the namespace, None if there is none, or one that is being deleted."""
         live = self._client.find(NAMESPACE.path("", self._namespace))
         return None if live is None or live["metadata"].get("deletionTimestamp") else live
+
+    def _await_pods_gone(self) -> None:
+        """Wait until the pods of the release have ended; raises DeployError."""
+        deadline = time.monotonic() + _GONE_SECONDS
+        query = {"labelSelector": f"app.kubernetes.io/name={DIVVY}"}
+        while pods := [
+            pod["metadata"]["name"]
+            for page in self._client.pages(POD.path(self._namespace), query)
+            for pod in page.items
+        ]:
+            if time.monotonic() > deadline:
+                raise DeployError(
+                    f"pods of namespace {self._namespace} have not ended after "
+                    f"{_GONE_SECONDS:.0f} s: {', '.join(sorted(pods)[:_MAX_PODS])}"
+                )
+            time.sleep(_LOOK_SECONDS)
 
     def _await_gone(self) -> None:
         """Wait until a namespace that is being deleted is gone; raises DeployError."""

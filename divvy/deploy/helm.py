@@ -56,8 +56,11 @@ class Helm:
                   "--description", description)  # fmt: skip
 
     def uninstall(self, release: Release) -> None:
-        """Delete a release's objects and wait until they are gone; raises HelmFailed."""
-        self._run("uninstall", release.name, *self._on(release), "--ignore-not-found", "--wait")
+        """Delete a release's objects; raises HelmFailed.
+
+        To wait until they are gone, Helm would have to watch every kind of them.
+        """
+        self._run("uninstall", release.name, *self._on(release), "--ignore-not-found")
 
     def _on(self, release: Release) -> list[str]:
         flags = ["--namespace", release.namespace]
