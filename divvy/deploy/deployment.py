@@ -31,10 +31,17 @@ from pathlib import Path
 from typing import Any
 
 from divvy.deploy.agent_image import AgentImage, agent_image, built
-from divvy.deploy.changes import Action, Change, ObjectName, Release, is_divvys, removed
+from divvy.deploy.changes import (
+    PULUMI,
+    Action,
+    Change,
+    ObjectName,
+    Release,
+    is_divvys,
+    removed,
+)
 from divvy.deploy.helm import Helm
 from divvy.deploy.live_objects import (
-    PULUMI,
     Preview,
     apply_owned,
     delete_owned,
