@@ -17,17 +17,13 @@ _OF_SDK = (
     "python/cmd/pulumi-language-python-exec",
     "python/dist/pulumi-resource-pulumi-python",
 )
-_LINKED = (
-    PULUMI.bin / "pulumi",
-    PULUMI_RESOURCE_KUBERNETES.bin / "pulumi-resource-kubernetes",
-)
 
 
 def install_pulumi(folder: Path) -> None:
     """Put the commands that a Python program needs into a folder, and build them if need be."""
     for tool in PULUMI_TOOLS:
         tool.build()
-    for target in _LINKED:
+    for target in _linked():
         link = folder / target.name
         link.unlink(missing_ok=True)
         link.symlink_to(target)
@@ -35,13 +31,21 @@ def install_pulumi(folder: Path) -> None:
     for source in (PULUMI_LANGUAGES.bin / "pulumi-language-python", *map(_of_sdk, _OF_SDK)):
         copy = folder / source.name
         copy.unlink(missing_ok=True)  # one that runs cannot be written to
-        shutil.copy(source, copy).chmod(0o755)
+        shutil.copy(source, copy)
+        copy.chmod(0o755)
 
 
 def is_installed(folder: Path) -> bool:
     """Return whether ``install_pulumi`` has put these very commands into a folder."""
-    links = all((folder / target.name).resolve() == target for target in _LINKED)
+    links = all((folder / target.name).resolve() == target for target in _linked())
     return links and all((folder / Path(name).name).is_file() for name in _OF_SDK)
+
+
+def _linked() -> tuple[Path, ...]:
+    return (
+        PULUMI.bin / "pulumi",
+        PULUMI_RESOURCE_KUBERNETES.bin / "pulumi-resource-kubernetes",
+    )
 
 
 def _of_sdk(name: str) -> Path:

@@ -6,8 +6,11 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +20,15 @@ import yaml
 
 from divvy.lab.paths import REPOSITORY
 from tests.bare_cluster import BareCluster, bare_cluster
+from tests.components.desired_objects import desired_of, uids
 from tests.components.pulumi_engine import OfficialEngine
-from tests.deploy.own_stack import KINDS, NAMESPACE, OwnStack, left, objects_of
+from tests.deploy.own_stack import NAMESPACE, OwnStack, left, objects_of
+from tests.fakes.ports import free_port
 from tests.thoroughness import at_length
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 PLACE = f"--namespace={NAMESPACE}"
 AGENT = ("daemonset", "divvy-agent", PLACE)
-# What an API server, a controller or an engine says of an object, beside what the stack wants.
-_OF_SERVER = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "uid")
-_OF_ENGINES = ("pulumi.com/", "meta.helm.sh/", "deprecated.daemonset.template.generation",
-               "app.kubernetes.io/managed-by")  # fmt: skip
 
 
 @dataclass
@@ -75,28 +76,6 @@ def stack(tmp_path: Path, cluster: BareCluster, engine: OfficialEngine) -> Itera
     assert left(cluster) == set()
 
 
-def desired_of(cluster: BareCluster) -> dict[str, Any]:
-    """Return the objects of Divvy's, without what an API server or an engine says of them."""
-    selector = "--selector=app.kubernetes.io/name=divvy"
-    objects = {}
-    for obj in cluster.get(",".join(KINDS), PLACE, selector)["items"]:
-        obj.pop("status", None)
-        metadata = {key: obj["metadata"][key] for key in obj["metadata"] if key not in _OF_SERVER}
-        for kind in ("labels", "annotations"):
-            marks = metadata.pop(kind, {}).items()
-            kept = {key: value for key, value in marks if not key.startswith(_OF_ENGINES)}
-            if kept:
-                metadata[kind] = kept
-        objects[f"{obj['kind']} {metadata['name']}"] = {**obj, "metadata": metadata}
-    return objects
-
-
-def uids(cluster: BareCluster) -> dict[str, str]:
-    selector = "--selector=app.kubernetes.io/name=divvy"
-    listing = cluster.get(",".join(KINDS), PLACE, selector)["items"]
-    return {f"{o['kind']} {o['metadata']['name']}": o["metadata"]["uid"] for o in listing}
-
-
 def generation(cluster: BareCluster) -> int:
     return int(cluster.get(*AGENT)["metadata"]["generation"])
 
@@ -113,7 +92,9 @@ def test_makes_changes_repairs_and_removes_what_divvy_up_does(
     stack.up()
     assert desired_of(cluster) == expected
     # The edit by another manager is of a field that Pulumi has, and the policy is nobody's.
-    patch = json.dumps({"data": {key: "{}" for key in cluster.get("configmap", "divvy", PLACE)["data"]}})
+    patch = json.dumps(
+        {"data": {key: "{}" for key in cluster.get("configmap", "divvy", PLACE)["data"]}}
+    )
     cluster.kubectl("patch", "configmap", "divvy", PLACE, f"--patch={patch}")
     cluster.kubectl("delete", "clusterrolebinding", f"{NAMESPACE}-divvy-agent")
     stack.up()
@@ -165,9 +146,9 @@ def test_goes_on_after_a_run_that_was_killed_at_any_instant(
         time.sleep(dice.uniform(1.0, 7.0))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        # The lock of the killed run is a file of the backend.
         stack.run("cancel", "--yes")
-        stack.up("--clear-pending-creates")
+        stack.run("refresh", "--yes", "--clear-pending-creates")
+        stack.up()
         assert stack.run("preview", "--expect-no-changes"), scene
         made = desired_of(cluster)
         stack.up()
@@ -195,3 +176,43 @@ def test_takes_over_from_helm_and_gives_back(stack: PulumiStack, cluster: BareCl
     assert uids(cluster) == before
     stack.own.run("preview")
     stack.own.run("destroy", "--yes")
+
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[str]:
+    """Serve the buckets of a folder by S3's protocol; yield the address."""
+    port = free_port()
+    command = (str(Path(sys.executable).with_name("localbucket")), f"--port={port}", str(folder))
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.kill()
+
+
+def test_keeps_its_state_in_a_bucket_that_a_colleague_has_too(
+    stack: PulumiStack, cluster: BareCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "s3/state").mkdir(parents=True)
+    colleague = PulumiStack(OwnStack(tmp_path / "colleague", cluster), stack.engine)
+    with s3_server(tmp_path / "s3") as address:
+        account = {
+            "PULUMI_HOME": str(tmp_path / "home"),
+            "PULUMI_BACKEND_URL": "",
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+            "AWS_REGION": "us-east-1",
+            "NO_PROXY": "127.0.0.1",
+        }
+        url = f"s3://state?endpoint={address}&disable_https=true&use_path_style=true"
+        stack.engine.run(stack.own.folder, "login", url, **account)
+        stack.init(**account)
+        stack.up(**account)
+        assert (tmp_path / "s3/state/.pulumi/stacks/own/own.json").is_file()
+        assert not (stack.own.folder / ".pulumi").exists()
+        made = uids(cluster)
+        colleague.run("preview", "--expect-no-changes", **account)
+        colleague.own.value["pools"]["research"]["profile"] = "whole"
+        colleague.up(**account)
+        assert uids(cluster) == made
+        stack.run("destroy", "--yes", **account)
