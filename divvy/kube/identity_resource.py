@@ -13,8 +13,15 @@ from __future__ import annotations
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CheckFailure, CheckResult, CreateResult, ReadResult, Resource
-from pulumi.dynamic import ResourceProvider as Provider
+from pulumi.dynamic import (
+    CheckFailure,
+    CheckResult,
+    CreateResult,
+    ReadResult,
+    Resource,
+    ResourceProvider,
+    UpdateResult,
+)
 
 
 class ClusterUnknown(Exception):
@@ -42,7 +49,7 @@ def cluster_uid(kubeconfig: str | None, context: str | None) -> str:
         ) from None
 
 
-class SameCluster(Provider):
+class SameCluster(ResourceProvider):
     """Compares the cluster of each run with that of the last."""
 
     # A uid is no secret, and a secret would need a passphrase for every run.
@@ -52,11 +59,15 @@ class SameCluster(Provider):
         """Refuse another cluster than that of the last run."""
         if olds.get("uid") in (None, news["uid"]):
             return CheckResult(news, [])
-        return CheckResult(news, [CheckFailure("uid", _another(olds["uid"], news["uid"]))])
+        return CheckResult(news, [CheckFailure("", _another(olds["uid"], news["uid"]))])
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Remember the cluster."""
         return CreateResult(props["uid"], props)
+
+    def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
+        """Remember the new way to the same cluster."""
+        return UpdateResult(news)
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Look where the kubeconfig of the last run leads to now; raises ClusterUnknown."""

@@ -19,6 +19,11 @@ def test_refuses_another_cluster_than_in_the_last_run() -> None:
     )
 
 
+def test_remembers_a_new_way_to_the_same_cluster() -> None:
+    news = {"kubeconfig": "new", "uid": "a"}
+    assert SameCluster().update("a", {"kubeconfig": "old", "uid": "a"}, news).outs == news
+
+
 def test_looks_again_where_no_program_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity_resource, "cluster_uid", lambda *_: "a")
     assert SameCluster().read("a", {"uid": "a"}).id == "a"
