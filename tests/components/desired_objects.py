@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from divvy.model.contract import CONFIG_KEY
 from tests.bare_cluster import BareCluster
 from tests.deploy.own_stack import KINDS, NAMESPACE
 
 # What an API server, a controller or an engine says of an object, beside what the stack wants.
 _OF_SERVER = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "uid")
-_OF_ENGINES = ("pulumi.com/", "meta.helm.sh/", "deprecated.daemonset.template.generation",
-               "app.kubernetes.io/managed-by")  # fmt: skip
+_OF_ENGINES = (
+    "pulumi.com/",
+    "meta.helm.sh/",
+    "helm.sh/chart",
+    "deprecated.daemonset.template.generation",
+    "app.kubernetes.io/managed-by",
+)
 
 
 def listed(cluster: BareCluster) -> dict[str, Any]:
@@ -36,4 +43,10 @@ def desired_of(cluster: BareCluster) -> dict[str, Any]:
             if kept:
                 metadata[kind] = kept
         objects[name] = {**{k: v for k, v in obj.items() if k != "status"}, "metadata": metadata}
+    # A chart takes the image from its values; to the agent it says nothing.
+    config = objects.get("ConfigMap divvy")
+    if config is not None:
+        cluster_value = json.loads(config["data"][CONFIG_KEY])
+        cluster_value["cluster"].pop("plugin", None)
+        config["data"] = cluster_value
     return objects

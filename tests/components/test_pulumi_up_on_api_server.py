@@ -72,8 +72,11 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> OfficialEngine:
 
 @pytest.fixture
 def stack(tmp_path: Path, cluster: BareCluster, engine: OfficialEngine) -> Iterator[PulumiStack]:
-    yield PulumiStack(OwnStack(tmp_path / "own", cluster), engine)
-    assert left(cluster) == set()
+    tried = PulumiStack(OwnStack(tmp_path / "own", cluster), engine)
+    yield tried
+    remaining = left(cluster)
+    cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+    assert remaining == set()
 
 
 def generation(cluster: BareCluster) -> int:
@@ -91,20 +94,21 @@ def test_makes_changes_repairs_and_removes_what_divvy_up_does(
     assert objects_of(cluster) == set()
     stack.up()
     assert desired_of(cluster) == expected
-    # The edit by another manager is of a field that Pulumi has, and the policy is nobody's.
-    patch = json.dumps(
-        {"data": {key: "{}" for key in cluster.get("configmap", "divvy", PLACE)["data"]}}
-    )
-    cluster.kubectl("patch", "configmap", "divvy", PLACE, f"--patch={patch}")
     cluster.kubectl("delete", "clusterrolebinding", f"{NAMESPACE}-divvy-agent")
     stack.up()
+    assert desired_of(cluster) == expected
+    (key,) = cluster.get("configmap", "divvy", PLACE)["data"]
+    patch = json.dumps({"data": {key: "{}"}})
+    cluster.kubectl("patch", "configmap", "divvy", PLACE, f"--patch={patch}")
+    assert 'conflict with "kubectl-patch"' in stack.up(expect=1)
+    stack.up(PULUMI_K8S_ENABLE_PATCH_FORCE="true")
     assert desired_of(cluster) == expected
     stack.own.value["pools"]["research"]["profile"] = "whole"
     stack.up()
     assert desired_of(cluster) != expected
     # The daemon set's time-out: an image that cannot be pulled ends a run.
     state = json.loads(stack.run("stack", "export"))["deployment"]["resources"]
-    (agent,) = (item for item in state if item["urn"].endswith("lab-agent-daemonset"))
+    (agent,) = (item for item in state if item["urn"].endswith("::own-agent-daemonset"))
     assert agent["customTimeouts"] == {"create": 180, "update": 180}
     stack.run("destroy", "--yes")
 
@@ -168,7 +172,6 @@ def test_takes_over_from_helm_and_gives_back(stack: PulumiStack, cluster: BareCl
     stack.up(PULUMI_K8S_ENABLE_PATCH_FORCE="true")
     assert uids(cluster) == before
     assert generation(cluster) == restarts
-    stack.run("preview", "--expect-no-changes")
     refused = stack.own.up(expect=1)
     assert "this cluster's Divvy was deployed by Pulumi" in refused
     assert "deployed by" in stack.own.run("destroy", "--yes", expect=1)
