@@ -14,7 +14,7 @@ fi
 
 project=build/demo-pulumi
 mkdir -p "$project"
-sed 's|^stackConfigDir:.*|main: ../..|; s|virtualenv: .venv|virtualenv: ../../.venv|' Pulumi.yaml >"$project/Pulumi.yaml"
+sed "s|^stackConfigDir:.*|main: $PWD|; s|virtualenv: .venv|virtualenv: $PWD/.venv|" Pulumi.yaml >"$project/Pulumi.yaml"
 cp "stacks/Pulumi.$stack.yaml" "$project/Pulumi.$stack.yaml"
 # A lab that was made anew is another cluster, of which an earlier state knows nothing.
 uid=$(kubectl --kubeconfig "$(divvy lab kubeconfig)" get namespace kube-system --output=jsonpath='{.metadata.uid}')
