@@ -75,11 +75,14 @@ class Change:
 
     @property
     def conflicts(self) -> dict[str, str]:
-        """Return the fields of managers other than kubectl, whose edits are repaired."""
+        """Return the fields of managers other than kubectl, whose edits are repaired, and Pulumi.
+
+        What Pulumi applies is only changed where it is taken over.
+        """
         return {
             field: manager
             for field, manager in (self.managers or {}).items()
-            if not manager.startswith(KUBECTL)
+            if not manager.startswith((KUBECTL, PULUMI))
         }
 
 
