@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from divvy.model.contract import CONFIG_KEY
+from divvy.render.chart.values_schema import DEPLOYMENT_KEYS
 from tests.bare_cluster import BareCluster
 from tests.deploy.own_stack import KINDS, NAMESPACE
 
@@ -43,10 +44,11 @@ def desired_of(cluster: BareCluster) -> dict[str, Any]:
             if kept:
                 metadata[kind] = kept
         objects[name] = {**{k: v for k, v in obj.items() if k != "status"}, "metadata": metadata}
-    # A chart takes the image from its values; to the agent it says nothing.
+    # A chart takes these from its values; to the agent they say nothing.
     config = objects.get("ConfigMap divvy")
     if config is not None:
-        cluster_value = json.loads(config["data"][CONFIG_KEY])
-        cluster_value["cluster"].pop("plugin", None)
-        config["data"] = cluster_value
+        value = json.loads(config["data"][CONFIG_KEY])
+        for key in DEPLOYMENT_KEYS:
+            value["cluster"].pop(key, None)
+        config["data"] = value
     return objects
