@@ -164,12 +164,13 @@ def test_goes_on_after_a_run_that_was_killed_at_any_instant(stack: PulumiStack) 
         if dice.random() < 0.5:
             end_providers(stack.engine)
         process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
         stack.run("cancel", "--yes")
         stack.run("refresh", "--yes", "--clear-pending-creates")
         stack.up()
         # With a refresh: each object is there, once, and as the stack wants it.
         assert "unchanged" in stack.up("--expect-no-changes", "--skip-preview"), scene
-        print(scene, command)
     end_providers(stack.engine)
     stack.run("destroy", "--yes")
 
