@@ -20,7 +20,7 @@ DEMO_TRAINING = conformance/workloads/manifests/pod-training.yaml
 LANES = $(BIN)/python -m tests.lanes --first "pure and not second_lane" --first "pure and second_lane"
 ALONE = not hardware and not pure and not shared_lab and not agent_process
 
-.PHONY: setup setup-lab setup-all demo demo-down test test-all unit lint bench field hardware-kit dist docs clean
+.PHONY: setup setup-lab setup-all demo demo-pulumi demo-down test test-all unit lint bench field hardware-kit dist docs clean
 
 setup:             ## everything this machine needs, from a fresh Debian 12
 	@$(PYTHON) -m divvy.lab.setup
@@ -36,8 +36,8 @@ demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU n
 	@$(BIN)/divvy lab up
 	@echo; echo "== 2. divvy preview -s lab: what would be made, what the nodes would then offer"
 	@$(BIN)/divvy preview -s lab || [ $$? = 2 ]
-	@echo; echo "== 3. divvy up -s lab: builds the agent's image, deploys it, waits for the nodes"
-	@$(BIN)/divvy up -s lab --yes
+	@echo; echo "== 3. Builds the agent's image, deploys it, waits for the nodes"
+	@demo/deploy.sh
 	@echo; echo "== 4. What a user of the cluster sees"
 	@$(DEMO_KUBECTL) get nodes -o custom-columns=$(DEMO_COLUMNS)
 	@echo; echo "== 5. divvy verify -s lab: does it hold? Small pods run on every kind of device"
@@ -55,12 +55,17 @@ demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU n
 	@echo "   Try next:"
 	@echo "     edit a profile of stacks/Pulumi.lab.yaml, for example research to cern-mix, then"
 	@echo "     $(BIN)/divvy diff HEAD lab"
-	@echo "     $(BIN)/divvy up -s lab --yes && $(BIN)/divvy verify -s lab --exclusive"
+	@echo "     demo/deploy.sh && $(BIN)/divvy verify -s lab --exclusive"
 	@echo "     $(DEMO_KUBECTL) describe node gpu-a100"
 	@echo "     make demo-down"
 
+demo-pulumi:       ## the same with Pulumi, which it builds first
+	@$(PYTHON) -m divvy.lab.setup pulumi
+	@$(MAKE) --no-print-directory demo
+
 demo-down:         ## and away with it
 	@$(BIN)/divvy lab down
+	@rm -rf build/demo-pulumi
 
 test: setup        ## every commit: pure tests first, then five lanes at once
 	@$(LANES) -m "$(ALONE) and not lab and not thorough" -m "$(ALONE) and lab and not thorough" \

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from divvy.kube.identity_resource import ClusterIdentity, ClusterUnknown
 from divvy.model import Cluster, InvalidCluster, parse_document
 from divvy.model.contract import Component, component_of
 from divvy.model.problems import Problem, problem
@@ -30,7 +31,8 @@ class GpuCluster(pulumi.ComponentResource):
     """Everything Divvy has in one cluster.
 
     Creates:
-    * the provider for the cluster that the stack file names, unless ``opts`` gives one
+    * the provider for the cluster that the stack file names, unless ``opts`` gives one, and
+      ClusterIdentity, which keeps it from any other cluster
     * PluginImage, unless the stack file names an image
     * DevicePlugin
     * NodeRuntime, where a pool asks for it
@@ -45,6 +47,7 @@ class GpuCluster(pulumi.ComponentResource):
 
     image: pulumi.Output[str]
     advertised: pulumi.Output[Mapping[str, int]]
+    has_identity: ClassVar[bool] = True
 
     def __init__(
         self, name: str, args: GpuClusterArgs, opts: pulumi.ResourceOptions | None = None
@@ -75,12 +78,18 @@ class GpuCluster(pulumi.ComponentResource):
     def _kubernetes_provider(self, name: str, cluster: Cluster) -> pulumi.ProviderResource:
         given = self.get_provider("kubernetes:core/v1:Namespace")
         if given is None:
+            kubeconfig = None if cluster.kubeconfig is None else _expanded(cluster.kubeconfig)
+            own = pulumi.ResourceOptions(parent=self)
+            # All objects wait for the provider, and with it for the comparison of clusters.
+            after = pulumi.ResourceOptions(
+                parent=self, depends_on=self._identity(name, kubeconfig, cluster.context, own)
+            )
             return kubernetes.Provider(
                 f"{name}-kubernetes",
-                kubeconfig=None if cluster.kubeconfig is None else _expanded(cluster.kubeconfig),
+                kubeconfig=kubeconfig,
                 context=cluster.context,
                 enable_config_map_mutable=True,
-                opts=pulumi.ResourceOptions(parent=self),
+                opts=after,
             )
         if cluster.kubeconfig is not None or cluster.context is not None:
             raise pulumi.RunError(
@@ -88,6 +97,16 @@ class GpuCluster(pulumi.ComponentResource):
                 "by the provider given to the component: name it once"
             )
         return given
+
+    def _identity(
+        self, name: str, kubeconfig: str | None, context: str | None, own: pulumi.ResourceOptions
+    ) -> list[pulumi.Resource]:
+        if not self.has_identity:
+            return []
+        try:
+            return [ClusterIdentity(f"{name}-identity", kubeconfig, context, own)]
+        except ClusterUnknown as unknown:
+            raise pulumi.RunError(f"{name}: {unknown}") from None
 
     def _image(self, name: str, cluster: Cluster) -> pulumi.Output[str]:
         image = cluster.plugin.image

@@ -13,6 +13,11 @@ from divvy.model.contract import POOL_LABEL
 # A pod needs its account, rights and configuration first.
 _WAIT_FOR_ALL = ("DaemonSet", "Deployment")
 _SDK = "pulumi-kubernetes"
+# By default, the provider gives each object a random manager of its fields, which is lost with a
+# run that is killed: the next one would meet conflicts with it.
+_MANAGER = {"pulumi.com/patchFieldManager": "pulumi-divvy"}
+# An image that cannot be pulled is waited for in vain: the default is ten minutes.
+_PATIENCE = "3m"
 
 
 class KubernetesObject(pulumi.CustomResource):
@@ -24,12 +29,18 @@ class KubernetesObject(pulumi.CustomResource):
 
     def __init__(self, name: str, obj: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
         group = obj["apiVersion"] if "/" in obj["apiVersion"] else f"core/{obj['apiVersion']}"
-        pinned = pulumi.ResourceOptions(version=version(_SDK))
+        waits = obj["kind"] in _WAIT_FOR_ALL
+        own = pulumi.ResourceOptions(
+            version=version(_SDK),
+            custom_timeouts=pulumi.CustomTimeouts(_PATIENCE, _PATIENCE) if waits else None,
+        )
+        metadata = obj["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), **_MANAGER}
         super().__init__(
             f"kubernetes:{group}:{obj['kind']}",
             name,
-            dict(obj),
-            pulumi.ResourceOptions.merge(opts, pinned),
+            {**obj, "metadata": {**metadata, "annotations": annotations}},
+            pulumi.ResourceOptions.merge(opts, own),
         )
 
 

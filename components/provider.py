@@ -16,6 +16,11 @@ from divvy.render.pulumi_schema import COMPONENT, pulumi_schema
 from .gpu_cluster import GpuCluster
 
 
+class _Cluster(GpuCluster):
+    # A dynamic resource runs on the Python of the program, and this program may have none.
+    has_identity = False
+
+
 class ComponentProvider(Provider):
     """Makes GpuCluster in a process of its own, beside another program's resources."""
 
@@ -33,7 +38,7 @@ class ComponentProvider(Provider):
         if resource_type != COMPONENT:
             raise pulumi.RunError(f"unknown component {resource_type}: {COMPONENT} is expected")
         try:
-            cluster = GpuCluster(name, {"cluster": as_in_a_file(inputs.get("cluster"))}, options)
+            cluster = _Cluster(name, {"cluster": as_in_a_file(inputs.get("cluster"))}, options)
         except (InvalidCluster, pulumi.RunError) as refused:
             # With a property in the list, Pulumi would show all of its value before the error;
             # without a list, the SDK's server fails itself.

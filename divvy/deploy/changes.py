@@ -18,6 +18,8 @@ _OF_SERVER = frozenset({"managedFields", "resourceVersion", "generation", "creat
 _COUNTED = "deprecated.daemonset.template.generation"
 ABSENT = "(absent)"
 KUBECTL = "kubectl"
+# The managers of Pulumi's provider begin with it.
+PULUMI = "pulumi"
 
 
 class Action(StrEnum):
@@ -73,11 +75,14 @@ class Change:
 
     @property
     def conflicts(self) -> dict[str, str]:
-        """Return the fields of managers other than kubectl, whose edits are repaired."""
+        """Return the fields of managers other than kubectl, whose edits are repaired, and Pulumi.
+
+        What Pulumi applies is only changed where it is taken over.
+        """
         return {
             field: manager
             for field, manager in (self.managers or {}).items()
-            if not manager.startswith(KUBECTL)
+            if not manager.startswith((KUBECTL, PULUMI))
         }
 
 
@@ -94,12 +99,23 @@ class Release:
 
 
 def owner(obj: Mapping[str, Any]) -> Release | None:
-    """Return the release that an object of the API belongs to, None for none."""
+    """Return the release that an object of the API belongs to, None for none.
+
+    What Pulumi applies is Pulumi's, though it came from a release and still has its marks.
+    """
     metadata = obj["metadata"]
+    if is_pulumis(obj):
+        return None
     annotations = metadata.get("annotations") or {}
     if (metadata.get("labels") or {}).get(_MANAGED_BY) != "Helm" or _RELEASE not in annotations:
         return None
     return Release(annotations[_RELEASE], annotations.get(_NAMESPACE, ""))
+
+
+def is_pulumis(obj: Mapping[str, Any]) -> bool:
+    """Return whether Pulumi applies an object of the API."""
+    entries = obj["metadata"].get("managedFields") or ()
+    return any(str(entry.get("manager")).startswith(PULUMI) for entry in entries)
 
 
 def is_divvys(obj: Mapping[str, Any]) -> bool:

@@ -33,6 +33,7 @@ from typing import Any
 from divvy.deploy.agent_image import AgentImage, agent_image, built
 from divvy.deploy.changes import (
     DIVVY,
+    PULUMI,
     Action,
     Change,
     ObjectName,
@@ -42,7 +43,6 @@ from divvy.deploy.changes import (
 )
 from divvy.deploy.helm import Helm
 from divvy.deploy.live_objects import (
-    PULUMI,
     Preview,
     apply_owned,
     delete_owned,

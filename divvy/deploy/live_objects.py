@@ -15,6 +15,7 @@ from divvy.deploy.changes import (
     Release,
     as_released,
     is_divvys,
+    is_pulumis,
     owner,
     update_of,
 )
@@ -24,8 +25,6 @@ from divvy.kube.media_types import APPLY, JSON_PATCH
 
 # Helm 4's field manager for server-side apply.
 _MANAGER = "helm"
-# Its provider's managers begin with it: one for each resource.
-PULUMI = "pulumi"
 _AT_ONCE = 8
 
 
@@ -164,9 +163,10 @@ def whose(live: Mapping[str, Any]) -> str:
     release = owner(live)
     if release is not None:
         return f"Helm's release {release.name} in namespace {release.namespace or '(none)'}"
+    if is_pulumis(live):
+        return "Pulumi"
     makers = (str(entry.get("manager")) for entry in live["metadata"].get("managedFields") or ())
-    maker = next(makers, "unknown")
-    return "Pulumi" if maker.startswith(PULUMI) else maker
+    return next(makers, "unknown")
 
 
 def delete_owned(client: Client, release: Release, names: Iterable[ObjectName]) -> list[ObjectName]:

@@ -14,6 +14,8 @@ name: {name}
 description: How every GPU is partitioned and shared.
 runtime: python
 stackConfigDir: stacks
+# What was changed by hand is seen and repaired.
+options: {{refresh: always}}
 """
 _STACKS = "stacks"
 SCHEMA = "divvy.schema.json"

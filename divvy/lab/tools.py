@@ -219,7 +219,6 @@ PULUMI_LANGUAGES = Tool(
     packages=tuple(
         f"github.com/pulumi/pulumi/sdk/v3/{host}"
         for host in (
-            "go/pulumi-language-go",
             "nodejs/cmd/pulumi-language-nodejs",
             "python/cmd/pulumi-language-python",
         )
@@ -257,20 +256,14 @@ NVIDIA_DRA_DRIVER = Tool(
     ),
     cgo=True,
 )
-# What a lab runs unless it chooses another Kubernetes, with what `divvy up` deploys to it; what
-# tests need beside it; what `make field` proves; and Pulumi, with which tests run the program, too.
+# What a lab runs unless it chooses another Kubernetes, with what `divvy up` deploys to it; Pulumi,
+# as Python programs need it; what tests need beside the lab; and what `make field` proves.
 LAB_TOOLS = (KUBERNETES, CONTAINERD, HELM)
-TEST_TOOLS = (PROMETHEUS,)
+PULUMI_TOOLS = (PULUMI, PULUMI_LANGUAGES, PULUMI_RESOURCE_KUBERNETES)
+TEST_TOOLS = (PROMETHEUS, *PULUMI_TOOLS)
 FIELD_TOOLS = (NVIDIA_DEVICE_PLUGIN, NVIDIA_DRA_DRIVER, NVIDIA_CONTAINER_TOOLKIT, HELM)
-PULUMI_TOOLS = (
-    PULUMI,
-    PULUMI_LANGUAGES,
-    PULUMI_LANGUAGE_YAML,
-    PULUMI_RESOURCE_KUBERNETES,
-    PULUMI_SDK_GENERATOR,
-)
 # What only `make test-all` needs, beside the other releases.
-THOROUGH_TOOLS = (KUEUE, GITOPS_DIFF, *PULUMI_TOOLS)
+THOROUGH_TOOLS = (KUEUE, GITOPS_DIFF, PULUMI_LANGUAGE_YAML, PULUMI_SDK_GENERATOR)
 # What a lab can be upgraded to, or chooses instead.
 OTHER_RELEASES = (
     *(kubernetes(release) for release in KUBERNETES_VERSIONS if release != DEFAULT_KUBERNETES),

@@ -15,6 +15,7 @@ import pulumi
 import pulumi_kubernetes
 
 from divvy.components import GpuCluster
+from divvy.kube import identity_resource
 from divvy.model import InvalidCluster
 from tests.render.charts import example
 
@@ -41,6 +42,7 @@ class Recorder(pulumi.runtime.Mocks):
 def main() -> None:
     recorder = Recorder()
     pulumi.runtime.set_mocks(recorder)
+    identity_resource.cluster_uid = lambda *_: "uid"
     value = {**example("lab"), "plugin": {"image": {"reference": IMAGE}}}
     value |= json.loads(sys.argv[1])
     given = sys.argv[2:]

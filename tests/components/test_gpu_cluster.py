@@ -80,3 +80,10 @@ def test_refuses_a_cluster_that_is_named_twice() -> None:
     names, _ = run(json.dumps({"kubeconfig": "~/.kube/other"}), "own")
     assert "invalid" in names
     assert "lab-agent-daemonset" not in names
+
+
+def test_remembers_the_cluster_that_a_stack_file_names() -> None:
+    assert "lab-identity" in registered()
+    ambient = json.dumps({"kubeconfig": None, "context": None})
+    # What leads to a given provider's cluster is not known here.
+    assert "lab-identity" not in run(ambient, "own")[0]

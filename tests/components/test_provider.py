@@ -64,7 +64,7 @@ def test_passes_on_what_the_component_refuses(monkeypatch: pytest.MonkeyPatch) -
     def refuse(*_arguments: object) -> None:
         raise pulumi.RunError("plugin.image is missing")
 
-    monkeypatch.setattr(provider, "GpuCluster", refuse)
+    monkeypatch.setattr(provider, "_Cluster", refuse)
     # Of any other error, Pulumi's server shows the class or a traceback.
     with pytest.raises(pulumi.InputPropertiesError, match=r"^plugin\.image is missing$"):
         construct({"cluster": {}})

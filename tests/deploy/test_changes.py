@@ -7,11 +7,13 @@ from typing import Any
 from divvy.deploy.changes import (
     ABSENT,
     Action,
+    Change,
     FieldChange,
     ObjectName,
     Release,
     as_released,
     field_changes,
+    owner,
     removed,
     update_of,
 )
@@ -78,3 +80,14 @@ def test_finds_the_path_of_every_kind_that_is_deployed() -> None:
     for kind, plural in kinds.items():
         assert ObjectName(kind, "", "x", "g/v1").path == f"/apis/g/v1/{plural}/x"
     assert ObjectName("ConfigMap", "n", "x", "v1").path == "/api/v1/namespaces/n/configmaps/x"
+
+
+def test_leaves_to_pulumi_what_pulumi_applies() -> None:
+    released = as_released(config({}), RELEASE)
+    assert owner(released) == RELEASE
+    fields = [{"manager": "helm"}, {"manager": "pulumi-divvy"}]
+    adopted = {**released, "metadata": {**released["metadata"], "managedFields": fields}}
+    assert owner(adopted) is None
+    managers = {"data": "pulumi-divvy", "spec": "tuner", "metadata": "kubectl-patch"}
+    change = Change(Action.UPDATE, ObjectName.of(released), (), managers)
+    assert change.conflicts == {"spec": "tuner"}

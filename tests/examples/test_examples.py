@@ -1,4 +1,4 @@
-"""The examples: one cluster in five languages, on Pulumi's own engine, is the same objects."""
+"""The examples: one cluster in three languages, on Pulumi's own engine, is the same objects."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.engine.official_engine import OfficialEngine
-from tests.engine.test_official_engine import objects_of
-from tests.engine.test_own_stack import left
 
 from divvy.lab.paths import REPOSITORY
-from divvy.lab.tools import PULUMI_SDK_GENERATOR
+from divvy.lab.tools import PULUMI_LANGUAGE_YAML, PULUMI_SDK_GENERATOR
 from divvy.render.pulumi_schema import pulumi_schema
 from tests.bare_cluster import BareCluster, bare_cluster
+from tests.components.desired_objects import desired_of
+from tests.components.pulumi_engine import OfficialEngine
+from tests.deploy.own_stack import left
 from tests.divvy_command import run_divvy
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
@@ -34,7 +34,7 @@ def cluster() -> Iterator[BareCluster]:
 
 @pytest.fixture(scope="module")
 def official(tmp_path_factory: pytest.TempPathFactory) -> OfficialEngine:
-    return OfficialEngine(tmp_path_factory.mktemp("pulumi"))
+    return OfficialEngine(tmp_path_factory.mktemp("pulumi"), (PULUMI_LANGUAGE_YAML,))
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +43,9 @@ def expected(cluster: BareCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("stack") / "stack-file"
     shutil.copytree(EXAMPLES / "stack-file", folder)
     environment = {"KUBECONFIG": str(cluster.kubeconfig)}
-    run_divvy("up", "--stack=prod", "--yes", folder=folder, environment=environment)
-    objects = objects_of(cluster)
+    arguments = ("--stack=prod", "--yes", "--no-wait")
+    run_divvy("up", *arguments, folder=folder, environment=environment)
+    objects = desired_of(cluster)
     run_divvy("destroy", "--stack=prod", "--yes", folder=folder, environment=environment)
     return objects
 
@@ -58,15 +59,9 @@ def run(folder: Path, *command: str, text: str = "") -> None:
 
 def generate_sdk(folder: Path, language: str) -> None:
     """Write the package into `sdks/divvy`, as `pulumi package add` does."""
+    PULUMI_SDK_GENERATOR.build()
     generator = str(PULUMI_SDK_GENERATOR.bin / "pulumi-sdk-generator")
     run(folder, generator, language, str(folder / "sdks/divvy"), text=pulumi_schema("0.2.0"))
-
-
-def prepare_go(folder: Path) -> None:
-    generate_sdk(folder, "go")
-    run(folder, "go", "mod", "tidy")
-    # Minutes, once; the engine's own build takes it from the compiler's cache.
-    run(folder, "go", "build", "-o", "program", ".")
 
 
 def prepare_typescript(folder: Path) -> None:
@@ -88,10 +83,8 @@ def prepare_nothing(_folder: Path) -> None:
     ("name", "prepare"),
     [
         ("stack-file", prepare_nothing),
-        ("python", prepare_nothing),
         ("yaml", prepare_nothing),
         ("typescript", prepare_typescript),
-        ("go", prepare_go),
     ],
 )
 def test_makes_the_same_objects_as_the_stack_file(
@@ -110,7 +103,7 @@ def test_makes_the_same_objects_as_the_stack_file(
     official.run(folder, "up", "--stack=prod", "--yes", **environment)
     try:
         assert len(expected) > 10
-        assert objects_of(cluster) == expected
+        assert desired_of(cluster) == expected
         official.run(folder, "preview", "--stack=prod", "--expect-no-changes", **environment)
         if name != "stack-file":
             shown = official.run(folder, "stack", "output", "--stack=prod", "--json", **environment)

@@ -17,7 +17,7 @@ from typing import get_args
 
 import pytest
 
-from divvy.lab import tools
+from divvy.lab import pulumi, tools
 from divvy.lab.description import DEFAULT_KUBERNETES, ContainerdRelease, Release
 from divvy.lab.images import BASE_ARM64, IMAGES, Image, build, mirror
 from divvy.lab.images.mirror import debian_mirror
@@ -133,7 +133,16 @@ def test_builds_in_the_demo_what_the_lab_runs() -> None:
     assert "-m divvy.lab.setup lab\n" in done.stdout
     kubernetes = tools.kubernetes(DEFAULT_KUBERNETES)
     assert (kubernetes, tools.CONTAINERD, tools.HELM) == tools.LAB_TOOLS
-    assert [tool.name for tool in tools.TEST_TOOLS] == ["prometheus"]
+    assert (tools.PROMETHEUS, *tools.PULUMI_TOOLS) == tools.TEST_TOOLS
+
+
+def test_builds_pulumi_before_the_demo_that_shows_it(tmp_path: Path) -> None:
+    command = ["make", "--dry-run", "demo-pulumi"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith("-m divvy.lab.setup pulumi")
+    assert "demo/deploy.sh" in lines
+    assert not pulumi.is_installed(tmp_path)
 
 
 def test_builds_every_release_for_all_tests() -> None:

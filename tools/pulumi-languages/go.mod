@@ -3,7 +3,6 @@ module divvy/tools/pulumi-languages
 go 1.26.0
 
 tool (
-	github.com/pulumi/pulumi/sdk/v3/go/pulumi-language-go
 	github.com/pulumi/pulumi/sdk/v3/nodejs/cmd/pulumi-language-nodejs
 	github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python
 )

@@ -1,6 +1,7 @@
 """Set this machine up: `python3 -m divvy.lab.setup`.
 
-With `python` or `lab` for less, with `all` for what the tests of `make test-all` need as well.
+With `python`, `lab` or `pulumi` (the lab with Pulumi) for less, with `all` for what the tests of
+`make test-all` need as well.
 """
 
 import sys
@@ -16,8 +17,9 @@ def main(arguments: list[str]) -> int:
     from divvy.lab.setup import machine, parts, python
     from divvy.lab.setup.steps import Step, run_steps
 
-    if arguments not in ([], ["lab"], ["python"], ["all"]):
-        print(f"Unknown: {' '.join(arguments)}. Say python, lab, all or nothing.", file=sys.stderr)
+    if arguments not in ([], ["lab"], ["pulumi"], ["python"], ["all"]):
+        words = "Say python, lab, pulumi, all or nothing."
+        print(f"Unknown: {' '.join(arguments)}. {words}", file=sys.stderr)
         return 2
     of_python = [
         Step("Python packages", python.ensure_environment),
@@ -30,9 +32,16 @@ def main(arguments: list[str]) -> int:
         print(missing, "Unit tests and plans need Python alone: make unit.", file=sys.stderr)
         return 1
     from divvy.lab.images import BASE_ARM64, IMAGES
-    from divvy.lab.tools import LAB_TOOLS, OTHER_RELEASES, TEST_TOOLS, THOROUGH_TOOLS
+    from divvy.lab.tools import (
+        LAB_TOOLS,
+        OTHER_RELEASES,
+        PULUMI_TOOLS,
+        TEST_TOOLS,
+        THOROUGH_TOOLS,
+    )
 
-    tools = LAB_TOOLS if arguments == ["lab"] else LAB_TOOLS + TEST_TOOLS
+    beside = {"lab": (), "pulumi": PULUMI_TOOLS}.get("".join(arguments), TEST_TOOLS)
+    tools = LAB_TOOLS + beside
     built, images, packages = [*tools], [*IMAGES.values()], [*machine.PACKAGES]
     if arguments == ["all"]:
         built += OTHER_RELEASES + THOROUGH_TOOLS
@@ -49,7 +58,10 @@ def main(arguments: list[str]) -> int:
     ]
     if not run_steps(compiled, rest):
         return 1
-    if not run_steps([Step("commands in .venv/bin", parts.link_commands(tools))]):
+    linked = [Step("commands in .venv/bin", parts.link_commands(tools))]
+    if arguments == ["pulumi"]:
+        linked.append(Step("Pulumi in .venv/bin", parts.install_pulumi))
+    if not run_steps(linked):
         return 1
     print(f"Set up. The cache {cache()} holds {parts.cache_size(cache())}.")
     return 0

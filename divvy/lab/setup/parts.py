@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from divvy.lab import pulumi
 from divvy.lab.images import Image
 from divvy.lab.images.build import ImageBuildFailed
 from divvy.lab.paths import REPOSITORY
@@ -75,6 +76,15 @@ def link_commands(tools: Sequence[Tool]) -> Callable[[], str]:
         return f"linked {', '.join(linked)}" if linked else ""
 
     return ensure
+
+
+def install_pulumi() -> str:
+    """Put Pulumi beside divvy in .venv/bin."""
+    folder = ENVIRONMENT / "bin"
+    if pulumi.is_installed(folder):
+        return ""
+    pulumi.install_pulumi(folder)
+    return "installed"
 
 
 def cache_size(directory: Path) -> str:
