@@ -13,6 +13,7 @@ from divvy.cli.node_moves import NodeMovesReader
 from divvy.cli.output import Format, write
 from divvy.model import Cluster
 from divvy.plan import LiveNode, compare_live, live_node
+from divvy.plan.live import unread_node
 from divvy.plan.live_claims import ClaimedGpu, claimed_gpus, offered_kinds
 from divvy.plan.node_conditions import not_ready
 from divvy.plan.node_moves import NodeMove
@@ -48,6 +49,7 @@ def live_nodes(cluster: Cluster, kubeconfig: str | None, context: str | None) ->
     """Read every node of the cluster that `divvy up` deploys to; raises KubeconfigError."""
     with reading(kubeconfig, context) as reader:
         nodes = list(readable(reader.paged("/api/v1/nodes"), live_node_of, reader.note))
+        nodes += map(unread_node, reader.unread("nodes"))
         # A cluster before 1.34 has none, and is still asked: claims may have gone.
         gpus = claimed_gpus(list(reader.paged(_SLICES)), (), note=reader.note)
     return with_claims(nodes, gpus, cluster)

@@ -20,7 +20,7 @@ from divvy.model import Cluster
 from divvy.model.contract import Component, component_labels
 from divvy.model.problems import printable
 from divvy.plan.cluster_status import Alert, ClusterStatus, PendingPod, cluster_status
-from divvy.plan.live import named_resources
+from divvy.plan.live import named_resources, unread_node
 from divvy.plan.live_claims import claimed_gpus
 from divvy.plan.live_pods import live_pod
 from divvy.plan.readable import Note, key_of, readable
@@ -78,6 +78,7 @@ def _read(reader: ClusterReader, cluster: Cluster, name: str) -> ClusterStatus:
         reader.paged("/api/v1/nodes"), lambda raw: (raw, live_node_of(raw)), reader.note
     )
     pairs = list(read)
+    pairs += [({"metadata": {"name": name}}, unread_node(name)) for name in reader.unread("nodes")]
     nodes = [raw for raw, _ in pairs]
     slices = _allowed(reader, f"{_RESOURCES}/resourceslices", notes)
     gpus = claimed_gpus(slices or (), (), note=reader.note)

@@ -49,6 +49,16 @@ _POD_SPEC = {
     "schedulingGates": [{"name": str}],
     "volumes": [{}],
 }
+# Only what is read: releases of Kubernetes add fields of other types, such as
+# runningInUserNamespace.
+_NODE_INFO = dict.fromkeys(
+    (
+        *("architecture", "operatingSystem", "osImage", "kernelVersion"),
+        *("kubeletVersion", "containerRuntimeVersion", "bootID"),
+    ),
+    str,
+)
+_DEVICES = dict.fromkeys(("driver", "pool", "device"), str)
 _CLAIM_SPEC = {"devices": {"requests": [{"name": str, "exactly": {}, "firstAvailable": [{}]}]}}
 _RESULT = {
     "driver!": str,
@@ -58,15 +68,13 @@ _RESULT = {
     "consumedCapacity": _QUANTITIES,
 }
 _WORKLOAD = {"spec!": {"template!": {"spec!": {"containers": [{**_CONTAINER, "args": [str]}]}}}}
-_READ_OF_NODE_INFO = ("architecture", "containerRuntimeVersion", "kubeletVersion")
-_SHAPES: Mapping[str, Shape] = {
+SHAPES: Mapping[str, Shape] = {
     "nodes": {
         "spec": {"taints": [{"key!": str, "effect!": str}]},
         "status": {
             "allocatable": _QUANTITIES,
             "capacity": _QUANTITIES,
-            # By name: the kubelet's also say true or false, since Kubernetes 1.37.
-            "nodeInfo": dict.fromkeys(_READ_OF_NODE_INFO, str),
+            "nodeInfo": _NODE_INFO,
             "conditions": [_CONDITION],
         },
     },
@@ -103,7 +111,7 @@ _SHAPES: Mapping[str, Shape] = {
     },
     "deviceclasses": {"spec": {"extendedResourceName": str}},
     "devicetaintrules": {
-        "spec!": {"taint!": {"key!": str, "effect!": str}, "deviceSelector": _TEXTS}
+        "spec!": {"taint!": {"key!": str, "effect!": str}, "deviceSelector": _DEVICES}
     },
     "priorityclasses": {"value": int, "globalDefault": bool},
     "resourcequotas": {"spec": {"hard": _QUANTITIES}, "status": {"hard": _QUANTITIES}},
@@ -118,7 +126,7 @@ _SHAPES: Mapping[str, Shape] = {
 
 def shape_problem(obj: object, resource: str) -> str:
     """Return what of an object is not as the API has it, "" if nothing is."""
-    shape = {"metadata!": _METADATA, "spec": {}, "status": {}, **_SHAPES.get(resource, {})}
+    shape = {"metadata!": _METADATA, "spec": {}, "status": {}, **SHAPES.get(resource, {})}
     return next(_problems(obj, shape, "it"), "")
 
 

@@ -21,7 +21,8 @@ class LiveNode:
 
     ``gpus`` is how many GPUs its agent sees: an agent of a default pool runs on every node.
     ``claimable`` is how many GPUs offer each kind of device to claims; ``unavailable`` says why
-    the node is not ready, and that what it advertises is of an earlier time.
+    the node is not ready, and that what it advertises is of an earlier time; ``unread`` that
+    nothing else is known of it.
     """
 
     name: str
@@ -32,6 +33,13 @@ class LiveNode:
     gpus: int = 0
     claimable: Mapping[str, int] = field(default_factory=dict)
     unavailable: str = ""
+    unread: bool = False
+
+
+def unread_node(name: str) -> LiveNode:
+    """Return a node of which nothing can be read but its name: it may be of any pool."""
+    why = "its object in the API cannot be read: what it offers is unknown"
+    return LiveNode(name, {}, {}, None, "", unavailable=why, unread=True)
 
 
 def live_node(
@@ -130,7 +138,7 @@ def compare_live(cluster: Cluster, name: str, nodes: Sequence[LiveNode]) -> Live
         if not concerns(cluster, node, selection):
             continue
         compared += 1
-        if selection.pool is not None:
+        if selection.pool is not None and not node.unread:
             names[selection.pool].add(node.name)
         difference = _node(cluster, node, selection)
         differs = difference.resources or difference.bypass or difference.problem
@@ -173,6 +181,8 @@ def concerns(cluster: Cluster, node: LiveNode, selection: Selection) -> bool:
 
     Node Feature Discovery's label tells of GPUs that no driver shows.
     """
+    if node.unread:
+        return True
     chosen = selection.pool is not None and cluster.pools[selection.pool].select is not None
     files = {device.resource for device in cluster.devices}
     # A resource that a node had once stays there, with 0 devices.
@@ -186,6 +196,8 @@ def concerns(cluster: Cluster, node: LiveNode, selection: Selection) -> bool:
 
 
 def _node(cluster: Cluster, node: LiveNode, selection: Selection) -> NodeDifference:
+    if node.unread:
+        return NodeDifference(node.name, None, None, None, "", None, "", (), node.unavailable)
     problem = selection.problem or ""
     expected: Mapping[str, int] = {}
     hardware = cluster.pools[selection.pool].hardware if selection.pool else None

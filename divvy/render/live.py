@@ -79,7 +79,8 @@ def _title(node: NodeDifference) -> str:
 
 def _lines(node: NodeDifference) -> Iterable[str]:
     if node.unavailable:
-        yield f"{node.unavailable}; what follows is of the time before"
+        follows = node.pool or node.problem
+        yield node.unavailable + ("; what follows is of the time before" if follows else "")
     if node.bypass:
         yield f"bypasses the file: label {node.bypass}"
     if node.problem:

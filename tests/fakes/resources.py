@@ -16,6 +16,7 @@ from divvy.model.contract import CLAIMS_DRIVER, claims_pool
 _CLAIM = "ResourceClaim"
 _REASONS = {
     200: "OK",
+    400: "Bad Request",
     403: "Forbidden",
     404: "Not Found",
     409: "Conflict",
@@ -173,6 +174,8 @@ class FakeResources:
         for device in stored["spec"].get("devices", ()):
             for taint in device.get("taints", ()):
                 taint["timeAdded"] = "2026-11-22T10:00:00Z"
+        if stored["spec"]["pool"]["generation"] >= 1 << 63:
+            raise Refusal(400, "json: cannot unmarshal number into field of type int64")
         stored["metadata"]["resourceVersion"] = str(next(self._versions))
         return stored
 

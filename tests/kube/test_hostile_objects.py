@@ -25,6 +25,7 @@ from divvy.cli.cluster_survey import survey
 from divvy.cli.deploy import _Run
 from divvy.cli.errors import CommandError
 from divvy.cli.main import app
+from divvy.cli.node_wait import wait_advertised
 from divvy.cli.platform_check import check_platforms
 from divvy.cli.rung_check import warn_of_weaker_rungs
 from divvy.deploy.clean_up import CleanUp, clean_nodes
@@ -181,6 +182,19 @@ def test_commands_read_the_others(server: HostileServer, command: str, hostility
     assert {"nodes", "resourceslices"} <= server.asked
     if command == "status":
         assert _named(after) >= _named(before) > set()
+
+
+def test_nodes_that_cannot_be_read_differ(server: HostileServer) -> None:
+    """A node of a shape to come is not what the plan says, however many others are."""
+    cluster = read_cluster(read_path(Path("Pulumi.prod.yaml")))
+    for each in server.sound["nodes"]:
+        each["status"]["conditions"] = "odd"
+    after, _ = run("status", "-s", "prod", "-o", "json", codes=(2,))
+    assert {"n1", "n2"} <= _named(after)
+    run("diff", "prod", "--live", codes=(2,))
+    ended = wait_advertised(cluster, "prod", print)
+    assert ended.differs
+    assert "n1" in ended.words
 
 
 @pytest.mark.parametrize("hostility", KINDS)

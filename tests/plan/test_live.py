@@ -9,7 +9,7 @@ from rich.console import Console
 from divvy.model import parse_cluster
 from divvy.model.contract import STATUS_ANNOTATION
 from divvy.plan import LiveNode, compare_live, live_node
-from divvy.render.live import live_text
+from divvy.plan.live import unread_node
 from tests.plugin_stack import without_claims
 from tests.render.charts import example
 
@@ -63,6 +63,16 @@ def test_reports_an_unknown_profile_label():
     (node_difference,) = compared(node("gpu-a100"), h100, node("gpu-t4")).nodes
     assert "did you mean slice-4?" in node_difference.problem
     assert node_difference.resources == ()
+
+
+def test_reports_a_node_that_cannot_be_read():
+    nodes = [node("gpu-a100"), node("gpu-h100"), node("gpu-t4")]
+    assert not compared(*nodes)
+    difference = compared(*nodes, unread_node("other"))
+    (line,) = difference.nodes
+    assert (line.node, line.pool) == ("other", None)
+    assert "cannot be read" in line.unavailable
+    assert difference.counts == ()
 
 
 def test_reports_missing_nodes_and_unhappy_agents():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from divvy.agent.api_server.claims_api import ClaimsApi, is_forbidden
@@ -14,6 +14,8 @@ from divvy.kube.errors import CONFLICT, GONE, NOT_FOUND, ApiError, KubeError
 from divvy.model.slice_specs import same_spec
 
 _log = logging.getLogger(__name__)
+# The API's number is an int64.
+MOST_GENERATIONS = (1 << 63) - 1
 # Somebody else has written a slice meanwhile: look again at once.
 _WRITTEN_BY_OTHERS = (NOT_FOUND, CONFLICT)
 _Slices = dict[str, dict[str, Any]]
@@ -167,10 +169,18 @@ class SlicePublisher:
             last = max((self._generation, *generations))
             few = len(stale) == 1 or self._have.keys().isdisjoint(stale)
             same = last > 0 and generations <= {last} and few and not extra
+            if not same and last >= MOST_GENERATIONS:
+                # Somebody with this node's token has written the last generation that there is.
+                # Without any slice the pool begins again; what is allocated is in the claims.
+                await self._delete(sorted(self._have))
+                last, extra = 0, []
             self._generation = last if same else last + 1
             for name in stale if same else wanted:
                 self._have[name] = await self._put(name, wanted[name], owner)
-        for name in extra:
+        await self._delete(extra)
+
+    async def _delete(self, names: Iterable[str]) -> None:
+        for name in names:
             await self._api.delete_slice(name)
             self._have.pop(name, None)
 

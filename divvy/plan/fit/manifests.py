@@ -37,6 +37,7 @@ from divvy.plan.fit.workloads import (
 )
 from divvy.plan.node_selection import node_selection
 from divvy.plan.pod_requests import quantities
+from divvy.plan.readable import full_name
 
 # The kinds of Kubernetes that make pods: the version that is served, and where the pod is.
 _TEMPLATE = ("spec", "template", "spec")
@@ -55,6 +56,11 @@ _CLAIMS = {"ResourceClaim": ("spec",), "ResourceClaimTemplate": ("spec", "spec")
 _CLAIM_GROUP = "resource.k8s.io"
 _FLAT = "v1beta1"
 _ROOT = "the document"
+# Of what scales an object: its kind, namespace and name, and the most pods, as Kubernetes and KEDA
+# call them; KEDA's scales a Deployment where it names no kind.
+_Target = tuple[str, str, str]
+_MOST_PODS = ("maxReplicas", "maxReplicaCount")
+_DEFAULT_KIND = "Deployment"
 # So many places are named.
 _MOST_WORDS = 5
 _CLOSE = 0.8
@@ -100,9 +106,17 @@ def read_manifests(
         raise InvalidValue(problems)
     pods_by_object = [(obj, tuple(_pods(obj))) for obj in objects]
     known = _around(pods_by_object, around)
+    scaled = _scaled(objects)
     pods, notes = [], []
     for obj, of_object in pods_by_object:
         unread = list(_unread_of(obj, of_object))
+        if any(map(asks_for_gpus, of_object)):
+            copies = sum(pod.copies for pod in of_object)
+            unread += [
+                f"{who} says how many pods there are, at most {most or 'an unknown number'}"
+                for who, most in scaled.get(_target(obj.value, obj.value.get("metadata")), ())
+                if most is None or most > copies
+            ]
         ignored = [pod for pod in of_object if _is_beside_the_point(pod)]
         if ignored and not unread:
             notes.append(f"not looked at: {obj.source}, a {_kind(obj)}, which makes pods")
@@ -467,6 +481,31 @@ def _unread_of(obj: Document, pods: tuple[FoundPod, ...]) -> Iterator[str]:
         if any(requests_outside(inner, ())):
             kind = printable(inner["kind"])
             yield f"how often it makes the {kind} at {path_of(keys)} is not known"
+
+
+def _scaled(objects: Iterable[Document]) -> Mapping[_Target, list[tuple[str, int | None]]]:
+    """Return which objects are scaled by others of these, and up to how many pods.
+
+    A Deployment without replicas has one pod until its HorizontalPodAutoscaler sees it.
+    """
+    scaled: dict[_Target, list[tuple[str, int | None]]] = {}
+    for obj in objects:
+        spec = obj.value.get("spec")
+        target = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
+        if isinstance(spec, Mapping) and isinstance(target, Mapping):
+            limits = [spec[key] for key in _MOST_PODS if key in spec]
+            most = limits[0] if limits and type(limits[0]) is int else None
+            meta = obj.value.get("metadata") or {}
+            place = _target(target, {**meta, "name": target.get("name")})
+            scaled.setdefault(place, []).append((f"{_kind(obj)} {full_name(obj.value)}", most))
+    return scaled
+
+
+def _target(value: Mapping[str, Any], meta: Mapping[str, Any] | None) -> _Target:
+    meta = meta or {}
+    names = (value.get("kind") or _DEFAULT_KIND, meta.get("namespace"), meta.get("name"))
+    kind, namespace, name = (str(name or "") for name in names)
+    return kind, namespace, name
 
 
 def _is_beside_the_point(pod: FoundPod) -> bool:

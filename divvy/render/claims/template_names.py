@@ -57,5 +57,11 @@ def template_names_policy(cluster: Cluster) -> list[dict[str, Any]]:
                     f"device classes begin with {TEMPLATE_PREFIX}"
                 ),
             ),
+            (
+                # A finalizer would keep a tenant's namespace from ever being deleted.
+                "request.operation == 'DELETE' || "
+                "variables.template.metadata.?finalizers.orValue([]).size() == 0",
+                text("the template maker may create only templates without finalizers"),
+            ),
         ],
     )

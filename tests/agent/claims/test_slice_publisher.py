@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from divvy.agent.api_server import claims_api
 from divvy.agent.api_server.claims_api import ClaimsApi
-from divvy.agent.claims.slice_publisher import SlicePublisher
+from divvy.agent.claims.slice_publisher import MOST_GENERATIONS, SlicePublisher
 from divvy.kube import async_client, backoff
 from divvy.kube.errors import Unreachable
 from divvy.model.slice_specs import slice_specs
@@ -77,6 +78,31 @@ async def test_updates_one_slice_in_its_generation_and_several_in_a_new_one(
         publisher.publish({}, "uid")
         await until(lambda: publisher.current)
         assert not api.resources.slices
+
+
+@pytest.mark.parametrize("last", [MOST_GENERATIONS, MOST_GENERATIONS - 1])
+@pytest.mark.parametrize("name", ["node-divvy.gpu-odd", "node-divvy.gpu-gpus-0"])
+async def test_begins_again_after_the_last_generation_that_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, last: int
+) -> None:
+    """A stolen token of the node has written a slice of the highest generation."""
+    async with publishing(tmp_path, monkeypatch) as (api, publisher):
+        genuine = published(api)
+        spec = json.loads(json.dumps(api.resources.slices["node-divvy.gpu-gpus-0"]["spec"]))
+        spec["pool"]["generation"] = last
+        api.resources.slices.setdefault(name, {"metadata": {"name": name}})
+        api.resources.change(name, spec)
+        await until(lambda: len(api.resources.slices) == 4 and len(_generations(api)) == 1)
+        await until(lambda: publisher.current and not publisher.problem)
+        assert [devices for _, devices in published(api)] == [devices for _, devices in genuine]
+        publisher.publish(specs(GPU_0=1, GPU_1=2), "uid")
+        await until(lambda: publisher.current)
+        assert max(_generations(api)) <= MOST_GENERATIONS
+        assert not publisher.problem
+
+
+def _generations(api: FakeApi) -> set[int]:
+    return {generation for generation, _ in published(api)}
 
 
 async def test_recreates_a_slice_deleted_before_its_creation_was_answered(
@@ -291,7 +317,11 @@ async def test_reads_all_claims_page_by_page(
             claim = api.resources.allocate(f"c{number}")
             claim["metadata"]["annotations"] = {"large": "a" * (300 if number > 1 else 1)}
         claims = ClaimsApi("node")
-        names = [resource_slice["metadata"]["name"] async for resource_slice in claims.claims()]
+        unread: list[str] = []
+        names = [
+            resource_slice["metadata"]["name"]
+            async for resource_slice in claims.claims(unread.append)
+        ]
         assert names == ["c0", "c1", "c2", "c3", "c4"]
         assert api.resources.lists == lists
         await claims.close()
@@ -309,7 +339,8 @@ async def test_reads_large_pages_again_after_a_few_large_claims(
             claim = api.resources.allocate(f"c{number:02}")
             claim["metadata"]["annotations"] = {"large": "a" * (6000 if number < 3 else 1)}
         claims = ClaimsApi("node")
-        assert len([claim async for claim in claims.claims()]) == 64
+        unread: list[str] = []
+        assert len([claim async for claim in claims.claims(unread.append)]) == 64
         assert api.resources.lists < 16
         await claims.close()
 

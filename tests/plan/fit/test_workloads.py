@@ -222,3 +222,51 @@ def test_answers_no_changed_form_with_yes(seed: int) -> None:
         except InvalidValue:
             continue
         assert not result, (what, changed)
+
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: serve}
+spec:
+  REPLICAS
+  template:
+    spec: {containers: [{name: c, image: x, resources: {limits: {nvidia.com/gpu: 1}}}]}
+---
+"""
+HPA = """\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: h}
+spec:
+  minReplicas: 40
+  maxReplicas: 50
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: serve}
+"""
+KEDA = """\
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {name: k}
+spec: {minReplicaCount: 40, scaleTargetRef: {name: serve}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("replicas", "scaler", "unread"),
+    [
+        ("", HPA, "HorizontalPodAutoscaler h says how many pods there are, at most 50"),
+        ("replicas: 2", HPA, "at most 50"),
+        ("", KEDA, "ScaledObject k says how many pods there are, at most an unknown number"),
+        ("replicas: 50", HPA, ""),
+        ("", HPA.replace("name: serve", "name: other"), ""),
+        ("", HPA.replace("name: h", "name: h, namespace: elsewhere"), ""),
+        ("", HPA.replace("maxReplicas: 50", "maxReplicas: many"), "at most an unknown number"),
+        ("", HPA.replace("scaleTargetRef: {", "x: {"), ""),
+    ],
+)
+def test_what_an_autoscaler_scales_is_unknown(replicas: str, scaler: str, unread: str) -> None:
+    text = DEPLOYMENT.replace("REPLICAS", replicas) + scaler
+    result = fitted(WHOLE, list(yaml_documents("pods", text)))
+    words = " ".join(pod.reason for pod in result.pods if pod.unknown)
+    assert unread in words
+    assert bool(words) == bool(unread)

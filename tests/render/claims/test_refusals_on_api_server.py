@@ -335,6 +335,22 @@ def test_holds_the_template_maker_to_its_own_templates(
     )
 
 
+@pytest.mark.parametrize("finalizers", [[], ["example.com/forever"]])
+def test_keeps_the_template_maker_from_holding_up_a_namespace(
+    server: ApiServer, finalizers: list[str]
+) -> None:
+    template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "divvy-1x10m", "finalizers": finalizers},
+        "spec": {"spec": claim("divvy-share")},
+    }
+    path = _CLAIMS.format("v1", "default", "resourceclaimtemplates")
+    refusal = server.send("POST", path, template, account=MAKER, dryRun="All").refusal
+    assert ("without finalizers" in refusal) == bool(finalizers), refusal
+    assert bool(refusal) == bool(finalizers)
+
+
 def test_keeps_the_template_maker_from_deleting_others(server: ApiServer) -> None:
     theirs = {
         "apiVersion": "resource.k8s.io/v1",
