@@ -35,6 +35,7 @@ from divvy.cli.run_archive import (
 )
 from divvy.cli.verify_in_cluster import write_job
 from divvy.distribution import install_command
+from divvy.kube.errors import KubeconfigError
 from divvy.kube.kind import kind_named
 from divvy.model import Cluster
 from divvy.model.contract import AGENT
@@ -349,11 +350,11 @@ def _of_a_job(context: typer.Context) -> list[str]:
 def _require_deployed(cluster: Cluster, stack: str) -> None:
     """End the command where no agent is deployed: each check would fail after a wait of its own."""
     path = kind_named("apps/v1", "DaemonSet").path(cluster.namespace, AGENT)
-    with reading(cluster.kubeconfig, cluster.context) as reader:
-        try:
+    try:
+        with reading(cluster.kubeconfig, cluster.context) as reader:
             is_deployed = reader.find(path) is not None
-        except NotAllowed:
-            return  # the suite reports what it cannot look at
+    except (NotAllowed, KubeconfigError):
+        return  # the suite reports what it cannot look at
     if not is_deployed:
         typer.echo(
             f"Divvy is not deployed here (namespace {cluster.namespace} of "

@@ -102,8 +102,8 @@ class Api:
             del self.sets[name]
             return httpx2.Response(200, json={})
         if path.startswith(f"{SETS}/"):
-            found = self.sets.get(name)
-            return httpx2.Response(200 if found else 404, json=found or {"message": "not found"})
+            live = self.sets.get(name)
+            return httpx2.Response(200 if live else 404, json=live or {"message": "not found"})
         pods = self.cleaning if "clean-up" in str(request.url) else self.agents
         items = list(self.nodes.values()) if path == NODES else pods
         return httpx2.Response(200, json={"items": items, "metadata": {}})
@@ -207,6 +207,6 @@ def test_says_what_nothing_takes_away(
     cluster = parse_cluster(
         {"profiles": {"only": profile}, "pools": {"all": {"profile": "only", **pool}}}
     )
-    said = stays(cluster)
-    assert len(said) == len(words)
-    assert all(word in line for word, line in zip(words, said, strict=True))
+    lines = stays(cluster)
+    assert len(lines) == len(words)
+    assert all(word in line for word, line in zip(words, lines, strict=True))
