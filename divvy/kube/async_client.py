@@ -194,6 +194,8 @@ class AsyncClient:
             size = min(limit, size + max(1, size // 4))
             for text in page.notes:
                 self.name(f"{resource_of(path)} {text}")
+            if page.more == more != "":
+                raise Unreachable("it sends the same page of a list again and again")
             more = page.more
             yield page
             del page

@@ -202,6 +202,8 @@ class Client:
                 self.note(f"{resource} {text}")
             for obj in page.items:
                 trimmed(obj, resource)
+            if page.more == token != "":
+                raise Unreachable("it sends the same page of a list again and again")
             token = page.more
             yield page
             del page

@@ -81,7 +81,7 @@ def _another(before: str, now: str) -> str:
     return (
         f"the kubeconfig leads to another cluster (kube-system has uid {now}) than in the last run "
         f"({before}): choose the right context, or a stack of its own for this cluster. If the "
-        "cluster was made anew, let Pulumi forget the old one: pulumi stack rm --force "
+        "cluster was made again, let Pulumi forget the old one: pulumi stack rm --force "
         "--preserve-config, then pulumi stack init"
     )
 

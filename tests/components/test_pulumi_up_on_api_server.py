@@ -229,9 +229,9 @@ def test_keeps_its_state_in_a_bucket_that_a_colleague_has_too(
         stack.up(**account)
         assert (tmp_path / "s3/state/.pulumi/stacks/divvy/own.json").is_file()
         assert not (stack.own.folder / ".pulumi").exists()
-        made = uids(cluster)
+        first_uids = uids(cluster)
         colleague.run("preview", "--expect-no-changes", **account)
         colleague.own.value["pools"]["research"]["profile"] = "whole"
         colleague.up(**account)
-        assert uids(cluster) == made
+        assert uids(cluster) == first_uids
         stack.run("destroy", "--yes", **account)

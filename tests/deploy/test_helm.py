@@ -1,4 +1,4 @@
-"""Helm is found and checked before anything else, and runs against no other cluster."""
+"""Helm is program and checked before anything else, and runs against no other cluster."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ RELEASE = Release("divvy", "n")
 
 def helm(folder: Path, version: str, script: str = "") -> dict[str, str]:
     """Write a Helm that says this version and else runs a script; return its environment."""
-    program = folder / "helm"
-    program.write_text(f'#!/bin/sh\n[ "$1" = version ] && echo "{version}" && exit\n{script}\n')
-    program.chmod(0o755)
+    path = folder / "helm"
+    path.write_text(f'#!/bin/sh\n[ "$1" = version ] && echo "{version}" && exit\n{script}\n')
+    path.chmod(0o755)
     return {"PATH": str(folder)}
 
 
@@ -45,8 +45,8 @@ def test_names_cluster_and_release_and_lets_no_variable_lead_elsewhere(
     monkeypatch.setenv("HELM_DRIVER", "memory")
     monkeypatch.setenv("HELM_CACHE_HOME", "/kept")
     script = f'echo "$@" > {tmp_path}/called; env > {tmp_path}/environment'
-    found = find_helm("~/k", "prod", helm(tmp_path, "v4.3.1+g1", script))
-    found.upgrade(RELEASE, tmp_path, "why", force_conflicts=True, take_ownership=False)
+    program = find_helm("~/k", "prod", helm(tmp_path, "v4.3.1+g1", script))
+    program.upgrade(RELEASE, tmp_path, "why", force_conflicts=True, take_ownership=False)
     called = (tmp_path / "called").read_text()
     assert f"--namespace n --kubeconfig {Path.home()}/k --kube-context prod" in called
     assert "--reset-values" in called
@@ -60,6 +60,6 @@ def test_names_cluster_and_release_and_lets_no_variable_lead_elsewhere(
 
 def test_ends_with_helms_own_error(tmp_path: Path) -> None:
     script = 'echo "level=WARN x" >&2; echo "Error: UPGRADE FAILED: no" >&2; exit 1'
-    found = find_helm(None, None, helm(tmp_path, "v4.3.1", script))
+    program = find_helm(None, None, helm(tmp_path, "v4.3.1", script))
     with pytest.raises(HelmFailed, match=r"^helm upgrade failed: UPGRADE FAILED: no$"):
-        found.upgrade(RELEASE, tmp_path, "", force_conflicts=False, take_ownership=False)
+        program.upgrade(RELEASE, tmp_path, "", force_conflicts=False, take_ownership=False)

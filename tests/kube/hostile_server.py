@@ -67,6 +67,8 @@ class HostileServer:
         self.sound = sound
         self.kind: str | None = None
         self.asked: set[str] = set()
+        # Whether each page of a list is followed by itself.
+        self.same_page = False
         # The texts of lists that are answered as they are.
         self.made: dict[str, list[bytes]] = {}
         server = self
@@ -117,6 +119,8 @@ class HostileServer:
         start = int(query.get("continue", ["0"])[0])
         end = start + int(query.get("limit", [str(len(items))])[0])
         more = b"" if end >= len(items) else b',"continue":"%d"' % end
+        if self.same_page:
+            more = b',"continue":"%d"' % start
         text = b'{"items":[%s],"metadata":{"resourceVersion":"7"%s}}'
         return self._send(to, text % (b",".join(items[start:end]), more))
 

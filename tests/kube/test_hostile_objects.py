@@ -187,8 +187,8 @@ def test_commands_read_the_others(server: HostileServer, command: str, hostility
 def test_nodes_that_cannot_be_read_differ(server: HostileServer) -> None:
     """A node of a shape to come is not what the plan says, however many others are."""
     cluster = read_cluster(read_path(Path("Pulumi.prod.yaml")))
-    for each in server.sound["nodes"]:
-        each["status"]["conditions"] = "odd"
+    for item in server.sound["nodes"]:
+        item["status"]["conditions"] = "odd"
     after, _ = run("status", "-s", "prod", "-o", "json", codes=(2,))
     assert {"n1", "n2"} <= _named(after)
     run("diff", "prod", "--live", codes=(2,))
@@ -402,3 +402,14 @@ def test_every_read_is_in_the_list() -> None:
 def test_one_place_decodes_what_the_api_server_answers() -> None:
     for name in ("client.py", "async_client.py"):
         assert "loads" not in set(_calls(ROOT / "divvy/kube" / name))
+
+
+async def test_a_list_that_begins_again_and_again_ends(server: HostileServer) -> None:
+    server.same_page = True
+    with Client(cluster_config(None, None, os.environ)) as client:
+        with pytest.raises(Unreachable, match="again and again"):
+            list(client.pages("/api/v1/nodes"))
+    api = ClaimsApi("n1")
+    with pytest.raises(Unreachable, match="again and again"):
+        await api.slices()
+    await api.close()

@@ -64,7 +64,7 @@ def test_expects_what_the_api_server_publishes(lab: RunningLab, resource: str) -
         schema
         for name, schema in schemas.items()
         if name.endswith(f".{kind}")
-        and any(each["kind"] == kind for each in schema.get("x-kubernetes-group-version-kind", ()))
+        and any(item["kind"] == kind for item in schema.get("x-kubernetes-group-version-kind", ()))
     )
     assert [*_differences(schemas, schema, SHAPES[resource], "it")] == []
 
@@ -88,8 +88,8 @@ def _differences(
             parts = of_any if name == "*" else [properties[name]] if name in properties else []
             if not parts and properties:
                 yield f"{where} has no {name}"
-            for each in parts:
-                yield from _differences(schemas, each, part, f"{where}.{name}")
+            for item in parts:
+                yield from _differences(schemas, item, part, f"{where}.{name}")
     elif isinstance(shape, list):
         if kind != "array":
             yield f"{where} is {kind}, not a list"
@@ -97,7 +97,7 @@ def _differences(
         yield from _differences(schemas, schema["items"], shape[0], f"{where}[]")
     else:
         expected = set(shape) if isinstance(shape, tuple) else {shape}
-        kinds = [kind] if kind else [each["type"] for each in schema["oneOf"]]
-        for each in kinds:
-            if not TYPES.get(each, {object}) <= expected:
-                yield f"{where} is {each}"
+        kinds = [kind] if kind else [item["type"] for item in schema["oneOf"]]
+        for item in kinds:
+            if not TYPES.get(item, {object}) <= expected:
+                yield f"{where} is {item}"

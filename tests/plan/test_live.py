@@ -1,7 +1,7 @@
 """The comparison with live nodes."""
 
-import io
 import json
+from io import StringIO
 
 import pytest
 from rich.console import Console
@@ -10,6 +10,7 @@ from divvy.model import parse_cluster
 from divvy.model.contract import STATUS_ANNOTATION
 from divvy.plan import LiveNode, compare_live, live_node
 from divvy.plan.live import unread_node
+from divvy.render.live import live_text
 from tests.plugin_stack import without_claims
 from tests.render.charts import example
 
@@ -93,7 +94,7 @@ def test_reports_an_override_that_names_no_node_of_its_pool():
     difference = compare_live(parse_cluster(value), "lab", nodes)
     assert [node_difference.node for node_difference in difference.nodes] == []
     mistyped, elsewhere = difference.unknown_overrides
-    out = io.StringIO()
+    out = StringIO()
     Console(file=out, width=100).print(live_text(difference))
     assert "0 of 3 nodes differ, and 2 overrides name no node" in out.getvalue()
     assert "node gpu-h10: pool training" in out.getvalue()

@@ -15,7 +15,7 @@ from divvy.model.slice_specs import same_spec
 
 _log = logging.getLogger(__name__)
 # The API's number is an int64.
-MOST_GENERATIONS = (1 << 63) - 1
+MAX_GENERATION = (1 << 63) - 1
 # Somebody else has written a slice meanwhile: look again at once.
 _WRITTEN_BY_OTHERS = (NOT_FOUND, CONFLICT)
 _Slices = dict[str, dict[str, Any]]
@@ -169,7 +169,7 @@ class SlicePublisher:
             last = max((self._generation, *generations))
             few = len(stale) == 1 or self._have.keys().isdisjoint(stale)
             same = last > 0 and generations <= {last} and few and not extra
-            if not same and last >= MOST_GENERATIONS:
+            if not same and last >= MAX_GENERATION:
                 # Somebody with this node's token has written the last generation that there is.
                 # Without any slice the pool begins again; what is allocated is in the claims.
                 await self._delete(sorted(self._have))

@@ -13,7 +13,7 @@ import pytest
 
 from divvy.agent.api_server import claims_api
 from divvy.agent.api_server.claims_api import ClaimsApi
-from divvy.agent.claims.slice_publisher import MOST_GENERATIONS, SlicePublisher
+from divvy.agent.claims.slice_publisher import MAX_GENERATION, SlicePublisher
 from divvy.kube import async_client, backoff
 from divvy.kube.errors import Unreachable
 from divvy.model.slice_specs import slice_specs
@@ -80,7 +80,7 @@ async def test_updates_one_slice_in_its_generation_and_several_in_a_new_one(
         assert not api.resources.slices
 
 
-@pytest.mark.parametrize("last", [MOST_GENERATIONS, MOST_GENERATIONS - 1])
+@pytest.mark.parametrize("last", [MAX_GENERATION, MAX_GENERATION - 1])
 @pytest.mark.parametrize("name", ["node-divvy.gpu-odd", "node-divvy.gpu-gpus-0"])
 async def test_begins_again_after_the_last_generation_that_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, last: int
@@ -97,7 +97,7 @@ async def test_begins_again_after_the_last_generation_that_there_is(
         assert [devices for _, devices in published(api)] == [devices for _, devices in genuine]
         publisher.publish(specs(GPU_0=1, GPU_1=2), "uid")
         await until(lambda: publisher.current)
-        assert max(_generations(api)) <= MOST_GENERATIONS
+        assert max(_generations(api)) <= MAX_GENERATION
         assert not publisher.problem
 
 
