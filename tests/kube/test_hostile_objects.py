@@ -33,6 +33,7 @@ from divvy.deploy.deployment import Deployment
 from divvy.deploy.waiting import Waiting
 from divvy.kube import kind
 from divvy.kube.client import Client
+from divvy.kube.errors import Unreachable
 from divvy.kube.kubeconfig import cluster_config
 from divvy.stack.file import read_path
 from divvy.stack.sections import read_cluster
