@@ -407,9 +407,9 @@ def test_one_place_decodes_what_the_api_server_answers() -> None:
 
 async def test_a_list_that_begins_again_and_again_ends(server: HostileServer) -> None:
     server.same_page = True
-    with Client(cluster_config(None, None, os.environ)) as client:
-        with pytest.raises(Unreachable, match="again and again"):
-            list(client.pages("/api/v1/nodes"))
+    client = Client(cluster_config(None, None, os.environ))
+    with client, pytest.raises(Unreachable, match="again and again"):
+        list(client.pages("/api/v1/nodes"))
     api = ClaimsApi("n1")
     with pytest.raises(Unreachable, match="again and again"):
         await api.slices()
