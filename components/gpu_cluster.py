@@ -9,11 +9,11 @@ from typing import Any, ClassVar, TypedDict
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from divvy.kube.identity_resource import ClusterIdentity, ClusterUnknown
 from divvy.model import Cluster, InvalidCluster, parse_document
 from divvy.model.contract import Component, component_of
 from divvy.model.problems import Problem, problem
 from divvy.plan import plan
+from divvy.pulumi_resources.cluster_identity import ClusterIdentity, ClusterUnknown
 from divvy.render.objects import objects
 
 from .kubernetes_objects import Claims, DevicePlugin, NodeRuntime, Observability

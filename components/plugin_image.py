@@ -8,7 +8,7 @@ from typing import TypedDict
 import pulumi
 
 from divvy.image.build import input_digest
-from divvy.image.resource import Image
+from divvy.pulumi_resources.agent_image import Image
 
 
 class PluginImageArgs(TypedDict):

@@ -15,8 +15,8 @@ import pulumi
 import pulumi_kubernetes
 
 from divvy.components import GpuCluster
-from divvy.kube import identity_resource
 from divvy.model import InvalidCluster
+from divvy.pulumi_resources import cluster_identity
 from tests.render.charts import example
 
 IMAGE = f"registry.example/agent@sha256:{'0' * 64}"
@@ -42,7 +42,7 @@ class Recorder(pulumi.runtime.Mocks):
 def main() -> None:
     recorder = Recorder()
     pulumi.runtime.set_mocks(recorder)
-    identity_resource.cluster_uid = lambda *_: "uid"
+    cluster_identity.cluster_uid = lambda *_: "uid"
     value = {**example("lab"), "plugin": {"image": {"reference": IMAGE}}}
     value |= json.loads(sys.argv[1])
     given = sys.argv[2:]

@@ -21,9 +21,8 @@ from divvy.image.platforms import (
     platform_options,
     platforms_of,
 )
-from divvy.image.resource import Builder
+from divvy.pulumi_resources.agent_image import Builder
 from divvy.sources import PACKAGE
-from plugin_image import resource as earlier
 
 DIGEST = f"sha256:{'0' * 64}"
 UNKNOWN = b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}'
@@ -152,11 +151,6 @@ def test_asks_no_named_registry_without_skopeo(
     monkeypatch.setenv("PATH", "")
     with pytest.raises(BuildFailed, match="skopeo is not installed"):
         exists(f"registry.example/divvy/agent@{DIGEST}")
-
-
-def test_finds_the_provider_of_an_earlier_state() -> None:
-    """They have recorded it by this name."""
-    assert earlier.Builder is Builder
 
 
 def test_lists_everything_that_a_machine_lacks_to_build(

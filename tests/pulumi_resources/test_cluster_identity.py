@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from divvy.kube import identity_resource
-from divvy.kube.identity_resource import ClusterUnknown, SameCluster, cluster_uid
+from divvy.pulumi_resources import cluster_identity
+from divvy.pulumi_resources.cluster_identity import ClusterUnknown, SameCluster, cluster_uid
 
 
 def test_refuses_another_cluster_than_in_the_last_run() -> None:
@@ -25,7 +25,7 @@ def test_remembers_a_new_way_to_the_same_cluster() -> None:
 
 
 def test_looks_again_where_no_program_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity_resource, "cluster_uid", lambda *_: "a")
+    monkeypatch.setattr(cluster_identity, "cluster_uid", lambda *_: "a")
     assert SameCluster().read("a", {"uid": "a"}).id == "a"
     with pytest.raises(ClusterUnknown, match="leads to another cluster"):
         SameCluster().read("b", {"uid": "b"})

@@ -1,8 +1,4 @@
-"""The agent's image as a Pulumi resource: built and pushed when what goes into it changes.
-
-It lies beside the build and not among the components: the dynamic provider's server loads this
-module and what it imports in every run.
-"""
+"""The agent's image as a Pulumi resource: built and pushed when what goes into it changes."""
 
 from __future__ import annotations
 

@@ -3,9 +3,6 @@
 A kubeconfig is a path: what it leads to changes without a change of the stack. The uid that the
 last run saw is in the state. ``check`` compares it with what the program sees, before all other
 resources; ``read`` does where no program runs, in a refresh and before a destroy.
-
-It lies beside the client and not among the components: the dynamic provider's server loads this
-module and what it imports in every run.
 """
 
 from __future__ import annotations
