@@ -238,6 +238,7 @@ int mig_set_mode(uint32_t index, uint32_t mode, const struct client *client, int
         return SIM_ERR_NOT_SUPPORTED;
     if (mode == gpu->info.mig_mode) {
         gpu->info.mig_pending = mode;
+        modes_save(); /* a change that waited for a reset or a boot is taken back */
         return 0;
     }
     if (gpu->gi_count > 0)

@@ -6,6 +6,8 @@ import pytest
 from tests.simulator.driver_root import OTHER_VERSION
 from tests.simulator.mig_calls import fill, mig_devices, switched_on
 
+MODES = ("--query-gpu=mig.mode.current,mig.mode.pending", "--format=csv,noheader")
+
 pytestmark = pytest.mark.usefixtures("administrator")
 
 
@@ -70,5 +72,18 @@ def test_keeps_what_survives_the_driver(install, model, after):
     # The same over a restart of the node, whose disk keeps the file.
     driver.stop()
     driver.install(model, 1)
-    field = ("--query-gpu=mig.mode.current", "--format=csv,noheader")
-    assert driver.smi(*field) == ("Enabled\n" if after[0] else "Disabled\n")
+    assert driver.smi(*MODES) == ("Enabled, Enabled\n" if after[0] else "Disabled, Disabled\n")
+
+
+@pytest.mark.parametrize(("mode", "other"), [("Disabled", "Enabled"), ("Enabled", "Disabled")])
+def test_boots_without_a_change_that_was_taken_back(install, mode, other):
+    driver = install("A100-SXM4-40GB", keep=True)
+    driver.smi("-mig", str(int(mode == "Enabled")))
+    driver.sim("fault", "no-activation", "0")
+    driver.smi("-mig", str(int(other == "Enabled")))
+    assert driver.smi(*MODES) == f"{mode}, {other}\n"
+    driver.smi("-mig", str(int(mode == "Enabled")))
+    assert driver.smi(*MODES) == f"{mode}, {mode}\n"
+    driver.stop()
+    driver.install("A100-SXM4-40GB", 1)
+    assert driver.smi(*MODES) == f"{mode}, {mode}\n"
