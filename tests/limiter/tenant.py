@@ -94,12 +94,20 @@ class Tenant:
         return self.root / _LIBRARIES / name
 
     def start(
-        self, script: str, *arguments: str, context: bool = True, **environment: str
+        self,
+        script: str,
+        *arguments: str,
+        context: bool = True,
+        within: Sequence[str] = (),
+        **environment: str,
     ) -> subprocess.Popen[str]:
-        """Start Python with `cuda` at hand; it reads lines and prints them."""
+        """Start Python with `cuda` at hand; it reads lines and prints them.
+
+        ``within`` stands before the command, for example an `unshare`.
+        """
         whole = _BEGIN + (_CONTEXT if context else "") + script
         process = subprocess.Popen(
-            [*PYTHON, "-c", whole, str(self.library("libcuda.so.1")), *arguments],
+            [*within, *PYTHON, "-c", whole, str(self.library("libcuda.so.1")), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -72,6 +72,7 @@ def test_shows_a_container_no_clients_of_others(tenants: Tenants, client: dict[s
     tenant = tenants(1024)
     theirs, mine = tenants(1024).start(PROGRAM, **client), tenant.start(PROGRAM, **client)
     assert [line(theirs), line(mine)] == [str(SMS_OF_A_T4 // 4)] * 2
+    assert [taken(theirs, 100), taken(mine, 200)] == [0, 0]
     script = """
 nvml = c.CDLL(str(Path(sys.argv[1]).with_name('libnvidia-ml.so.1')))
 device, infos = c.c_void_p(), (c.c_uint64 * 64)()

@@ -2,11 +2,12 @@
 
 import pytest
 
-from tests.limiter.tenant import line
+from tests.limiter.tenant import line, tell
 from tests.simulator.driver_root import eventually
 
 QUERY = ("--query-gpu=memory.total,memory.used,memory.free", "--format=csv,noheader,nounits")
 PROCESSES = ("--query-compute-apps=pid,process_name,used_memory", "--format=csv,noheader,nounits")
+IN_A_PID_NAMESPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
 
 
 def test_shows_the_share_in_nvidia_smi(tenants, driver):
@@ -103,6 +104,48 @@ if not sys.argv[2]:
     assert listed("") == [*["0 0"] * 3, "6 0", "6 0", "0 0", "6", *["0 0"] * 3]
     theirs.kill()
     theirs.wait()
+
+
+def test_lists_no_process_of_another_pid_namespace_but_counts_its_memory(tenants):
+    """As of two pods with one claim, whose processes may have the same number."""
+    tenant = tenants(3000)
+    script = """
+cuda.allocate(int(sys.argv[2]) * MIB)
+print('ready', flush=True); input()
+nvml = c.CDLL(str(Path(sys.argv[1]).with_name('libnvidia-ml.so.1')))
+device, count, infos = c.c_void_p(), c.c_uint(8), (c.c_uint64 * 24)()
+nvml.nvmlInit_v2()
+nvml.nvmlDeviceGetHandleByIndex_v2(0, c.byref(device))
+result = nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, c.byref(count), infos)
+processes = [[infos[3 * at], infos[3 * at + 1] // MIB] for at in range(count.value)]
+print(result, processes, flush=True); input()
+"""
+    mine = tenant.start(script, "900")
+    theirs = tenant.start(script, "2000", within=IN_A_PID_NAMESPACE)
+    assert [line(mine), line(theirs)] == ["ready", "ready"]
+    tell(mine)
+    tell(theirs)
+    assert line(mine) == f"0 [[{mine.pid}, 900]]"
+    assert line(theirs) == "0 [[1, 2000]]"
+    assert tenant.smi(*QUERY).splitlines()[0] == "3000, 2900, 100"
+
+
+def test_lists_a_process_on_the_gpus_that_it_uses(tenants):
+    tenant = tenants(1000, 1000)
+    script = """
+cuda.init().context(int(sys.argv[2]))
+cuda.allocate(int(sys.argv[3]) * MIB)
+print('ready', flush=True); input()
+"""
+    first, second = (
+        tenant.start(script, ordinal, mib, context=False)
+        for ordinal, mib in (("0", "100"), ("1", "200"))
+    )
+    idle = tenant.start("cuda.init(); print('ready', flush=True); input()", context=False)
+    assert [line(process) for process in (first, second, idle)] == ["ready"] * 3
+    query = ("--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits")
+    assert tenant.smi("-i", "0", *query) == f"{first.pid}, 100\n"
+    assert tenant.smi("-i", "1", *query) == f"{second.pid}, 200\n"
 
 
 @pytest.mark.parametrize("broken", ["limits", "account"])

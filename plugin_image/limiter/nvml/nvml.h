@@ -18,7 +18,7 @@ enum { NVML_ERROR_INVALID_ARGUMENT = 2, NVML_ERROR_NOT_FOUND = 6,
 
 #define CALL(name, ...) CALL_OR(NVML_ERROR_FUNCTION_NOT_FOUND, name, __VA_ARGS__)
 
-/* What the share has of a device, and who of it; false for one that is not of the share. */
+/* What the share has of a device, and which of the container's processes; false for a device that is not of the share. */
 struct view {
     uint64_t limit, used;
     unsigned count;

@@ -284,16 +284,19 @@ bool account_look(const char *path, unsigned device, uint64_t *used, struct acco
                        : MAP_FAILED;
     const struct account *map = mapped;
     bool sound = mapped != MAP_FAILED && map->magic == ACCOUNT_MAGIC;
+    uint64_t here = own_namespace();
     *count = 0;
-    for (unsigned i = 0; sound && i < top_of(map); i++) {
-        if (map->slot[i].pid == 0 || !is_alive(fd, i))
-            continue;
-        processes[(*count)++] = (struct account_process){
-            map->slot[i].pid, load(&map->slot[i].bytes[device]) + load(&map->slot[i].beyond[device])};
-    }
     *used = sound ? load(&map->outside[device]) : 0;
-    for (unsigned i = 0; i < *count; i++)
-        *used += processes[i].bytes;
+    for (unsigned i = 0; sound && i < top_of(map); i++) {
+        const struct slot *slot = &map->slot[i];
+        if (slot->pid == 0 || !is_alive(fd, i))
+            continue;
+        uint64_t bytes = load(&slot->bytes[device]) + load(&slot->beyond[device]);
+        *used += bytes;
+        /* A number means nothing in another namespace, and in an unknown one. */
+        if (bytes > 0 && here != 0 && slot->pid_namespace == here)
+            processes[(*count)++] = (struct account_process){slot->pid, bytes};
+    }
     if (mapped != MAP_FAILED)
         munmap(mapped, sizeof(struct account));
     close(fd);

@@ -53,7 +53,7 @@ void account_count_wait(unsigned device, uint64_t nanoseconds, bool opened);
 /* Bytes of a device that the living processes have, and those that have no slot. */
 uint64_t account_used(unsigned device);
 
-/* For those who only look: the living processes with what each has. */
+/* For those who only look: what is used, and the living processes of this PID namespace that use the device. */
 struct account_process {
     uint32_t pid;
     uint64_t bytes;
