@@ -8,8 +8,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/troubleshooting.md").read_text()
 QUOTED = re.findall(r"^### `(.+)`$", PAGE, re.MULTILINE)
-# What others say: the scheduler.
-FOREIGN = {"Insufficient nvidia.com/…"}
+# What others say: the scheduler, runc.
+FOREIGN = {
+    "Insufficient nvidia.com/…",
+    "error creating device nodes: mount src=/dev/nvidiactl",
+}
 ROOMS = ("divvy", "conformance", "plugin_image")
 
 
