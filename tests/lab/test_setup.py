@@ -137,7 +137,7 @@ def test_builds_in_the_demo_what_the_lab_runs() -> None:
 
 
 def test_builds_pulumi_before_the_demo_that_shows_it(tmp_path: Path) -> None:
-    command = ["make", "--dry-run", "demo-pulumi"]
+    command = ["make", "--dry-run", "--no-print-directory", "demo-pulumi"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     assert lines[0].endswith("-m divvy.lab.setup pulumi")

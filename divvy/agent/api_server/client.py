@@ -138,7 +138,9 @@ class ApiServer:
                         try:
                             on_event(kind, seen)
                         except MALFORMED as error:
-                            # What is known stays; the next change of it is another chance.
+                            # What is known stays, and the next change of it is another chance: but
+                            # until then nobody knows what the node or the stack is to be.
+                            self._in_touch.discard(what)
                             _log.warning("the %s cannot be read: %r", what, error)
             except TimeoutError:
                 if has_events:
