@@ -78,7 +78,7 @@ def test_leaves_nothing_after_the_last_commands(tmp_path: Path) -> None:
         cluster.kubectl("apply", "--filename=-", stdin=yaml.safe_dump(node))
         shell.run("divvy up -s lab")
         ran = [shell.run(command) for page in PAGES for command in commands(page, "end")]
-        assert len(ran) == 3
+        assert len(ran) == 2
         left = cluster.get(
             "daemonsets,deployments,services,configmaps,clusterroles",
             "--selector=app.kubernetes.io/name=divvy",
