@@ -135,7 +135,7 @@ class Preparation:
 
         Also those of claims that cannot be described now. A GPU may be lost in a reload of the
         driver, and another one take its device node: a container that starts again by the
-        specification of before would compute on a GPU that another claim has. It is written again
+        specification from before would compute on a GPU that another claim has. It is written again
         once the device is back, under whichever node. Return which could not be written or removed,
         "" if none: its containers would start as they were.
         """
@@ -277,7 +277,7 @@ class Preparation:
     def _gpu(self, held: HeldDevice) -> Gpu:
         snapshot = self._driver.snapshot
         gpu = None if snapshot is None else snapshot.gpu(held.uuid)
-        # While the driver is away, the snapshot is that of before.
+        # While the driver is away, the snapshot is the last one.
         if self._driver.problem or gpu is None or not gpu.present:
             raise DriverProblem(self._driver.problem or "the GPU does not answer")
         return gpu
