@@ -14,7 +14,7 @@ from divvy.lab.paths import REPOSITORY
 from divvy.lab.tools import HELM, KUBERNETES
 
 PAGES = ("first-pool", "review-in-ci", "coming-from", "upgrade-and-uninstall", "fit")
-_WHEEL = requirement("cli,pulumi,verify")
+_WHEEL = requirement("cli,verify")
 # What one of these tests does by other words: it needs another machine, or minutes.
 ELSEWHERE: Mapping[str, str] = {
     f"pip install '{_WHEEL}'": "test_wheel.py::test_loads_every_command",
