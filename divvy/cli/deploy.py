@@ -24,6 +24,7 @@ from divvy.deploy.deployment import DeployError, Deployment, Look
 from divvy.deploy.deployment import Stack as DeployedStack
 from divvy.deploy.helm import Helm, HelmFailed, find_helm
 from divvy.deploy.other_agents import AGENTS, nodes_of_others
+from divvy.deploy.records import Record
 from divvy.deploy.waiting import NotReady, Waiting
 from divvy.image.build import BuildFailed
 from divvy.kube.client import Client
@@ -132,7 +133,7 @@ class _Run:
         self._refuse_nodes_of_others()
         check_platforms(self._stack.path, self._stack.document.value)
         look = self._deployment.look(take_over=take_over)
-        if _has_claims(cluster) or (look.before and _has_claims(look.before)):
+        if cluster.claims or may_have_claims(look.deployed, look.before):
             check_claims(cluster, preview=is_preview)
         warn_of_weaker_rungs(cluster)
         for unknown in look.preview.unknown:
@@ -201,11 +202,12 @@ class _Run:
             if not self._deployment.is_anything_left():
                 typer.echo(f"nothing of Divvy is deployed in {self.where()}")
                 return
-        if deployed is None or _has_claims(self._deployment.cluster_of(deployed) or cluster):
+        before = self._deployment.cluster_of(deployed)
+        if deployed is None or may_have_claims(deployed, before):
             check_held(cluster, preview=False)
         confirm(yes=yes, question=f"Delete Divvy from {self.where()}?")
         with _interruptible(f"divvy destroy -s {self._stack.name}"):
-            self._remove(self._deployment.cluster_of(deployed) or cluster, keep_nodes=keep_nodes)
+            self._remove(before or cluster, keep_nodes=keep_nodes)
 
     def _remove(self, before: Cluster, *, keep_nodes: bool) -> None:
         cluster = self._stack.cluster
@@ -369,8 +371,9 @@ def _as_json(look: Look) -> dict[str, Any]:
     }
 
 
-def _has_claims(cluster: Cluster) -> bool:
-    return bool(cluster.claims)
+def may_have_claims(deployed: Record | None, before: Cluster | None) -> bool:
+    """Return whether what is deployed has claims; of what cannot be read nobody knows it."""
+    return deployed is not None and (before is None or bool(before.claims))
 
 
 def _place(name: ObjectName) -> str:

@@ -119,9 +119,11 @@ class Look:
 
     @property
     def is_current(self) -> bool:
-        """Return whether there is nothing to do for Helm."""
-        deployed = self.deployed is not None and self.deployed.is_deployed
-        return deployed and not self.changes and self.image.build is None and not self.values
+        """Return whether there is nothing to do for Helm; what is unknown may be something."""
+        if self.deployed is None or not self.deployed.is_deployed:
+            return False
+        open_ = self.changes or self.preview.unknown or self.values
+        return not open_ and self.image.build is None
 
     @property
     def values(self) -> Mapping[str, Any]:
