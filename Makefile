@@ -23,13 +23,13 @@ ALONE = not hardware and not pure and not shared_lab and not agent_process
 .PHONY: setup setup-lab setup-all demo demo-pulumi demo-down test test-all unit lint bench field hardware-kit dist docs clean
 
 setup:             ## everything this machine needs, from a fresh Debian 12
-	@$(PYTHON) -m divvy.lab.setup
+	@$(PYTHON) -m lab.setup
 
 setup-lab:         ## what the lab and the demo need of it
-	@$(PYTHON) -m divvy.lab.setup lab
+	@$(PYTHON) -m lab.setup lab
 
 setup-all:         ## what make test-all needs: every Kubernetes of the lab, Kueue, arm64
-	@$(PYTHON) -m divvy.lab.setup all
+	@$(PYTHON) -m lab.setup all
 
 demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU needed
 	@echo; echo "== 1. A real Kubernetes with six nodes; their GPUs are SIMULATED"
@@ -60,7 +60,7 @@ demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU n
 	@echo "     make demo-down"
 
 demo-pulumi:       ## the same with Pulumi, which it builds first
-	@$(PYTHON) -m divvy.lab.setup pulumi
+	@$(PYTHON) -m lab.setup pulumi
 	@$(MAKE) --no-print-directory demo
 
 demo-down:         ## and away with it
@@ -79,11 +79,11 @@ test-all: setup-all ## everything: sanitizers, long walks, every fault, the whee
 		-m "agent_process and not second_lane" -m "agent_process and second_lane"
 
 unit:              ## what needs neither root nor the lab
-	@$(PYTHON) -m divvy.lab.setup python
+	@$(PYTHON) -m lab.setup python
 	@$(BIN)/pytest -m "not lab and not hardware"
 
 lint:              ## format, rules, types, directions of imports
-	@$(PYTHON) -m divvy.lab.setup python
+	@$(PYTHON) -m lab.setup python
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -91,19 +91,19 @@ lint:              ## format, rules, types, directions of imports
 
 bench: setup       ## measure; the lab is down afterwards
 	@for each in agent lab limiter no_op plan claim_packing claim_scheduling claims; do \
-		echo "== $$each"; $(BIN)/python -m "benchmarks.$$each" || exit 1; done
+		echo "== $$each"; $(BIN)/python -m "lab.benchmarks.$$each" || exit 1; done
 	@$(BIN)/divvy lab down
 
 field: setup       ## NVIDIA's device plugin and DRA driver under our checks; writes docs/field.md; KEEP=whole leaves that one up
-	@DIVVY_LAB=field $(BIN)/python -m field $(if $(KEEP),--keep "$(KEEP)")
+	@DIVVY_LAB=field $(BIN)/python -m lab.interop $(if $(KEEP),--keep "$(KEEP)")
 	@$(BIN)/python -m docs.generate
 
 hardware-kit:      ## one folder that shows on a machine with a GPU, as root, what Divvy does there
-	@$(PYTHON) -m divvy.lab.setup python
-	@$(BIN)/python -m hardware_kit.pack
+	@$(PYTHON) -m lab.setup python
+	@$(BIN)/python -m lab.kit.pack
 
 dist:              ## what can be published of the last commit, in dist/; KEY=FILE signs it, BASE=IMAGE adds the agent's image, for PLATFORMS
-	@$(PYTHON) -m divvy.lab.setup python
+	@$(PYTHON) -m lab.setup python
 	@$(BIN)/python -m release $(if $(KEY),--key "$(KEY)") $(if $(BASE),--base "$(BASE)") \
 		$(PLATFORMS:%=--platform %)
 
@@ -121,5 +121,5 @@ clean:             ## the lab and what was generated in this tree; the cache of 
 	@if [ "$$(id -u)" = 0 ] && [ -x $(BIN)/divvy ]; then $(BIN)/divvy lab down; fi
 	@rm -rf .venv build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@rm -f divvy/agent/kubelet/api/*_pb2*.py divvy/agent/kubelet/api/*_pb2.pyi
-	@if [ -f simulator/Makefile ]; then $(MAKE) --no-print-directory -C simulator clean; fi
-	@$(PYTHON) -c 'from divvy.lab.paths import cache; print("The cache stays:", cache())'
+	@if [ -f lab/simulator/Makefile ]; then $(MAKE) --no-print-directory -C lab/simulator clean; fi
+	@$(PYTHON) -c 'from lab.cluster.paths import cache; print("The cache stays:", cache())'

@@ -231,7 +231,7 @@ require that each of them fails.
 _INVENTED = "nvidia-smi lists a MIG device that is not there (test_bare_on_lab.py)"
 _BROKEN = (
     "a kit without hook and simulated driver, programs that fail, an nvidia-smi that makes things "
-    "up (hardware_kit/test_rehearsal.py, no lab)"
+    "up (lab/tests/kit/test_rehearsal.py, no lab)"
 )
 _SLOWED = "figures of a MIG device that neighbours slow down (load/test_neighbours.py, no lab)"
 _ELSEWHERE = {

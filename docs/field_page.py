@@ -11,7 +11,7 @@ from conformance.implementation import (
     NVIDIA_DRA,
     Implementation,
 )
-from field.results import Outcome, Run, read_results
+from lab.interop.results import Outcome, Run, read_results
 
 # What a check that fails has found, and whose it is, by implementation and check.
 FINDINGS: Mapping[tuple[str, str], str] = {

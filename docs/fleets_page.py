@@ -1,4 +1,4 @@
-"""The page docs/fleets.md and its plot, from what `python -m benchmarks.fleet --keep` measured."""
+"""The page docs/fleets.md and its plot, from what `lab.benchmarks.fleet --keep` measured."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.fleet.figures import ROWS, Figures, faster_than_nodes, read_figures
+from lab.benchmarks.fleet.figures import ROWS, Figures, faster_than_nodes, read_figures
 
 FIGURES = Path(__file__).parent / "fleets/figures.json"
 
 _INTRODUCTION = """\
 # Fleets
 
-What a cluster of many GPU nodes costs: `python -m benchmarks.fleet --keep 100 1000 5000`, as root.
+What a cluster of many GPU nodes costs; measured as root by
+`python -m lab.benchmarks.fleet --keep 100 1000 5000`.
 
 The API server, etcd, the scheduler and the controllers are real, and so is `divvy up`. Nodes are
 objects as large as a kubelet's, with 50 images; each has the link that its agent has to the API

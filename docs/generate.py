@@ -6,7 +6,6 @@ from typing import Any
 
 import yaml
 
-from divvy.lab.section import LabSection
 from divvy.model import InvalidCluster, gpu_models, parse_cluster
 from divvy.model.schema import cluster_schema, described_schema
 from divvy.render.dashboard import panels
@@ -20,6 +19,7 @@ from docs.guarantees_page import guarantees_page
 from docs.hardware_page import hardware_page
 from docs.rights_table import security_page
 from docs.user_roles import your_cluster_page
+from lab.cluster.section import LabSection
 from tests.model.wrong_stacks import WRONG
 
 ROOT = Path(__file__).parents[1]

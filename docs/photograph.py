@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 
 PICTURES = Path(__file__).parent / "pictures"
 DIGESTS = PICTURES / "taken.json"

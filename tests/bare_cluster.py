@@ -21,9 +21,9 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from divvy.lab.tools import KUBERNETES
+from lab.cluster.tools import KUBERNETES
+from lab.fakes.ports import free_port
 from tests.api_reader import ApiReader
-from tests.fakes.ports import free_port
 
 _TOKEN = "bare-cluster-administrator"
 VIEWER_TOKEN = "bare-cluster-viewer"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from lab.fakes.scene import play
 from tests.deployment import Deployment, is_deployed
-from tests.fakes.scene import play
 from tests.installed import Installed, install_wheel
 from tests.running_lab import RunningLab
 from tests.thoroughness import is_left_out
@@ -95,10 +95,10 @@ def lab() -> Iterator[RunningLab]:
     Two sessions at once need two labs: DIVVY_LAB names the second one, and DIVVY_LAB_STACK is a
     stack file like the lab's whose `divvy:lab` has another network.
     """
-    from divvy.lab import lifecycle
-    from divvy.lab.paths import KUBECONFIG, NAME, REPOSITORY, cache
-    from divvy.lab.section import read_lab
     from divvy.stack.file import read_path
+    from lab.cluster import lifecycle
+    from lab.cluster.paths import KUBECONFIG, NAME, REPOSITORY, cache
+    from lab.cluster.section import read_lab
 
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / f"{NAME}-tests.lock").open("w") as users:
@@ -132,7 +132,7 @@ def deployed(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
     One session at a time: two would change each other's profiles.
     """
-    from divvy.lab.paths import NAME, cache
+    from lab.cluster.paths import NAME, cache
 
     with (cache() / f"{NAME}-deployment.lock").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)

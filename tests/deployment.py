@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from divvy.lab import registry
-from divvy.lab.paths import REPOSITORY
 from divvy.model.contract import STATUS_ANNOTATION
+from lab.cluster import registry
+from lab.cluster.paths import REPOSITORY
 from tests.divvy_command import run_divvy
 from tests.plugin_stack import without_claims
 from tests.running_lab import RunningLab

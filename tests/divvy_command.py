@@ -13,8 +13,8 @@ import typer
 from typer.exceptions import TyperException
 
 from divvy.cli.main import app
-from divvy.lab.paths import REPOSITORY
-from divvy.lab.tools import HELM
+from lab.cluster.paths import REPOSITORY
+from lab.cluster.tools import HELM
 
 
 def divvy_command(*arguments: object) -> list[str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from functools import cache
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 
 
 @cache
 def functions_of(file: str) -> frozenset[str]:
-    """Return the names of a file's functions; its path is relative to ``tests/``."""
-    tree = ast.parse((REPOSITORY / "tests" / file).read_text())
+    """Return the names of a file's functions; its path is below ``tests/``, or begins ``lab/tests/``."""
+    folder = REPOSITORY if file.startswith("lab/") else REPOSITORY / "tests"
+    tree = ast.parse((folder / file).read_text())
     kinds = ast.FunctionDef | ast.AsyncFunctionDef
     return frozenset(statement.name for statement in tree.body if isinstance(statement, kinds))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 
 
 @dataclass(frozen=True)

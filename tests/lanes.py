@@ -34,7 +34,7 @@ from typing import BinaryIO
 
 import yaml
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 
 _PERIOD = 0.1
 _GIVES_WAY = 5

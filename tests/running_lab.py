@@ -14,10 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from divvy.lab import processes, registry
-from divvy.lab.description import Lab
-from divvy.lab.machine import Machine
-from divvy.lab.tools import KUBERNETES
+from lab.cluster import processes, registry
+from lab.cluster.description import Lab
+from lab.cluster.machine import Machine
+from lab.cluster.tools import KUBERNETES
 from tests.api_reader import ApiReader
 
 

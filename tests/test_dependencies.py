@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {
     *("divvy", "components", "conformance", "plugin_image"),
-    *("hardware_kit", "release", "tests", "docs", "benchmarks", "field"),
+    *("lab", "release", "tests", "docs"),
 }
 # Folder → the extras that it may use.
 ROOMS = {
@@ -25,7 +25,8 @@ ROOMS = {
     "divvy/kube": ("agent",),
     "divvy/stack": ("cli",),
     "divvy/render": ("cli",),
-    "divvy/lab": ("cli",),
+    "lab/cluster": ("cli",),
+    "lab/setup": (),
     "divvy/deploy": ("cli",),
     "divvy/cli": ("cli",),
     "components": ("cli", "pulumi"),
@@ -34,11 +35,9 @@ ROOMS = {
     "divvy/init": (),
     "conformance": ("verify", "cli"),
     "release": (),
-    "field": ("cli", "verify", "dev"),
-    "hardware_kit": ("agent", "cli", "verify", "dev"),
+    "lab": ("agent", "cli", "verify", "pulumi", "dev"),
     "tests": ("agent", "cli", "pulumi", "verify", "dev"),
     "docs": ("cli", "dev"),
-    "benchmarks": ("agent", "cli", "dev"),
 }
 # MkDocs loads it, in an environment of its own (requirements/docs.in).
 OF_THE_SITE = "docs/site_pages.py"

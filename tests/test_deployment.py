@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from divvy.lab.paths import REPOSITORY
-from divvy.lab.section import read_lab
 from divvy.stack.file import read_path
+from lab.cluster.paths import REPOSITORY
+from lab.cluster.section import read_lab
 from tests.deployment import Deployment
 from tests.running_lab import RunningLab
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 
 SHELL = ("sh", "-c")
 
@@ -207,8 +207,8 @@ import os
 from dataclasses import astuple
 from pathlib import Path
 import pytest
-from divvy.lab.paths import REPOSITORY
-from divvy.lab.section import read_lab
+from lab.cluster.paths import REPOSITORY
+from lab.cluster.section import read_lab
 from divvy.stack.file import read_path
 
 @pytest.mark.shared_lab

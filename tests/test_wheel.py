@@ -9,7 +9,7 @@ import pytest
 
 from divvy.cli.main import COMMANDS
 from divvy.image.build import input_digest
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from tests.divvy_command import run_divvy
 from tests.installed import Installed
 
@@ -17,7 +17,7 @@ EVERYTHING = """\
 import importlib, pkgutil, sys
 import divvy
 packages = pkgutil.walk_packages(divvy.__path__, "divvy.")
-left_out = ("divvy.share", "divvy.render.dashboard.panels", "divvy.lab.setup", "__main__", "_child")
+left_out = ("divvy.share", "divvy.render.dashboard.panels", "lab.setup", "__main__", "_child")
 for name in [found.name for found in packages]:
     if not any(part in name for part in left_out):
         importlib.import_module(name)

@@ -26,7 +26,7 @@ def reasons() -> dict[str, str]:
 
 
 def is_left_out(node_id: str) -> bool:
-    """Return whether ``make test`` leaves a test out: ``tests/lab/test_x.py::test_y[case]``."""
+    """Return whether ``make test`` leaves a test out: ``tests/agent/test_x.py::test_y[case]``."""
     name = node_id.removeprefix("tests/")
     function = name.partition("[")[0]
     return any(part in reasons() for part in (name, function, name.partition("::")[0]))

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
+
+from conformance.bare.findings import Findings
+from conformance.bare.host import BareHost
 
 
 @dataclass(frozen=True)
@@ -32,3 +38,12 @@ class Kit:
     def revision(self) -> str:
         """Return the revision that it was made from."""
         return str(json.loads((self.folder / "kit.json").read_text())["revision"])
+
+
+AGENT_SCENE = pytest.StashKey[
+    Callable[[BareHost, Kit, Path, str | None, Findings], Awaitable[None]]
+]()
+"""Plays the agent on this host, with a GPU on which a program may break; the kit's plugin sets it.
+
+The kit has the stand-ins for kubelet and API server that this takes; an installed Divvy has not.
+"""

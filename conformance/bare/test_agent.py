@@ -11,7 +11,7 @@ import pytest
 from conformance.bare.findings import Findings
 from conformance.bare.gpus import idle_gpu
 from conformance.bare.host import BareHost
-from conformance.bare.kit import Kit
+from conformance.bare.kit import AGENT_SCENE, Kit
 from conformance.catalogue import check
 from conformance.not_made import not_made
 
@@ -26,12 +26,9 @@ def test_the_agent_serves_this_host(
         not_made(
             "the loopback interface is down, and the agent asks an API server: ip link set lo up"
         )
-    # The kit has the stand-ins for kubelet and API server, which an installed Divvy has not.
-    from conformance.bare.agent_scene import Scene  # noqa: PLC0415
-
     gpu = idle_gpu(host.gpus) if pytestconfig.getoption("--exclusive") else None
-    scene = Scene(host, kit, tmp_path, None if gpu is None else gpu.uuid, findings)
-    asyncio.run(scene.play())
+    play = pytestconfig.stash[AGENT_SCENE]
+    asyncio.run(play(host, kit, tmp_path, None if gpu is None else gpu.uuid, findings))
     findings.judge()
 
 

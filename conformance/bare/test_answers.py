@@ -48,7 +48,7 @@ def test_the_simulated_driver_is_held_against_this_one(
         "scratch": tmp_path,
         "answers": Path(reports or tmp_path) / "driver-answers.json",
     }
-    command = [sys.executable, "-m", "hardware_kit.answers.both_drivers"]
+    command = [sys.executable, "-m", "lab.kit.answers.both_drivers"]
     command += [f"--{name}={value}" for name, value in options.items()]
     done = subprocess.run(
         command, env=host.environment, capture_output=True, text=True, check=False

@@ -5,7 +5,9 @@ import gc
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +18,6 @@ from divvy.cli.bare_stack import BareStackCommand
 from divvy.cli.errors import FAILED, INTERRUPTED, CommandError
 from divvy.distribution import install_command
 from divvy.kube.errors import KubeconfigError
-from divvy.lab.errors import LabError
 from divvy.stack.errors import StackError
 
 # Group of `divvy --help` → name of the command → its module in divvy.cli, and what the help says.
@@ -41,10 +42,12 @@ _GROUPS = {
     "Set up": {
         "import": ("imports", "Turn existing configurations into profiles."),
         "schema": ("schema", "Print the JSON Schema of stack files."),
-        "lab": ("lab", "A real Kubernetes with GPU nodes on this machine."),
     },
 }
 COMMANDS = {name: entry for group in _GROUPS.values() for name, entry in group.items()}
+# Other distributions add commands by this group of entry points, as divvy-lab adds `divvy lab`.
+_ENTRY_POINTS = "divvy.commands"
+_OTHERS = "Installed beside Divvy"
 _EXIT_CODES = """\
 Exit codes:
 0: done; `preview`, `diff`: no difference; `fit`: all pods fit;
@@ -61,6 +64,10 @@ class _Commands(Mapping[str, Any]):
     """The commands by name; getting one loads its module."""
 
     def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            command = typer.main.get_command(added_commands()[name].load())
+            command.name = name
+            return command
         module, summary = COMMANDS[name]
         command_module = import_module(f"divvy.cli.{module}")
         app = getattr(command_module, "app", None)
@@ -74,10 +81,21 @@ class _Commands(Mapping[str, Any]):
         return command
 
     def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
+        return iter((*COMMANDS, *added_commands()))
 
     def __len__(self) -> int:
-        return len(COMMANDS)
+        return len(COMMANDS) + len(added_commands())
+
+
+@cache
+def added_commands() -> dict[str, EntryPoint]:
+    """Return the commands of other installed distributions, by name."""
+    return {entry.name: entry for entry in entry_points(group=_ENTRY_POINTS)}
+
+
+def _summary(entry: EntryPoint) -> str:
+    """Return what the distribution of a command says that it is; its module is not loaded."""
+    return entry.dist.metadata["Summary"] if entry.dist else ""
 
 
 class DivvyGroup(TyperGroup):
@@ -90,7 +108,7 @@ class DivvyGroup(TyperGroup):
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
         """Return the names, in the order of the help."""
-        return list(COMMANDS)
+        return [*COMMANDS, *added_commands()]
 
     def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
         """Write the help from the table, without loading a command."""
@@ -98,8 +116,8 @@ class DivvyGroup(TyperGroup):
             self.commands,
             {
                 name: TyperCommand(name, help=summary, rich_help_panel=title)
-                for title, group in _GROUPS.items()
-                for name, (_, summary) in group.items()
+                for title, group in _help_groups().items()
+                for name, summary in group.items()
             },
         )
         try:
@@ -119,7 +137,7 @@ class DivvyGroup(TyperGroup):
         except typer.Abort as abort:
             interrupted = isinstance(abort.__context__, KeyboardInterrupt)  # at a question
             result = INTERRUPTED if interrupted else _failed("aborted")
-        except (CommandError, StackError, KubeconfigError, LabError) as error:
+        except (CommandError, StackError, KubeconfigError) as error:
             result = _failed(str(error))
         except ModuleNotFoundError as missing:
             if (brings := _extra_of(missing)) is None:
@@ -132,6 +150,15 @@ class DivvyGroup(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             result = _failed(f"cannot write {error.filename or 'the output'}: {error.strerror}")
         sys.exit(result if isinstance(result, int) else 0)
+
+
+def _help_groups() -> dict[str, dict[str, str]]:
+    """Return the names and summaries of the help, by group."""
+    groups = {
+        title: {name: summary for name, (_, summary) in group.items()}
+        for title, group in _GROUPS.items()
+    }
+    return {**groups, _OTHERS: {name: _summary(entry) for name, entry in added_commands().items()}}
 
 
 def _require_folder() -> None:

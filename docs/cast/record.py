@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from divvy.lab.paths import REPOSITORY
-from divvy.lab.tools import KUBERNETES
+from lab.cluster.paths import REPOSITORY
+from lab.cluster.tools import KUBERNETES
 
 CAST = Path(__file__).with_name("change.cast")
 COLUMNS, ROWS = 92, 38

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from tests.deployment import Deployment
 
 NODE, POOL = "gpu-a100", "research"

@@ -15,7 +15,7 @@ from divvy.agent.clean_up import clean_up
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.kubelet.pod_resources import PodResources
 from divvy.agent.settings import Settings, settings_from
-from tests.fakes.kubelet import AGENT_POD, FakeKubelet, fake_kubelet
+from lab.fakes.kubelet import AGENT_POD, FakeKubelet, fake_kubelet
 
 FILES = (
     "lib/divvy/state.json",

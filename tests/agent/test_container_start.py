@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from divvy.agent.inject.limiter import LIBRARIES
-from tests.fakes.agent import AgentNode, agent_node, unmount
-from tests.fakes.device_manager import Container, StartFailed
-from tests.fakes.simulator import on_simulated_node
+from lab.fakes.agent import AgentNode, agent_node, unmount
+from lab.fakes.device_manager import Container, StartFailed
+from lab.fakes.simulator import on_simulated_node
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from divvy.agent.inject.limiter import LIBRARIES
+from lab.driver_clients.control_groups import control_group, hierarchy, start_within
+from lab.driver_clients.driver_root import HOLDER
+from lab.fakes.agent import AgentNode, agent_node, unmount
+from lab.fakes.device_manager import Container, StartFailed
+from lab.fakes.simulator import needs_root, on_simulated_node
 from tests.agent.mps.mps_node import client_environment, container, end, exit_code
-from tests.fakes.agent import AgentNode, agent_node, unmount
-from tests.fakes.device_manager import Container, StartFailed
-from tests.fakes.simulator import needs_root, on_simulated_node
-from tests.simulator.control_groups import control_group, hierarchy, start_within
-from tests.simulator.driver_root import HOLDER
 
 SHARED, WHOLE = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 R615, R580 = "615.71.09", "580.95.05"

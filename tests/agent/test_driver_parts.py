@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from divvy.agent.driver_libraries import libraries_problem
+from lab.fakes.agent import VERSION, AgentNode, agent_node
+from lab.fakes.dra_kubelet import Failed
+from lab.fakes.simulator import on_simulated_node
 from tests.agent.claims.scene import ON_DEMAND, claims_node, names, nothing_left, record, tainted
-from tests.fakes.agent import VERSION, AgentNode, agent_node
-from tests.fakes.dra_kubelet import Failed
-from tests.fakes.simulator import on_simulated_node
 
 pytestmark = on_simulated_node
 GPU = "nvidia.com/gpu"

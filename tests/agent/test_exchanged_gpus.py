@@ -8,8 +8,8 @@ import socket
 
 import pytest
 
-from tests.fakes.agent import agent_node
-from tests.fakes.simulator import on_simulated_node
+from lab.fakes.agent import agent_node
+from lab.fakes.simulator import on_simulated_node
 
 GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"
 SEVEN = {"mig": {"1g.5gb": 7}}

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.agent import AgentNode, agent_node
-from tests.fakes.simulator import on_simulated_node
+from lab.fakes.agent import AgentNode, agent_node
+from lab.fakes.simulator import on_simulated_node
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 pytestmark = on_simulated_node

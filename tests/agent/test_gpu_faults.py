@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from lab.fakes.agent import AgentNode, agent_node
+from lab.fakes.simulator import on_simulated_node
 from tests.agent.nvml.test_driver import slow_nvidia_smi
-from tests.fakes.agent import AgentNode, agent_node
-from tests.fakes.simulator import on_simulated_node
 
 GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"
 SEVEN = {"mig": {"1g.5gb": 7}}

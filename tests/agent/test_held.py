@@ -7,10 +7,10 @@ import json
 
 import pytest
 
+from lab.fakes.agent import AgentNode, agent_node
+from lab.fakes.device_manager import AdmissionFailed
+from lab.fakes.simulator import on_simulated_node
 from tests.agent.walk.oracle import boards
-from tests.fakes.agent import AgentNode, agent_node
-from tests.fakes.device_manager import AdmissionFailed
-from tests.fakes.simulator import on_simulated_node
 
 SEVEN, TWO = {"mig": {"1g.5gb": 7}}, {"mig": {"3g.20gb": 2}}
 MIG = "nvidia.com/mig-1g.5gb"

@@ -6,8 +6,8 @@ import os
 import stat
 
 from divvy.agent.inject.limiter import LIBRARIES
-from tests.fakes.agent import agent_node
-from tests.fakes.simulator import on_simulated_node
+from lab.fakes.agent import agent_node
+from lab.fakes.simulator import on_simulated_node
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 pytestmark = on_simulated_node

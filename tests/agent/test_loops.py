@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from divvy.agent.loops import WELL_SECONDS, LoopHealth, Loops
-from divvy.lab.paths import REPOSITORY
-from tests.fakes.agent import agent_node
-from tests.fakes.simulator import needs_simulator
+from lab.cluster.paths import REPOSITORY
+from lab.fakes.agent import agent_node
+from lab.fakes.simulator import needs_simulator
 
 
 def failed(at: float = 0.0) -> LoopHealth:

@@ -8,13 +8,13 @@ import signal
 
 import pytest
 
-from divvy.lab.flat_file import gpu_uuid
+from lab.cluster.flat_file import gpu_uuid
+from lab.fakes.agent import NODE, AgentNode, agent_node
+from lab.fakes.device_manager import StartFailed
+from lab.fakes.renumbered import reload_driver
+from lab.fakes.simulator import on_simulated_node
 from tests.agent.claims.reload_walk import nodes_by_device
 from tests.agent.claims.scene import BY_SIZE, claims_node, names, specifications
-from tests.fakes.agent import NODE, AgentNode, agent_node
-from tests.fakes.device_manager import StartFailed
-from tests.fakes.renumbered import reload_driver
-from tests.fakes.simulator import on_simulated_node
 
 pytestmark = on_simulated_node
 GPU = "nvidia.com/gpu"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from divvy.agent.inject.limiter import LIBRARIES
+from lab.fakes.agent import agent_node
+from lab.fakes.simulator import on_simulated_node
 from tests.agent.claims.scene import BY_SIZE, claims_node, names
-from tests.fakes.agent import agent_node
-from tests.fakes.simulator import on_simulated_node
 
 SHARED = "nvidia.com/gpu.shared"
 LIMITED = {

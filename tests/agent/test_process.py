@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
-from tests.fakes.agent import agent_node, configuration
-from tests.fakes.device_manager import AdmissionFailed
-from tests.fakes.scene import until
-from tests.fakes.simulator import on_simulated_node
+from lab.fakes.agent import agent_node, configuration
+from lab.fakes.device_manager import AdmissionFailed
+from lab.fakes.scene import until
+from lab.fakes.simulator import on_simulated_node
 
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 pytestmark = on_simulated_node

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.ports import free_port
+from lab.fakes.ports import free_port
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from divvy.lab.tools import KUBERNETES
+from lab.cluster.tools import KUBERNETES
 from tests.render.claims.api_server import ApiServer
 
 

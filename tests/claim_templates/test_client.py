@@ -17,7 +17,7 @@ import yaml
 from divvy.claim_templates.client import Api, templates_of
 from divvy.claim_templates.wanted import Key
 from divvy.kube.errors import Unreachable
-from tests.fakes.scene import running, until
+from lab.fakes.scene import running, until
 
 
 def pod(uid: str, *templates: str, **more: Any) -> dict[str, Any]:

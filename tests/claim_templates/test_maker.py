@@ -12,7 +12,7 @@ from divvy.claim_templates.maker import Maker
 from divvy.claim_templates.template import template_of
 from divvy.claim_templates.wanted import Key, digest_of
 from divvy.model.claim_names import parse_template_name
-from tests.fakes.scene import play, running, until
+from lab.fakes.scene import play, running, until
 
 KEY = Key("team", "divvy-1x10m")
 FOREIGN = {"spec": {"devices": {"requests": [{"name": "other"}]}}}

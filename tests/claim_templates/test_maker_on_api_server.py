@@ -18,11 +18,11 @@ from divvy.claim_templates.offered import Share
 from divvy.claim_templates.template import template_of
 from divvy.cli.main import app
 from divvy.model.claim_names import SizedRequest, template_name
+from lab.fakes.scene import running, until
 from tests.agent.claim_values import BY_SIZE, offered_gpu
 from tests.claim_templates.conftest import MakerProcess
 from tests.claim_templates.link import Link
 from tests.cli.cluster_api import write_project
-from tests.fakes.scene import running, until
 from tests.render.claims.api_server import CORES, MEMORY, PERCENTAGE, ApiServer, Limits, pod
 
 pytestmark = pytest.mark.lab

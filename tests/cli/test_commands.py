@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from divvy.cli.main import COMMANDS, app
 from divvy.distribution import install_command
-from divvy.lab.paths import REPOSITORY
 from divvy.model import parse_cluster
+from lab.cluster.paths import REPOSITORY
 from tests.divvy_command import divvy_command, divvy_environment
 from tests.plan.stacks import FOLDER
 
@@ -436,8 +436,8 @@ def test_reports_a_full_disk_behind_the_output_in_one_sentence(command: tuple[st
 def test_says_that_lab_needs_the_sources(tmp_path, monkeypatch, words):
     """As in an installed package, also beside a lab that a checkout has up."""
     (tmp_path / "description.json").write_text("{}")
-    monkeypatch.setattr("divvy.lab.lifecycle._DESCRIPTION", tmp_path / "description.json")
-    monkeypatch.setattr("divvy.lab.lifecycle.REPOSITORY", tmp_path)
+    monkeypatch.setattr("lab.cluster.lifecycle._DESCRIPTION", tmp_path / "description.json")
+    monkeypatch.setattr("lab.cluster.lifecycle.REPOSITORY", tmp_path)
     ended = (
         run("lab", *words.split())
         if words != "up"

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import divvy.cli.main
 from divvy.cli.deploy import _interruptible
 from divvy.cli.main import app
+from lab.driver_clients.driver_root import eventually
 from tests.divvy_command import divvy_environment
-from tests.simulator.driver_root import eventually
 
 INTERRUPTED_LOAD = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
 PROGRAM = "from divvy.cli.command import main; main()"

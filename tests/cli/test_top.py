@@ -21,8 +21,8 @@ from divvy.cli.cluster_reader import ClusterReader
 from divvy.cli.main import app
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
-from divvy.lab.paths import REPOSITORY
 from divvy.model.contract import CLAIMS_DRIVER
+from lab.cluster.paths import REPOSITORY
 from tests.agent.tenants import pod as tenant
 from tests.agent.tenants import run as start
 from tests.deployment import Deployment

@@ -8,9 +8,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from divvy.lab.paths import REPOSITORY
-from divvy.lab.pulumi import install_pulumi
-from divvy.lab.tools import PULUMI_LANGUAGES, Tool
+from lab.cluster.paths import REPOSITORY
+from lab.cluster.pulumi import install_pulumi
+from lab.cluster.tools import PULUMI_LANGUAGES, Tool
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import sys
 from functools import cache
 from typing import Any
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from tests.plugin_stack import without_claims
 from tests.render.charts import example
 

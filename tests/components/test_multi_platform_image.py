@@ -16,10 +16,10 @@ from conformance.image import build_and_push as push_workloads
 from divvy.image import published
 from divvy.image.build import build_and_push, build_layout, exists, inspect
 from divvy.image.published import published_platforms
-from divvy.lab.images import BASE_ARM64, IMAGES, Image
+from lab.cluster.images import BASE_ARM64, IMAGES, Image
+from lab.target import emulator
 from release.image import image_archive
 from tests.image_layers import unpack
-from tests.target import emulator
 
 pytestmark = pytest.mark.lab
 _PLAIN = "--tls-verify=false"

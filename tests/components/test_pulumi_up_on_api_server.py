@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 import yaml
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
+from lab.fakes.ports import free_port
 from tests.bare_cluster import BareCluster, bare_cluster
 from tests.components.desired_objects import desired_of, uids
 from tests.components.pulumi_engine import OfficialEngine
 from tests.deploy.own_stack import NAMESPACE, OwnStack, left, objects_of
-from tests.fakes.ports import free_port
 from tests.thoroughness import at_length
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from conformance.image import build_and_push
-from divvy.lab.simulated_driver import build
+from lab.cluster.simulated_driver import build
+from lab.driver_clients.driver_root import DriverRoot
 from tests.conformance.scene import Scene
 from tests.deployment import Deployment
-from tests.simulator.driver_root import DriverRoot
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from tests.beside import repeating
 from tests.deployment import NAMESPACE, Deployment
 from tests.divvy_command import divvy_command, divvy_environment

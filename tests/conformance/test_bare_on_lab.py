@@ -8,7 +8,7 @@ import yaml
 from typer.testing import CliRunner
 
 from divvy.cli.main import app
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from tests.conformance.faults import A100, T4
 from tests.conformance.scene import Scene
 from tests.divvy_command import divvy_command

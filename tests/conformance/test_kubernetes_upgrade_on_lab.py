@@ -1,7 +1,7 @@
 """Kubernetes is upgraded below pods that hold devices of every kind, on a lab of its own.
 
-The components of Kubernetes are alone in tests/lab/test_upgrade.py; here Divvy is deployed, and
-its own report says what the upgrade changed.
+The components of Kubernetes are alone in lab/tests/cluster/test_upgrade.py; here Divvy is deployed,
+and its own report says what the upgrade changed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from divvy.lab.tools import KUBERNETES_VERSIONS
+from lab.cluster.tools import KUBERNETES_VERSIONS
 from tests.agent.tenants import GPU, pod
 from tests.conformance.upgraded_cluster import IMAGE, UpgradedCluster, upgraded_cluster
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from tests.conformance.upgraded_cluster import IMAGE, UpgradedCluster, upgraded_cluster
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]

@@ -26,7 +26,7 @@ from divvy.distribution import install_command
 from divvy.image.build import BuildFailed
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 
 FORBIDDEN = {
     "kind": "Status",

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from divvy.distribution import revision, version
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 
 SCRIPT = """
 from pathlib import Path

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from divvy.lab.paths import REPOSITORY
 from divvy.reports.comparison import Comparison
+from lab.cluster.paths import REPOSITORY
 from tests.conformance.upgraded_cluster import IMAGE, UpgradedCluster, upgraded_cluster
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conformance.image import compile_workloads
-from tests.simulator.driver_root import DriverRoot
+from lab.driver_clients.driver_root import DriverRoot
 
 WORKLOADS = Path(__file__).resolve().parents[2] / "conformance/workloads"
 PTXAS = Path(sysconfig.get_path("purelib")) / "nvidia/cuda_nvcc/bin/ptxas"

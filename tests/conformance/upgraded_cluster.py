@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from divvy.lab.paths import REPOSITORY, STATES
-from divvy.lab.section import read_lab
 from divvy.reports.comparison import Comparison, compare_reports
 from divvy.stack.file import read_path
+from lab.cluster.paths import REPOSITORY, STATES
+from lab.cluster.section import read_lab
 from tests.divvy_command import run_divvy
 from tests.running_lab import RunningLab
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from tests.bare_cluster import BareCluster
 from tests.divvy_command import divvy_command, divvy_environment
 from tests.plugin_stack import without_claims

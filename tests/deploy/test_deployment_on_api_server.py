@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from divvy.deploy import records
-from divvy.lab.tools import HELM
+from lab.cluster.tools import HELM
 from tests.bare_cluster import VIEWER_TOKEN, BareCluster
 from tests.beside import repeating
 from tests.deploy.own_stack import NAMESPACE, OwnStack, left, objects_of

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from divvy.distribution import requirement
-from divvy.lab.paths import REPOSITORY
-from divvy.lab.tools import HELM, KUBERNETES
+from lab.cluster.paths import REPOSITORY
+from lab.cluster.tools import HELM, KUBERNETES
 
 PAGES = ("first-pool", "review-in-ci", "coming-from", "upgrade-and-uninstall", "fit")
 _WHEEL = requirement("cli,verify")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from tests.bare_cluster import bare_cluster
 from tests.docs.page_commands import Shell
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from divvy.lab.paths import REPOSITORY
 from divvy.model import parse_cluster
 from docs.generate import EXAMPLES
+from lab.cluster.paths import REPOSITORY
 from tests.docs.page_commands import Shell
 
 OTHER = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docs.field_page import FINDINGS
-from field.results import read_results
+from lab.interop.results import read_results
 
 
 def test_explains_every_failure_and_nothing_else() -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from divvy.lab.paths import REPOSITORY, STATES, cache
+from lab.cluster.paths import REPOSITORY, STATES, cache
+from lab.driver_clients.driver_root import eventually
 from tests.docs.page_commands import Shell, lane, page_commands, page_files
-from tests.simulator.driver_root import eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 NAME, HOST = "strang", "10.142.0.1:15942"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from tests.docs.page_commands import ELSEWHERE, PAGES, Shell, lane, page_commands, page_files
 from tests.functions_of_file import functions_of
 from tests.plugin_stack import without_claims

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from tests.bare_cluster import bare_cluster
 from tests.deployment import Deployment
 from tests.docs.page_commands import PAGES, Shell, lane, page_commands, page_files

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from divvy.distribution import version
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
 PAGES = sorted(path.name for path in (REPOSITORY / "docs").glob("*.md"))

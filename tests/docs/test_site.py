@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from divvy.lab.paths import REPOSITORY
 from docs.site_pages import PAGES, site_links
+from lab.cluster.paths import REPOSITORY
 
 SITE = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())
 

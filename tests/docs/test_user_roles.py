@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from divvy.lab.paths import REPOSITORY
 from docs.rights_table import FEATURES, STACK
 from docs.user_roles import deployer, viewer
+from lab.cluster.paths import REPOSITORY
 from tests.bare_cluster import VIEWER_TOKEN, BareCluster, bare_cluster
 from tests.docs.page_commands import Shell
 from tests.render.documents import objects_of

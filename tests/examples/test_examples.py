@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from divvy.lab.paths import REPOSITORY
-from divvy.lab.tools import PULUMI_LANGUAGE_YAML, PULUMI_SDK_GENERATOR
 from divvy.render.pulumi_schema import pulumi_schema
+from lab.cluster.paths import REPOSITORY
+from lab.cluster.tools import PULUMI_LANGUAGE_YAML, PULUMI_SDK_GENERATOR
 from tests.bare_cluster import BareCluster, bare_cluster
 from tests.components.desired_objects import desired_of
 from tests.components.pulumi_engine import OfficialEngine

@@ -14,7 +14,7 @@ import pytest
 
 from divvy.kube.access import access_from
 from divvy.kube.errors import KubeconfigError
-from divvy.lab.certificates import create_authority
+from lab.cluster.certificates import create_authority
 
 POD = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
 

@@ -14,8 +14,8 @@ from divvy.kube.access import Access
 from divvy.kube.async_client import AsyncClient
 from divvy.kube.errors import ApiError, Unreachable
 from divvy.kube.objects import Page
-from tests.fakes.prepared_answers import Server, answer, chunked, serving, silent
-from tests.fakes.scene import play
+from lab.fakes.prepared_answers import Server, answer, chunked, serving, silent
+from lab.fakes.scene import play
 
 LINES = {
     version: json.dumps(

@@ -21,7 +21,7 @@ from divvy.kube.client import Client
 from divvy.kube.credential_plugin import plugin_token
 from divvy.kube.errors import KubeconfigError
 from divvy.kube.kubeconfig import ClusterConfig
-from divvy.lab.certificates import create_authority
+from lab.cluster.certificates import create_authority
 from tests.kube.answering_server import Server
 
 CREDENTIAL = """echo '{"status": {"token": "t"}}'"""

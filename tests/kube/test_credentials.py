@@ -10,8 +10,8 @@ import pytest
 from divvy.kube.access import Access
 from divvy.kube.async_client import AsyncClient
 from divvy.kube.errors import Unreachable
-from divvy.lab.certificates import create_authority
-from tests.fakes.prepared_answers import answer, serving
+from lab.cluster.certificates import create_authority
+from lab.fakes.prepared_answers import answer, serving
 
 
 async def test_rereads_the_token_for_every_request(tmp_path: Path) -> None:

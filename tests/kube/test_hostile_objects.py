@@ -37,7 +37,7 @@ from divvy.kube.errors import Unreachable
 from divvy.kube.kubeconfig import cluster_config
 from divvy.stack.file import read_path
 from divvy.stack.sections import read_cluster
-from tests.fakes.scene import running, until
+from lab.fakes.scene import running, until
 from tests.kube.hostile_server import DEEP, KINDS, LARGE, ODD, HostileServer, hostile_server
 from tests.plan.claimed import claim, slices
 

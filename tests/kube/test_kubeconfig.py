@@ -15,7 +15,7 @@ from divvy.kube import kubeconfig as module
 from divvy.kube.client import Client
 from divvy.kube.errors import KubeconfigError
 from divvy.kube.kubeconfig import ClusterConfig, cluster_config
-from divvy.lab.certificates import create_authority
+from lab.cluster.certificates import create_authority
 
 
 def document(server: str, **user: Any) -> dict[str, Any]:

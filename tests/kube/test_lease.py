@@ -17,8 +17,8 @@ from divvy.agent.node_runtime.prepare import MAX_CHANGE_SECONDS
 from divvy.kube.client import Client
 from divvy.kube.errors import ApiError, Unreachable
 from divvy.kube.lease import HeldLease, Lease, LeaseLost, Observation, hold_lease, is_free, observe
+from lab.driver_clients.driver_root import eventually
 from tests.beside import repeating
-from tests.simulator.driver_root import eventually
 
 
 class OneLease:

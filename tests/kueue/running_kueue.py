@@ -18,11 +18,11 @@ from typing import Any
 import httpx2
 import yaml
 
-from divvy.lab.certificates import create_authority
-from divvy.lab.tools import KUEUE
+from lab.cluster.certificates import create_authority
+from lab.cluster.tools import KUEUE
+from lab.fakes.ports import free_port
 from tests.api_reader import ApiReader
 from tests.bare_cluster import BareCluster
-from tests.fakes.ports import free_port
 from tests.running_lab import RunningLab
 
 MANAGED = {"kueue-of-tests": "true"}

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
-from divvy.lab.paths import REPOSITORY
 from divvy.model.quantities import parse_quantity
+from lab.cluster.paths import REPOSITORY
 from tests.api_reader import ApiReader
 from tests.deployment import Deployment
 from tests.kueue.running_kueue import MANAGED, refusal, running_kueue

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from divvy.lab.simulated_driver import build
 from divvy.model.sharing import Compute, DeviceShare, Sharing
+from lab.cluster.simulated_driver import build
+from lab.driver_clients.driver_root import DriverRoot
 from tests.limiter.tenant import Tenant, build_limiter
-from tests.simulator.driver_root import DriverRoot
 
 Tenants = Callable[..., Tenant]
 

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from tests.target import CC
+from lab.target import CC
 
 
 def compiled(source: str, folder: Path, *options: str) -> Path:

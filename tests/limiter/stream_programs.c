@@ -1,6 +1,6 @@
 /* Programs that are right by NVIDIA's documents, each in one process:
  *
- *   stream_programs LIBRARY PROGRAM PTX      the file has a kernel "sleep" (tests/simulator/sleeper.py)
+ *   stream_programs LIBRARY PROGRAM PTX      the file has a kernel "sleep" (lab/driver_clients/sleeper.py)
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -12,8 +12,8 @@ from pathlib import Path
 from divvy.agent.inject.account import Figures, create_account, read_account
 from divvy.agent.inject.gate_page import create_page
 from divvy.model.sharing import DeviceShare, limits_text
-from tests.simulator.driver_root import DriverRoot
-from tests.target import CC, PYTHON, RUN
+from lab.driver_clients.driver_root import DriverRoot
+from lab.target import CC, PYTHON, RUN
 
 LIMITER = Path(__file__).parents[2] / "plugin_image/limiter"
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -21,8 +21,8 @@ _PROJECT = Path(__file__).parents[2]
 _BEGIN = """
 import ctypes as c, os, sys, time
 from pathlib import Path
-from tests.simulator import cuda as codes
-from tests.simulator.cuda import Cuda, CudaError
+from lab.driver_clients import cuda as codes
+from lab.driver_clients.cuda import Cuda, CudaError
 cuda = Cuda(Path(sys.argv[1]))
 def tried(call):
     try:

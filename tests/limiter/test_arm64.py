@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from divvy.lab.images import BASE_ARM64
-from divvy.lab.paths import REPOSITORY
-from divvy.lab.simulated_driver import BUILT_LIBRARIES, PROGRAMS, SOURCE, build
+from lab.cluster.images import BASE_ARM64
+from lab.cluster.paths import REPOSITORY
+from lab.cluster.simulated_driver import BUILT_LIBRARIES, PROGRAMS, SOURCE, build
+from lab.target import ARM64_CC
 from tests.image_layers import unpack
 from tests.limiter.tenant import LIMITER
-from tests.target import ARM64_CC
 
 pytestmark = pytest.mark.lab
 FILES = ("test_memory.py", "test_memory_kept.py", "test_oversubscription.py", "test_nvml.py")

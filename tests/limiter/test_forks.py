@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.target import RUN
 from tests.limiter.programs import compiled
-from tests.target import RUN
 
 ROUNDS = 100
 
@@ -29,7 +29,7 @@ def test_ends_every_child_of_a_program_with_threads(forks, tenants, compute):
 
 def test_answers_a_child_as_the_driver_does_and_leaves_the_page_alone(tenants):
     script = """
-from tests.simulator.sleeper import Sleeper
+from lab.driver_clients.sleeper import Sleeper
 sleeper, pointer, at = Sleeper(cuda), cuda.allocate(MIB), c.c_uint64()
 sleeper.start(1000)
 cuda.call('cuCtxSynchronize')

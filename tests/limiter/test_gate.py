@@ -17,7 +17,7 @@ from tests.limiter.tenant import Tenant, line, tell
 Played = TypeVar("Played")
 SECONDS = 4.0
 BURN = """
-from tests.simulator.sleeper import Sleeper
+from lab.driver_clients.sleeper import Sleeper
 sleeper, size = Sleeper(cuda), int(sys.argv[2])
 print('ready', flush=True); sys.stdin.readline()
 until, done = time.monotonic() + float(sys.argv[3]), 0
@@ -199,8 +199,8 @@ def test_skips_a_tenant_killed_in_its_turn(tenants):
 
 def test_gates_launches_of_every_kind(tenants):
     script = """
-from tests.simulator.sleeper import SLEEP
-from tests.simulator.cuda_structures import Configuration
+from lab.driver_clients.sleeper import SLEEP
+from lab.driver_clients.cuda_structures import Configuration
 function = cuda.function(cuda.module(SLEEP), 'sleep')
 values = [c.c_uint32(0), c.c_uint32(100)]
 pointers = (c.c_void_p * 2)(*map(c.addressof, values))
@@ -266,7 +266,7 @@ def test_waits_at_most_a_second_for_a_tenant_killed_while_waiting(tenants):
 def test_measures_programs_that_capture_when_they_launch(tenants):
     """A capture that was never ended, or lost with its stream, lets no launch pass unmeasured."""
     script = """
-from tests.simulator.sleeper import Sleeper
+from lab.driver_clients.sleeper import Sleeper
 sleeper, stream, lost = Sleeper(cuda), c.c_void_p(), c.c_void_p()
 for each in (stream, lost):
     cuda.call('cuStreamCreate', c.byref(each), c.c_uint(1))
@@ -320,7 +320,7 @@ def test_measures_launches_with_other_calls_between_them(tenants, means):
     """Nothing that has run yet of what they launched: it must not count as done."""
     script = _UNSEEN[means] + (
         """
-from tests.simulator.sleeper import Sleeper
+from lab.driver_clients.sleeper import Sleeper
 sleeper = Sleeper(cuda)
 for _ in range(20):
     sleeper.start(5_000_000)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.target import RUN, SANITIZERS
 from tests.limiter.programs import compiled
 from tests.limiter.tenant import LIMITER
-from tests.target import RUN, SANITIZERS
 
 
 @pytest.fixture(scope="session")

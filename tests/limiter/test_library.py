@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from divvy.agent.inject.account import MAX_SLOTS
+from lab.target import CC, RUN
 from tests.limiter.programs import compiled
-from tests.target import CC, RUN
 
 OLDEST_GLIBC = (2, 17)
 LIBRARIES = {"libcuda.so.1": "libcuda-driver.so.1", "libnvidia-ml.so.1": "libnvidia-ml-driver.so.1"}

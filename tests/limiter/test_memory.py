@@ -27,7 +27,7 @@ EVERY_WAY = {
     " height=SIZE >> 18, format=0x20, channels=1)), c.c_uint(1))",
 }
 PREPARE = """
-from tests.simulator.cuda_structures import Properties, Shape
+from lab.driver_clients.cuda_structures import Properties, Shape
 class Plane(c.Structure):
     _fields_ = [('width', c.c_size_t), ('height', c.c_size_t), ('format', c.c_int)]
     _fields_ += [('channels', c.c_uint)]
@@ -272,7 +272,7 @@ time.sleep(0.1); print('parent', flush=True); time.sleep(100)
     child = (
         "import ctypes, sys\n"
         "from pathlib import Path\n"
-        "from tests.simulator.cuda import Cuda\n"
+        "from lab.driver_clients.cuda import Cuda\n"
         "cuda = Cuda(Path(sys.argv[1])).init(); cuda.context(); cuda.allocate(400 << 20)\n"
         "print('child', cuda.memory()[0] >> 20, flush=True)\n"
         "sys.stdin.readline(); print(cuda.memory()[0] >> 20, flush=True)\n"

@@ -329,7 +329,7 @@ def test_charges_imported_memory_where_it_is_mapped(tenants):
     """Its maker may end, and it lives on."""
     script = """
 import socket
-from tests.simulator.cuda_structures import Properties
+from lab.driver_clients.cuda_structures import Properties
 SIZE, zero, at, there = 600 * MIB, c.c_uint64(0), c.c_uint64(), Properties(type=1, place=1)
 def made():
     ours, theirs = socket.socketpair()

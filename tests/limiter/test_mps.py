@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.simulator import needs_root
+from lab.driver_clients.driver_root import DriverRoot, eventually
+from lab.fakes.simulator import needs_root
 from tests.limiter.conftest import Tenants
 from tests.limiter.tenant import line, tell
-from tests.simulator.driver_root import DriverRoot, eventually
 
 SMS_OF_A_T4, DEVICE_UNAVAILABLE = 40, "46"
 PROGRAM = """

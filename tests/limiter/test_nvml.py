@@ -2,8 +2,8 @@
 
 import pytest
 
+from lab.driver_clients.driver_root import eventually
 from tests.limiter.tenant import line, tell
-from tests.simulator.driver_root import eventually
 
 QUERY = ("--query-gpu=memory.total,memory.used,memory.free", "--format=csv,noheader,nounits")
 PROCESSES = ("--query-compute-apps=pid,process_name,used_memory", "--format=csv,noheader,nounits")
@@ -66,7 +66,7 @@ print(nvml.nvmlSystemGetProcessName(999999999, name, 100))
 def test_shows_no_work_of_other_containers(tenants, driver):
     tenant, other = tenants(1000), tenants(1000)
     theirs = other.start(
-        "from tests.simulator.sleeper import Sleeper; sleeper = Sleeper(cuda)\n"
+        "from lab.driver_clients.sleeper import Sleeper; sleeper = Sleeper(cuda)\n"
         "sleeper.start(60 * 10**9); print('ready', flush=True); input()"
     )
     assert line(theirs) == "ready"

@@ -6,7 +6,7 @@ from tests.limiter.tenant import line
 
 FILL = "cuda.allocate(14000 * MIB); print('full', flush=True); input()"
 PREPARE = """
-from tests.simulator.cuda_structures import Properties, Shape
+from lab.driver_clients.cuda_structures import Properties, Shape
 at, pitch, pool, there = c.c_uint64(), c.c_size_t(), c.c_void_p(), Properties(type=1, place=1)
 cuda.call('cuDeviceGetDefaultMemPool', c.byref(pool), 0)
 SIZE = 3000 * MIB

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from divvy.lab.paths import REPOSITORY
 from divvy.model.sharing import DeviceShare, Sharing, limits_text, parse_limits
-from tests.target import CC, RUN
+from lab.cluster.paths import REPOSITORY
+from lab.target import CC, RUN
 
 HERE = Path(__file__).parent
 SOURCE = REPOSITORY / "plugin_image/limiter/share"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.driver_clients.ptx_modules import FOLDER
+from lab.target import RUN
 from tests.limiter.programs import compiled
-from tests.simulator.ptx_modules import FOLDER
-from tests.target import RUN
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +64,7 @@ def test_measures_launches_beside_a_capture_that_never_ends(programs, tenants, p
 def test_synchronizes_the_context_that_is_named(tenants, compute):
     """From CUDA 13 on the name stands for a function that takes a context."""
     script = """
-from tests.simulator.sleeper import Sleeper
+from lab.driver_clients.sleeper import Sleeper
 first, found, status = c.c_void_p(), c.c_void_p(), c.c_int()
 cuda.call('cuCtxGetCurrent', c.byref(first))
 cuda.call('cuGetProcAddress_v2', b'cuCtxSynchronize', c.byref(found), 13000, c.c_uint64(0),

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from conformance.image import lay_tinygrad
+from lab.driver_clients.driver_root import DriverRoot
 from tests.limiter.conftest import Tenants
 from tests.limiter.tenant import Tenant
-from tests.simulator.driver_root import DriverRoot
 
 # As long as all other tests of the limiter together, so not among those for a moment between.
 pytestmark = pytest.mark.lab

@@ -22,11 +22,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from divvy.lab.simulated_driver import build
 from divvy.model.sharing import DeviceShare, Sharing
+from lab.cluster.simulated_driver import build
+from lab.driver_clients.driver_root import DriverRoot, eventually
 from tests.beside import repeating
 from tests.limiter.tenant import Tenant, build_limiter
-from tests.simulator.driver_root import DriverRoot, eventually
 
 MIB = 1 << 20
 SHARES, PROCESSES, LIMIT_MIB, WEIGHT = 4, 3, 1000, 25

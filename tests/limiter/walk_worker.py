@@ -8,9 +8,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.simulator.cuda import Cuda, CudaError
-from tests.simulator.cuda_structures import Properties, Shape
-from tests.simulator.sleeper import Sleeper
+from lab.driver_clients.cuda import Cuda, CudaError
+from lab.driver_clients.cuda_structures import Properties, Shape
+from lab.driver_clients.sleeper import Sleeper
 
 MIB = 1 << 20
 _RELAXED, _HEAP, _NOT_INITIALIZED, _NON_BLOCKING = 2, 2, 3, 1

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from divvy.agent.settings import settings_from
-from divvy.lab.paths import REPOSITORY
 from divvy.model import contract
 from divvy.model.contract import Component, State, component_labels
+from lab.cluster.paths import REPOSITORY
 from tests.render.documents import objects_of
 
 IMAGE = f"x@sha256:{'0' * 64}"

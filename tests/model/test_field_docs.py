@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from divvy.lab.section import LabSection
 from divvy.model import InvalidCluster, field_docs, parse_cluster, stack
 from divvy.model.schema import cluster_schema, described_schema
+from lab.cluster.section import LabSection
 
 NO_PROFILE = {"profiles": {"whole": {}}, "pools": {"p": {}}}
 

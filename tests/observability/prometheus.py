@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from divvy.lab.tools import PROMETHEUS
+from lab.cluster.tools import PROMETHEUS
 
 PROMTOOL = PROMETHEUS.bin / "promtool"
 

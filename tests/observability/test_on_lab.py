@@ -13,9 +13,9 @@ from conformance.image import build_and_push
 from divvy.model import parse_cluster
 from divvy.render.dashboard import dashboard_json
 from divvy.render.observability import observability_objects
+from lab.fakes.ports import free_port
 from tests.agent.tenants import pod, run
 from tests.deployment import Deployment
-from tests.fakes.ports import free_port
 from tests.limited_shares import limited_shares
 from tests.observability.prometheus import running
 

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from divvy.distribution import NAME, version
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from release import __main__ as command
 from release.__main__ import NAMESPACE
 

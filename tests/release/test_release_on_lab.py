@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from divvy.distribution import version
-from divvy.lab import registry
-from divvy.lab.paths import REPOSITORY
-from divvy.lab.tools import HELM, KUBERNETES
 from divvy.model.contract import OWNED_LABELS, STATUS_ANNOTATION
+from lab.cluster import registry
+from lab.cluster.paths import REPOSITORY
+from lab.cluster.tools import HELM, KUBERNETES
 from tests.running_lab import RunningLab
 
 pytestmark = pytest.mark.lab

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from release.sbom import pinned, sbom
 
 FIRST, SECOND = "1" * 64, "2" * 64

@@ -11,9 +11,9 @@ import yaml
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from divvy.lab.tools import HELM
 from divvy.model import InvalidCluster, parse_cluster, parse_document
 from divvy.render.chart import Chart, chart_files
+from lab.cluster.tools import HELM
 
 STACKS = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))
 IMAGE = "registry.example/divvy/agent@sha256:" + "0" * 64

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from divvy.lab.tools import GITOPS_DIFF
 from divvy.model import parse_document
 from divvy.render.manifests import manifests
+from lab.cluster.tools import GITOPS_DIFF
 from tests.bare_cluster import BareCluster
 from tests.render.charts import IMAGE
 from tests.render.documents import objects_of

@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
-from divvy.lab.paths import REPOSITORY
 from divvy.model import InvalidCluster, parse_cluster
 from divvy.model.schema import cluster_schema
 from divvy.render.pulumi_schema import pulumi_schema
+from lab.cluster.paths import REPOSITORY
 
 PREFIX = "#/types/divvy:index:"
 

@@ -10,14 +10,14 @@ from typing import Any
 import yaml
 
 from conformance import runner
-from divvy.lab.paths import REPOSITORY
 from divvy.model import parse_document
 from divvy.render.objects import objects
 from divvy.render.verify_job import (
     stack_of_pod,
     verify_job,
 )
-from tests.simulator.driver_root import eventually
+from lab.cluster.paths import REPOSITORY
+from lab.driver_clients.driver_root import eventually
 
 VALUE: dict[str, Any] = {
     "kubeconfig": "/home/me/.kube/config",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from divvy.lab.section import read_lab
 from divvy.stack.errors import StackError
 from divvy.stack.file import StackFile, read_path
 from divvy.stack.sections import InvalidStack, read_cluster
+from lab.cluster.section import read_lab
 
 CLUSTER = """\
 config:

@@ -17,9 +17,9 @@ from divvy.agent.gpu.status import NodeStatus
 from divvy.kube import backoff
 from divvy.kube.backoff import Backoff
 from divvy.kube.errors import ApiError, KubeError, Unreachable
-from tests.fakes.api import FakeApi
-from tests.fakes.prepared_answers import Server, answer, serving
-from tests.fakes.scene import running
+from lab.fakes.api import FakeApi
+from lab.fakes.prepared_answers import Server, answer, serving
+from lab.fakes.scene import running
 
 BUSY = ApiError(429, "too many requests")
 TOO_MANY = answer({"message": "too many requests"}, "429 Too Many Requests")

@@ -20,8 +20,8 @@ from divvy.agent.gpu.node import NodeView
 from divvy.agent.gpu.status import NodeStatus
 from divvy.kube import backoff
 from divvy.model.contract import STATUS_ANNOTATION
-from tests.fakes.api import FakeApi, fake_api
-from tests.fakes.scene import until
+from lab.fakes.api import FakeApi, fake_api
+from lab.fakes.scene import until
 
 STATUS = NodeStatus("1", "pool", "whole", "pool", "", "550", simulated=True, gpus=(), resources={})
 DEGRADED = replace(STATUS, problem="a GPU does not answer")

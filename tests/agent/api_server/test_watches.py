@@ -12,7 +12,7 @@ import pytest
 from divvy.agent.api_server import client
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.gpu.node import NodeView
-from tests.fakes.api import FakeApi, fake_api
+from lab.fakes.api import FakeApi, fake_api
 
 
 @asynccontextmanager

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from divvy.lab.flat_file import gpu_uuid
+from lab.cluster.flat_file import gpu_uuid
+from lab.fakes.agent import NODE, AgentNode
+from lab.fakes.dra_kubelet import Failed
+from lab.fakes.renumbered import reload_driver
 from tests.agent.claims.scene import BY_SIZE, claims_node
-from tests.fakes.agent import NODE, AgentNode
-from tests.fakes.dra_kubelet import Failed
-from tests.fakes.renumbered import reload_driver
 
 _GPUS = 3
 _UUIDS = [gpu_uuid(NODE, index) for index in range(_GPUS)]

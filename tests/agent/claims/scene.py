@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from divvy.lab.paths import REPOSITORY
-from tests.fakes.agent import AgentNode, agent_node
+from lab.cluster.paths import REPOSITORY
+from lab.fakes.agent import AgentNode, agent_node
 
 BY_SIZE = {"claims": {"shares": {}}}
 ON_DEMAND = {"claims": {"shares": {}, "mig": ["1g.5gb", "2g.10gb", "3g.20gb"]}}

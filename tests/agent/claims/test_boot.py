@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.fakes.simulator import on_simulated_node
 from tests.agent.claims.scene import (
     ON_DEMAND,
     claims_node,
@@ -9,7 +10,6 @@ from tests.agent.claims.scene import (
     nothing_left,
     specifications,
 )
-from tests.fakes.simulator import on_simulated_node
 
 pytestmark = on_simulated_node
 

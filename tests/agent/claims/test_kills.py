@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from lab.fakes.agent import AgentNode
+from lab.fakes.dra_kubelet import Failed
+from lab.fakes.simulator import on_simulated_node
 from tests.agent.claims.scene import (
     ON_DEMAND,
     claims_node,
@@ -16,9 +19,6 @@ from tests.agent.claims.scene import (
     nothing_left,
     specifications,
 )
-from tests.fakes.agent import AgentNode
-from tests.fakes.dra_kubelet import Failed
-from tests.fakes.simulator import on_simulated_node
 
 pytestmark = on_simulated_node
 ROUNDS = 3

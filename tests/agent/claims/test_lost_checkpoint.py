@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lab.fakes.agent import AgentNode
+from lab.fakes.dra_kubelet import Failed
+from lab.fakes.simulator import on_simulated_node
 from tests.agent.claims.scene import (
     BY_SIZE,
     ON_DEMAND,
@@ -16,9 +19,6 @@ from tests.agent.claims.scene import (
     specifications,
     tainted,
 )
-from tests.fakes.agent import AgentNode
-from tests.fakes.dra_kubelet import Failed
-from tests.fakes.simulator import on_simulated_node
 
 pytestmark = on_simulated_node
 GPU = "nvidia.com/gpu"

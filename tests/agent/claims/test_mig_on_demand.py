@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from lab.fakes.dra_kubelet import Failed
+from lab.fakes.simulator import on_simulated_node
 from tests.agent.claims.scene import (
     ON_DEMAND,
     claims_node,
@@ -11,8 +13,6 @@ from tests.agent.claims.scene import (
     nothing_left,
     tainted,
 )
-from tests.fakes.dra_kubelet import Failed
-from tests.fakes.simulator import on_simulated_node
 
 pytestmark = on_simulated_node
 

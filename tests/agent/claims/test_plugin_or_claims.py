@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lab.fakes.agent import agent_node
+from lab.fakes.simulator import on_simulated_node
 from tests.agent.claims.scene import (
     BY_SIZE,
     ON_DEMAND,
@@ -11,8 +13,6 @@ from tests.agent.claims.scene import (
     offered,
     tainted,
 )
-from tests.fakes.agent import agent_node
-from tests.fakes.simulator import on_simulated_node
 
 pytestmark = on_simulated_node
 GPU = "nvidia.com/gpu"

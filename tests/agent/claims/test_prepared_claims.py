@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from lab.fakes.dra_kubelet import Failed
+from lab.fakes.simulator import on_simulated_node
 from tests.agent.claims.scene import (
     BY_SIZE,
     ON_DEMAND,
@@ -17,8 +19,6 @@ from tests.agent.claims.scene import (
     record,
     specifications,
 )
-from tests.fakes.dra_kubelet import Failed
-from tests.fakes.simulator import on_simulated_node
 
 pytestmark = on_simulated_node
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from lab.fakes.agent import AgentNode
+from lab.fakes.simulator import on_simulated_node
 from tests.agent.claims.scene import (
     BY_SIZE,
     ON_DEMAND,
@@ -12,8 +14,6 @@ from tests.agent.claims.scene import (
     names,
     tainted,
 )
-from tests.fakes.agent import AgentNode
-from tests.fakes.simulator import on_simulated_node
 
 pytestmark = on_simulated_node
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lab.fakes.simulator import on_simulated_node
 from tests.agent.claims.reload_walk import walk
-from tests.fakes.simulator import on_simulated_node
 from tests.thoroughness import at_length
 
 pytestmark = on_simulated_node

@@ -15,8 +15,8 @@ from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.claims.retirement import Retirement
 from divvy.kube.errors import ApiError
 from divvy.model.contract import CLAIMS_DRIVER
+from lab.fakes.scene import running, until
 from tests.agent.claim_values import BY_SIZE, offered_gpu
-from tests.fakes.scene import running, until
 
 GPUS = [offered_gpu(index, BY_SIZE) for index in range(2)]
 FIRST, SECOND = (gpu.uuid for gpu in GPUS)

@@ -10,7 +10,7 @@ import grpc
 
 from divvy.agent.claims.server import SOCKET, ClaimServer, DeviceHealth
 from divvy.agent.kubelet.api import drahealth_pb2, drahealth_pb2_grpc
-from tests.fakes.scene import running
+from lab.fakes.scene import running
 
 
 def claim_server(folder: Path) -> ClaimServer:

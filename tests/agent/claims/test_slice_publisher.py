@@ -17,9 +17,9 @@ from divvy.agent.claims.slice_publisher import MAX_GENERATION, SlicePublisher
 from divvy.kube import async_client, backoff
 from divvy.kube.errors import Unreachable
 from divvy.model.slice_specs import slice_specs
+from lab.fakes.api import FakeApi, fake_api
+from lab.fakes.scene import running, until
 from tests.agent.claim_values import ON_DEMAND, offered_gpu
-from tests.fakes.api import FakeApi, fake_api
-from tests.fakes.scene import running, until
 
 GPUS = [offered_gpu(index, ON_DEMAND) for index in range(3)]
 

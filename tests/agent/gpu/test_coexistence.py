@@ -20,13 +20,13 @@ from divvy.agent.gpu.coexistence import (
 from divvy.agent.node_lock import NodeLock
 from divvy.agent.plugin.plugin_sockets import folder_version, serving_sockets, sockets_beside
 from divvy.agent.plugin.registration import DevicePlugins
+from lab.fakes.agent import agent_node
+from lab.fakes.api import NAMESPACE
+from lab.fakes.kubelet import fake_kubelet
+from lab.fakes.scene import running
+from lab.fakes.simulator import needs_simulator
 from tests.agent.devices import whole
 from tests.agent.plugin.test_device_plugins import Allocator
-from tests.fakes.agent import agent_node
-from tests.fakes.api import NAMESPACE
-from tests.fakes.kubelet import fake_kubelet
-from tests.fakes.scene import running
-from tests.fakes.simulator import needs_simulator
 
 GPU = "nvidia.com/gpu"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 
 SOURCE = REPOSITORY / "plugin_image/hook"
 BUILD = REPOSITORY / "build/hook"

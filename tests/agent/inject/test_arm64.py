@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from divvy.image.build import compile_hook
+from lab.target import ARM64_CC, emulator
 from tests.agent.inject.bundle import C_SOURCES, SOURCE
-from tests.target import ARM64_CC, emulator
 
 pytestmark = pytest.mark.lab
 

@@ -13,7 +13,7 @@ import pytest
 from divvy.agent.inject.hook import Hook, install_hook, remove_older
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.image.build import compile_hook
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from tests.agent.inject.bundle import (
     BUILD,
     C_SOURCES,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.driver_clients.control_groups import control_group, hierarchy, start_within
+from lab.driver_clients.driver_root import eventually
 from tests.agent.inject.bundle import SOURCE, administrator
-from tests.simulator.control_groups import control_group, hierarchy, start_within
-from tests.simulator.driver_root import eventually
 
 UUID, OTHER = "GPU-0f5d8c9e-0000-4000-8000-000000000001", "GPU-0f5d8c9e-0000-4000-8000-000000000002"
 LIMITS = "/usr/lib/divvy/share/limits"

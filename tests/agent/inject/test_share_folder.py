@@ -19,9 +19,9 @@ from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.inject.share import share_name
 from divvy.agent.inject.share_folder import ShareFolder, room
 from divvy.model.sharing import DeviceShare, Sharing
+from lab.fakes.agent import unmount
 from tests.agent.devices import device_share
 from tests.agent.inject.bundle import administrator
-from tests.fakes.agent import unmount
 
 pytestmark = administrator
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from divvy.agent.inject.tmpfs import Tmpfs
+from lab.fakes.agent import unmount
 from tests.agent.inject.bundle import administrator
-from tests.fakes.agent import unmount
 
 pytestmark = administrator
 SIZE, INODES = 1 << 20, 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from divvy.agent.kubelet.pod_resources import PodResources
-from tests.fakes.kubelet import fake_kubelet
+from lab.fakes.kubelet import fake_kubelet
 
 
 async def test_lists_the_containers_of_claims(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.memory.shares import ShareAccounts, in_namespace
 from divvy.agent.memory.unaccounted_memory import InNamespace
 from divvy.agent.plugin.device_holders import HoldersUnknown
+from lab.fakes.scene import until
 from tests.agent.devices import device_share, gpu, snapshot
 from tests.agent.inject.test_account import lock
-from tests.fakes.scene import until
 
 _NAMED = """
 import sys, time

@@ -18,7 +18,7 @@ from divvy.agent.memory.watch import MemoryWatch
 from divvy.kube import backoff
 from divvy.kube.errors import ApiError
 from divvy.model.sharing import Sharing
-from tests.fakes.scene import running, until
+from lab.fakes.scene import running, until
 
 PROCESSES = [Process(number, 1) for number in (11, 12, 13)]
 

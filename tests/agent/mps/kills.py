@@ -23,6 +23,9 @@ import sys
 from collections import Counter
 from time import monotonic
 
+from lab.fakes.agent import VERSION, AgentNode, agent_node
+from lab.fakes.device_manager import AdmissionFailed, StartFailed
+from lab.fakes.scene import play
 from tests.agent.mps.mps_node import (
     GPU,
     MPS,
@@ -37,9 +40,6 @@ from tests.agent.mps.mps_node import (
     nothing_is_left,
     record,
 )
-from tests.fakes.agent import VERSION, AgentNode, agent_node
-from tests.fakes.device_manager import AdmissionFailed, StartFailed
-from tests.fakes.scene import play
 
 _REPLICAS = 4
 _PAUSE_SECONDS = 1.0

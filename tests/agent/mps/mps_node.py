@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.agent import AgentNode
-from tests.simulator.driver_root import HOLDER
+from lab.driver_clients.driver_root import HOLDER
+from lab.fakes.agent import AgentNode
 
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 MPS: dict[str, Any] = {"mps": {"replicas": 4}}

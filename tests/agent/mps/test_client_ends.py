@@ -18,6 +18,11 @@ from typing import Any
 
 import pytest
 
+from lab.driver_clients.control_groups import hierarchy, removed
+from lab.driver_clients.driver_root import eventually
+from lab.fakes.agent import VERSION, AgentNode, agent_node
+from lab.fakes.device_manager import StartFailed
+from lab.fakes.simulator import needs_root, on_simulated_node
 from tests.agent.mps.mps_node import (
     GPU,
     MPS,
@@ -29,11 +34,6 @@ from tests.agent.mps.mps_node import (
     end,
     exit_code,
 )
-from tests.fakes.agent import VERSION, AgentNode, agent_node
-from tests.fakes.device_manager import StartFailed
-from tests.fakes.simulator import needs_root, on_simulated_node
-from tests.simulator.control_groups import hierarchy, removed
-from tests.simulator.driver_root import eventually
 
 TERMINATED = 810
 # MPS is version 2 with the one, version 3 with the other.
@@ -45,8 +45,8 @@ POD_UID, CONTAINER_ID = "0a1b2c3d-0000-4000-8000-000000000001", "ab" * 32
 WORKING = """
 import sys
 from pathlib import Path
-from tests.simulator.cuda import Cuda
-from tests.simulator.sleeper import Sleeper
+from lab.driver_clients.cuda import Cuda
+from lab.driver_clients.sleeper import Sleeper
 cuda = Cuda(Path(sys.argv[1])).init()
 cuda.context()
 Sleeper(cuda).start(600_000_000_000)
@@ -57,8 +57,8 @@ sys.stdin.read()
 GREEDY = """
 import os, sys
 from pathlib import Path
-from tests.simulator.cuda import Cuda
-from tests.simulator.sleeper import Sleeper
+from lab.driver_clients.cuda import Cuda
+from lab.driver_clients.sleeper import Sleeper
 Path(sys.argv[2], "cgroup.procs").write_text("0")
 os.fork()
 cuda = Cuda(Path(sys.argv[1])).init()

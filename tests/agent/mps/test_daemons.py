@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 
 from divvy.agent.mps.supervision import EXCLUSIVE_PROCESS
+from lab.fakes.agent import VERSION, AgentNode, agent_node, end_daemons
+from lab.fakes.device_manager import AdmissionFailed, Container, StartFailed
+from lab.fakes.scene import play
+from lab.fakes.simulator import needs_root, on_simulated_node
 from tests.agent.mps.kills import kill_at_random
 from tests.agent.mps.mps_node import (
     GPU,
@@ -32,10 +36,6 @@ from tests.agent.mps.mps_node import (
     record,
     runs,
 )
-from tests.fakes.agent import VERSION, AgentNode, agent_node, end_daemons
-from tests.fakes.device_manager import AdmissionFailed, Container, StartFailed
-from tests.fakes.scene import play
-from tests.fakes.simulator import needs_root, on_simulated_node
 
 PER_REPLICA_MIB = 10240
 OUT_OF_MEMORY, CONNECTION_FAILED = 2, 805

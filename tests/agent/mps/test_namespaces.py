@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
+from lab.fakes.agent import AgentNode, agent_node
+from lab.fakes.device_manager import Container, StartFailed
+from lab.fakes.scene import play
+from lab.fakes.simulator import needs_root, on_simulated_node
 from tests.agent.mps.kills import kill_at_random
 from tests.agent.mps.mps_node import (
     GPU,
@@ -28,10 +32,6 @@ from tests.agent.mps.mps_node import (
     nothing_is_left,
     program,
 )
-from tests.fakes.agent import AgentNode, agent_node
-from tests.fakes.device_manager import Container, StartFailed
-from tests.fakes.scene import play
-from tests.fakes.simulator import needs_root, on_simulated_node
 
 R615, R580 = "615.71.09", "580.95.05"
 PER_REPLICA_MIB = 10240
@@ -66,7 +66,7 @@ def sms(node: AgentNode, answer: Any, **more: str) -> str:
     """Return the SMs that a process of a container sees, with these variables of its own."""
     environment, memory = client_environment(answer)
     script = (
-        "import sys; from pathlib import Path; from tests.simulator.cuda import Cuda\n"
+        "import sys; from pathlib import Path; from lab.driver_clients.cuda import Cuda\n"
         "print(Cuda(Path(sys.argv[1])).init().attribute(16))"
     )
     mounted = 'mount --bind "$0" /dev/shm && exec "$@"'

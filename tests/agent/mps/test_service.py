@@ -20,9 +20,9 @@ from divvy.agent.mps.daemon import MpsDaemon
 from divvy.agent.mps.record import MpsRecord, Recorded
 from divvy.agent.mps.service import Mps
 from divvy.agent.mps.supervision import Ceiling, Share
+from lab.fakes.scene import running, until
 from tests.agent.devices import gpu, snapshot
 from tests.agent.mps.version_3_daemon import Daemon
-from tests.fakes.scene import running, until
 
 GPU = "GPU-0"
 DEFAULT_MODE = 0

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from divvy.lab.node_files import write_node_files
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.node_files import write_node_files
+from lab.cluster.paths import REPOSITORY
 from tests.running_lab import RunningLab
 
 NODE = "cpu-1"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from tests.agent.node_runtime.on_node import NODE
 from tests.running_lab import RunningLab
 

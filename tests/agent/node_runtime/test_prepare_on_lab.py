@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from divvy.lab.paths import REPOSITORY
+from lab.cluster.paths import REPOSITORY
 from tests.agent.node_runtime.on_node import (
     ADMIN,
     DROP_IN,

@@ -14,8 +14,8 @@ import pytest
 
 from divvy.agent.driver_libraries import nvml_library
 from divvy.agent.nvml import child as child_module
-from tests.fakes.agent import simulate, simulated_driver
-from tests.fakes.simulator import needs_simulator
+from lab.fakes.agent import simulate, simulated_driver
+from lab.fakes.simulator import needs_simulator
 
 PATIENCE = 60
 nvml = child_module.nvml

@@ -21,9 +21,9 @@ from divvy.agent.gpu.mig_plan import plan_mig
 from divvy.agent.nvml.driver import Driver, loaded_module
 from divvy.agent.nvml.mig_apply import apply_plan
 from divvy.agent.nvml.process import DriverProblem, GpuHangs, Xid
-from tests.fakes.agent import simulate, simulated_driver
-from tests.fakes.scene import running, until
-from tests.fakes.simulator import needs_simulator
+from lab.fakes.agent import simulate, simulated_driver
+from lab.fakes.scene import running, until
+from lab.fakes.simulator import needs_simulator
 
 
 @dataclass
@@ -281,7 +281,7 @@ def test_reads_the_version_of_each_kind_of_module(tmp_path: Path, line: str, ver
 
 _WORKS = (
     "import sys; from pathlib import Path\n"
-    "from tests.simulator.cuda import Cuda; from tests.simulator.sleeper import Sleeper\n"
+    "from lab.driver_clients.cuda import Cuda; from lab.driver_clients.sleeper import Sleeper\n"
     "cuda = Cuda(Path(sys.argv[1])).init(); cuda.context(); sleeper = Sleeper(cuda)\n"
     "sleeper.start(60_000_000_000); print('works', flush=True); sys.stdin.readline()\n"
 )

@@ -13,9 +13,9 @@ import pytest
 
 from divvy.agent.nvml import process as process_module
 from divvy.agent.nvml.process import DriverAway, DriverProblem, GpuHangs, NvmlProcess
-from tests.fakes.agent import simulate, simulated_driver
-from tests.fakes.scene import until
-from tests.fakes.simulator import needs_simulator
+from lab.fakes.agent import simulate, simulated_driver
+from lab.fakes.scene import until
+from lab.fakes.simulator import needs_simulator
 
 LANE = "a GPU"
 

@@ -14,7 +14,7 @@ import pytest
 
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.nvml.reset import reset_gpu
-from tests.simulator.driver_root import runs
+from lab.driver_clients.driver_root import runs
 
 PATIENCE = 60
 AGENT = """

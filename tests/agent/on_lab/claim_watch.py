@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from divvy.lab.tools import KUBERNETES
+from lab.cluster.tools import KUBERNETES
 from tests.running_lab import RunningLab
 
 _GPU = len("gpu-") + 36

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from conformance.image import build_and_push
-from divvy.lab.paths import REPOSITORY
-from divvy.lab.tools import KUBERNETES
+from lab.cluster.paths import REPOSITORY
+from lab.cluster.tools import KUBERNETES
 from tests.agent.on_lab.claim_watch import watched_claims
 from tests.agent.tenants import kill_agent
 from tests.deployment import Deployment

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from divvy.lab.machine import Machine
+from lab.cluster.machine import Machine
 from tests.agent.tenants import (
     GPU,
     NODE,

@@ -24,8 +24,8 @@ from divvy.agent.plugin.inventory import AdvertisedGpu, Resource, with_clients
 from divvy.agent.settings import settings_from
 from divvy.model import DesiredGpu, Offer
 from divvy.model.sharing import Sharing
+from lab.fakes.scene import running
 from tests.agent.devices import gpu, snapshot
-from tests.fakes.scene import running
 
 
 async def test_wakes_the_agent_only_for_a_new_installation_outcome(

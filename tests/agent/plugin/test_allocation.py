@@ -7,8 +7,8 @@ import pytest
 
 from divvy.agent.inject.share import MAX_DEVICES, share_name
 from divvy.agent.plugin.allocation import Refused, allocated_uuids, device_shares
-from divvy.lab.paths import REPOSITORY
 from divvy.model.sharing import DeviceShare, Sharing, limits_text
+from lab.cluster.paths import REPOSITORY
 from tests.agent.devices import limited
 
 

@@ -19,10 +19,10 @@ from divvy.agent.plugin.allocation import ContainerAllocation, allocated_uuids
 from divvy.agent.plugin.inventory import Resource
 from divvy.agent.plugin.preferred_allocation import preferred_allocation
 from divvy.agent.plugin.registration import DevicePlugins, retry_seconds
+from lab.fakes.device_manager import AdmissionFailed, Container, Endpoint
+from lab.fakes.kubelet import FakeKubelet, fake_kubelet
+from lab.fakes.scene import running
 from tests.agent.devices import limited, replicas, whole
-from tests.fakes.device_manager import AdmissionFailed, Container, Endpoint
-from tests.fakes.kubelet import FakeKubelet, fake_kubelet
-from tests.fakes.scene import running
 
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 EDITS = ContainerEdits(

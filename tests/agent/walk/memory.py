@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from tests.fakes.agent import AgentNode
-from tests.fakes.device_manager import Pod
+from lab.fakes.agent import AgentNode
+from lab.fakes.device_manager import Pod
 
 # The agent looks a second after each Allocate, and each second until it sees who has the device.
 _SEEN_SECONDS = 5.0

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from divvy.lab.flat_file import gpu_uuid
+from lab.cluster.flat_file import gpu_uuid
+from lab.fakes.agent import NODE, AgentNode
+from lab.fakes.device_manager import Pod
 from tests.agent.walk.choices import max_kept
 from tests.agent.walk.clock import NodeClock
 from tests.agent.walk.layouts import Layout
 from tests.agent.walk.memory import Memory
-from tests.fakes.agent import NODE, AgentNode
-from tests.fakes.device_manager import Pod
 
 _MAX_GONE = 1.0  # how long a device of an untouched GPU may be gone
 

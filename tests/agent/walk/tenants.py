@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from lab.driver_clients.driver_root import HOLDER
+from lab.fakes.agent import AgentNode
+from lab.fakes.device_manager import AdmissionFailed, Container
 from tests.agent.walk.oracle import Oracle, boards
-from tests.fakes.agent import AgentNode
-from tests.fakes.device_manager import AdmissionFailed, Container
-from tests.simulator.driver_root import HOLDER
 
 
 @dataclass

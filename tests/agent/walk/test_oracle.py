@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from lab.fakes.agent import AgentNode, agent_node
+from lab.fakes.simulator import needs_simulator
 from tests.agent.walk import oracle
 from tests.agent.walk.choices import max_kept
 from tests.agent.walk.layouts import PROFILES
 from tests.agent.walk.oracle import Broken, Expected, Oracle
 from tests.agent.walk.world import World
-from tests.fakes.agent import AgentNode, agent_node
-from tests.fakes.simulator import needs_simulator
 
 GPU = "nvidia.com/gpu"
 agent_process = pytest.mark.agent_process

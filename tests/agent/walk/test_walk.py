@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from lab.fakes.simulator import needs_simulator
 from tests.agent.walk.walk import walk_steps
-from tests.fakes.simulator import needs_simulator
 from tests.thoroughness import at_length
 
 _SEEDS, _STEPS = (15, 2026), at_length(30, 100)

@@ -16,15 +16,15 @@ from random import Random
 from time import monotonic
 from typing import Any
 
+from lab.driver_clients.driver_root import OTHER_VERSION
+from lab.fakes.agent import NODE, AgentNode, simulated_driver
+from lab.fakes.api import fake_api
+from lab.fakes.dra_kubelet import fake_dra_kubelet
+from lab.fakes.kubelet import fake_kubelet
 from tests.agent.walk.layouts import GPUS, PROFILES
 from tests.agent.walk.oracle import Broken, Expected, Oracle
 from tests.agent.walk.tenants import end_process
 from tests.agent.walk.world import World, set_boot
-from tests.fakes.agent import NODE, AgentNode, simulated_driver
-from tests.fakes.api import fake_api
-from tests.fakes.dra_kubelet import fake_dra_kubelet
-from tests.fakes.kubelet import fake_kubelet
-from tests.simulator.driver_root import OTHER_VERSION
 
 _SAMPLE_SECONDS = 0.05
 _CALM_SECONDS = 60.0

@@ -10,15 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
-from divvy.lab.flat_file import gpu_uuid
 from divvy.model import canonical_json
+from lab.cluster.flat_file import gpu_uuid
+from lab.driver_clients.driver_root import OTHER_VERSION
+from lab.fakes.agent import MODEL, NODE, VERSION, AgentNode
+from lab.fakes.renumbered import reload_driver
 from tests.agent.walk.layouts import GPUS, PROFILES
 from tests.agent.walk.oracle import boards
 from tests.agent.walk.tenants import Tenants, end_process
 from tests.agent.widened import widened
-from tests.fakes.agent import MODEL, NODE, VERSION, AgentNode
-from tests.fakes.renumbered import reload_driver
-from tests.simulator.driver_root import OTHER_VERSION
 
 _LABEL = "divvy.gpu/profile"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulator.driver_root import DriverRoot
+from lab.driver_clients.driver_root import DriverRoot
 
 
 @pytest.fixture

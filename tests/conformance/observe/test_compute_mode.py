@@ -14,7 +14,7 @@ import pytest
 from conformance.implementation import DIVVY
 from conformance.observe.compute_mode import let_in, script
 from divvy.agent.mps.version_3 import Version3
-from tests.simulator.driver_root import DriverRoot, eventually
+from lab.driver_clients.driver_root import DriverRoot, eventually
 
 SCRIPT = script(DIVVY.mps_pipes)
 SOUND = "compute mode Default"

@@ -7,8 +7,8 @@ import pytest
 
 from conformance.not_made import NotApplicable
 from conformance.observe.fabric import SCRIPT, fabric_is_up
-from divvy.lab.flat_file import gpu_uuid
-from tests.simulator.driver_root import DriverRoot
+from lab.cluster.flat_file import gpu_uuid
+from lab.driver_clients.driver_root import DriverRoot
 
 UP = {"state": 3, "status": 0}
 

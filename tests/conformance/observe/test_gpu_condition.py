@@ -12,8 +12,8 @@ from conformance.observe.gpu_condition import (
     lanes_are_up,
     links_are_sound,
 )
-from divvy.lab.flat_file import gpu_uuid
-from tests.simulator.driver_root import DriverRoot
+from lab.cluster.flat_file import gpu_uuid
+from lab.driver_clients.driver_root import DriverRoot
 
 JUDGES = {"hot": clocks_are_free, "narrow": lanes_are_up, "link-error": links_are_sound}
 

@@ -7,7 +7,7 @@ import pytest
 
 from conformance.not_made import NotApplicable
 from conformance.observe.gpu_memory_errors import SCRIPT, memory_is_sound
-from tests.simulator.driver_root import DriverRoot
+from lab.driver_clients.driver_root import DriverRoot
 
 NOTHING = dict.fromkeys(("uncorrected", "remapping_pending", "retirement_pending"))
 SOUND = "2 GPUs, nothing amiss"

@@ -7,8 +7,8 @@ import pytest
 
 from conformance.not_made import NotApplicable
 from conformance.observe.numa import PLACES, Numa, hints_are_right
-from divvy.lab.flat_file import gpu_uuid
-from tests.simulator.driver_root import DriverRoot
+from lab.cluster.flat_file import gpu_uuid
+from lab.driver_clients.driver_root import DriverRoot
 
 RIGHT = "devices at the NUMA nodes of their GPUs: 3"
 PLACED = {"GPU-a": 0, "MIG-b": 0, "GPU-c": 1}

@@ -20,7 +20,6 @@ from typing import Any
 from unittest.mock import patch
 
 from divvy.claim_templates.template import template_of
-from divvy.lab.tools import KUBERNETES
 from divvy.model import Cluster, parse_cluster
 from divvy.model.claim_devices import claimable_gpu
 from divvy.model.claim_names import parse_template_name
@@ -33,6 +32,7 @@ from divvy.plan.fit.claiming import NodeDevices
 from divvy.plan.fit.manifests import Document
 from divvy.plan.live_claims import claimed_gpus
 from divvy.plan.node_selection import Labels
+from lab.cluster.tools import KUBERNETES
 from tests.bare_cluster import bare_cluster
 from tests.plan.fit.random_pods import (
     POOLS,

@@ -1,0 +1,1 @@
+"""Programs and bindings that use a driver, for tests."""

@@ -1,0 +1,74 @@
+"""Two drivers' answers side by side: codes, shapes and values that differ, and those that may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.kit.answers.differences import Difference, compare, public
+
+NAME, CLOCK = "nvmlDeviceGetName(gpu)", "nvmlDeviceGetClockInfo(gpu, 0)"
+MEMORY = "nvmlDeviceGetMemoryInfo(gpu)"
+
+
+def answered(**answers: Any) -> dict[str, Any]:
+    return {
+        {"name": NAME, "clock": CLOCK, "memory": MEMORY}[call]: {
+            "code": value if isinstance(value, int) else 0,
+            "value": None if isinstance(value, int) else value,
+        }
+        for call, value in answers.items()
+    }
+
+
+def differences(simulated: dict[str, Any], real: dict[str, Any]) -> list[Difference]:
+    return list(compare("nvml", simulated, real).differences)
+
+
+def test_finds_no_difference_of_the_same_answers() -> None:
+    both = answered(name="T4", memory={"total": 1, "free": 2}, clock=3)
+    comparison = compare("nvml", both, both)
+    assert (comparison.compared, comparison.differences) == (3, ())
+
+
+def test_reports_both_of_two_values() -> None:
+    changes = differences(answered(name="T4"), answered(name="L4"))
+    assert changes == [Difference(NAME, "value", "T4", "L4")]
+
+
+def test_reports_another_return_code_without_a_value() -> None:
+    assert differences(answered(name="T4"), answered(name=3)) == [
+        Difference(NAME, "code", "0", "3")
+    ]
+
+
+def test_compares_fields_one_by_one_and_usage_by_its_shape() -> None:
+    ours = answered(memory={"total": 100, "free": 99})
+    theirs = answered(memory={"total": 101, "free": 50})
+    assert differences(ours, theirs) == [Difference(f"{MEMORY}.total", "value", "100", "101")]
+    theirs = answered(memory={"total": 100, "free": 50, "reserved": 1})
+    assert differences(ours, theirs) == [
+        Difference(f"{MEMORY}.reserved", "shape", "nothing", "number")
+    ]
+
+
+def test_compares_fluctuating_values_by_their_shape() -> None:
+    moment, later = ({CLOCK: {"code": 0, "value": mhz}} for mhz in (300, 1980))
+    assert differences(moment, later) == []
+    text = {CLOCK: {"code": 0, "value": "fast"}}
+    assert differences(moment, text) == [Difference(CLOCK, "shape", "number", "text")]
+
+
+def test_names_calls_that_one_side_lacks() -> None:
+    lacking = {CLOCK: {"code": 13, "value": None}}  # NVML's word for a missing function
+    comparison = compare("nvml", {**answered(name="T4"), **lacking}, answered(clock=3, name="T4"))
+    assert comparison.compared == 1
+    assert (comparison.only_simulated, comparison.only_real) == ((), (CLOCK,))
+
+
+def test_records_answers_without_identifying_the_gpu() -> None:
+    answers = {
+        "nvmlDeviceGetUUID(gpu)": {"code": 0, "value": "GPU-1"},
+        "nvmlDeviceGetSerial(gpu)": {"code": 0, "value": "132"},
+        NAME: {"code": 0, "value": "T4"},
+    }
+    assert [answer["value"] for answer in public(answers).values()] == ["<text>", "<text>", "T4"]
