@@ -10,7 +10,7 @@ from lab.cluster.paths import REPOSITORY
 
 @cache
 def functions_of(file: str) -> frozenset[str]:
-    """Return the names of a file's functions; its path is below ``tests/``, or begins ``lab/tests/``."""
+    """Return the names of a file's functions; it is below ``tests/``, or begins ``lab/tests/``."""
     folder = REPOSITORY if file.startswith("lab/") else REPOSITORY / "tests"
     tree = ast.parse((folder / file).read_text())
     kinds = ast.FunctionDef | ast.AsyncFunctionDef

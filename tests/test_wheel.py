@@ -69,6 +69,14 @@ def test_ships_every_module_and_nothing_from_the_checkout(
     assert not strangers
 
 
+def test_has_nothing_of_the_laboratory(installed: Installed, tmp_path: Path) -> None:
+    (site,) = installed.environment.glob("lib/python*/site-packages")
+    assert not [*site.glob("lab"), *site.glob("divvy/lab"), *site.glob("divvy_lab*")]
+    shown = installed.run("divvy", "--help", folder=tmp_path).stdout
+    assert "laboratory" not in shown
+    assert " lab " not in shown
+
+
 def test_loads_every_command(installed: Installed, tmp_path: Path) -> None:
     code = (
         "from typer.testing import CliRunner; from divvy.cli.main import COMMANDS, app\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +41,7 @@ class Kit:
 
 
 AGENT_SCENE = pytest.StashKey[
-    Callable[[BareHost, Kit, Path, str | None, Findings], Awaitable[None]]
+    Callable[[BareHost, Kit, Path, str | None, Findings], Coroutine[None, None, None]]
 ]()
 """Plays the agent on this host, with a GPU on which a program may break; the kit's plugin sets it.
 

@@ -8,7 +8,7 @@ DONE = "done"
 # What the scripts below are made of.
 FUNCTIONS = r"""
 host() { nsenter --target 1 --mount --uts --ipc --net --pid -- "$@"; }
-has_systemd() { [ -d /proc/1/root/run/systemd/system ]; }
+has_systemd() { [ "$(cat /proc/1/comm)" = systemd ]; }
 # The oldest process of a name: a runtime's threads and children may have it too.
 find_process() {
   for each in /proc/[0-9]*; do

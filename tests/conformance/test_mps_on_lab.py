@@ -56,6 +56,6 @@ def test_leaves_shares_by_mps_alone_when_disturbed(scene: Scene) -> None:
         sound = scene.verify(*options, expect=0)
     assert results(sound) == {
         **dict.fromkeys(("DISR-02", "DISR-03", "DISR-04"), "passed"),
-        # MPS daemons end with the agent's pod; the lab's nodes have no systemd.
+        # MPS daemons end with the agent's pod; the first process of the lab's nodes is not systemd.
         **dict.fromkeys(("DISR-01", "DISR-07", "DISR-08"), "skipped"),
     }, scene.output

@@ -19,7 +19,6 @@ from divvy.agent.node_runtime.host_path import HostFailed, resolve
 from divvy.agent.node_runtime.host_process import (
     HostProcess,
     host_process,
-    lab_supervises,
     listening_process,
     trusted_program,
 )
@@ -42,13 +41,13 @@ _FOREIGN = (
 
 @dataclass(frozen=True)
 class Runtime:
-    """A container runtime of the host: its checked program, and what starts it again."""
+    """A container runtime of the host: its checked program, and whether systemd can restart it."""
 
     unit: str
     socket: str
     program: str
     command: tuple[str, ...]
-    restarted_by: str | None
+    is_unit: bool
 
 
 @dataclass(frozen=True)
@@ -72,12 +71,8 @@ class Host:
         What a process is called decides nothing: a container's can be called anything.
         """
         with self._process(unit, socket) as process:
-            restarted_by = None
-            if self._unit_is_loaded(unit):
-                restarted_by = "systemd"
-            elif lab_supervises(process):
-                restarted_by = "the lab"
-            return Runtime(unit, socket, process.program, process.command, restarted_by)
+            is_unit = self._unit_is_loaded(unit)
+            return Runtime(unit, socket, process.program, process.command, is_unit)
 
     def run(self, program: str, *arguments: str, seconds: float = COMMAND_SECONDS) -> str:
         """Run a program of the host's root user in the host's namespaces; raises HostFailed."""
@@ -131,10 +126,7 @@ class Host:
             self._process(runtime.unit, runtime.socket) as process,
         ):
             before = process.pid
-            if runtime.restarted_by == "the lab":
-                process.terminate()
-        if runtime.restarted_by == "systemd":
-            self.run(self._systemctl(), "restart", runtime.unit, seconds=seconds)
+        self.run(self._systemctl(), "restart", runtime.unit, seconds=seconds)
         return before
 
     def _require_answer(self, runtime: Runtime, before: int) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import socket
 import stat
 import struct
@@ -22,8 +21,6 @@ _NAMESPACES = ("mnt", "pid")
 _SO_PEERPIDFD = 77
 _PEERCRED = struct.Struct("3i")
 _DELETED = " (deleted)"
-# The lab's nodes have no systemd: their first process restarts what ends.
-_LAB_SUPERVISOR = b"-m\0divvy.lab.node\0"
 
 
 @dataclass(frozen=True)
@@ -58,17 +55,12 @@ class HostProcess:
     handle: int
     program: str
     command: tuple[str, ...]
-    parent: int
 
     def running(self) -> bool:
         """Return whether the process still runs."""
         waiting = select.poll()
         waiting.register(self.handle, select.POLLIN)
         return not waiting.poll(0)
-
-    def terminate(self) -> None:
-        """Send SIGTERM; raise ProcessLookupError if the process has ended."""
-        signal.pidfd_send_signal(self.handle, signal.SIGTERM)
 
 
 @contextmanager
@@ -136,11 +128,6 @@ def trusted_program(root: Path, path: str) -> str:
     return program
 
 
-def lab_supervises(process: HostProcess) -> bool:
-    """Return whether this is a child of the lab's supervisor, which starts it again."""
-    return process.parent == 1 and _LAB_SUPERVISOR in Path("/proc/1/cmdline").read_bytes()
-
-
 def _examined(root: Path, pid: int, handle: int) -> HostProcess:
     folder = Path("/proc") / str(pid)
     program = str((folder / "exe").readlink())
@@ -157,9 +144,7 @@ def _examined(root: Path, pid: int, handle: int) -> HostProcess:
     if reason is not None:
         raise HostFailed(f"process {pid} is not the host's container runtime: {reason}")
     command = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
-    status = (folder / "status").read_text().splitlines()
-    parent = next(int(line.split()[1]) for line in status if line.startswith("PPid:"))
-    return HostProcess(pid, handle, program, tuple(command), parent)
+    return HostProcess(pid, handle, program, tuple(command))
 
 
 def _peer_handle(client: socket.socket) -> int | None:

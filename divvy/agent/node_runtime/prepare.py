@@ -152,7 +152,7 @@ def _finish(
 
 
 def _require_restart(runtime: Runtime) -> None:
-    if runtime.restarted_by is None:
+    if not runtime.is_unit:
         raise CannotConfigure(
             f"{runtime.unit} is not a loaded systemd unit on this node: nothing is known to "
             f"restart {runtime.program}; switch CDI on by hand, and set runtime.configure to false"

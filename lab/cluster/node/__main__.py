@@ -29,10 +29,12 @@ def main(directory: Path, descriptor: int) -> None:
         for name, command in specification["commands"].items()
     ]
     install = _driver_installer(node)
+    systemctl = Path(__file__).with_name("systemctl").read_text()
     socket.sethostname(node.name)
     enter_root(directory, host_driver=node.driver == "host")
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
     install()
+    _install_systemctl(systemctl)
     # Only now can anybody connect: a node that listens has its file system and its driver.
     listener.listen(16)
     supervisor = Supervisor(components, os.environ, listener, _is_startable)
@@ -53,6 +55,15 @@ def _driver_installer(node: Node) -> Callable[[], None]:
         show_kernel_files(driver.DRIVER_ROOT)
 
     return install
+
+
+def _install_systemctl(text: str) -> None:
+    """Let programs on the node restart its components as they do on a host with systemd."""
+    Path("/run/systemd/system").mkdir(parents=True)
+    program = Path("/usr/bin/systemctl")
+    program.unlink(missing_ok=True)
+    program.write_text(text)
+    program.chmod(0o755)
 
 
 def _open_log(directory: Path, name: str) -> int:

@@ -201,11 +201,11 @@ def test_waits_on_when_the_runtime_is_between_two_sockets(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answered a moment ago, and has removed its socket to listen again."""
-    runtime = Runtime("it.service", "/run/it.sock", "/usr/bin/it", (), "the lab")
+    runtime = Runtime("it.service", "/run/it.sock", "/usr/bin/it", (), True)
 
     @contextmanager
     def listening(*_: object) -> Iterator[HostProcess]:
-        yield HostProcess(7, -1, runtime.program, (), 1)
+        yield HostProcess(7, -1, runtime.program, ())
 
     monkeypatch.setattr("divvy.agent.node_runtime.host.listening_process", listening)
     monkeypatch.setattr(Host, "_end", lambda *_: 6)

@@ -42,7 +42,7 @@ class ModelHost(Host):
     def __init__(self, root: Path, *, version: int = 3, merges: bool = True) -> None:
         super().__init__(root)
         self.set(version=version, merges=merges, restarts=[], calls=[], between=lambda: None)
-        self.set(restarted_by="systemd")
+        self.set(is_unit=True)
         (root / "etc/containerd").mkdir(parents=True)
         (root / "run").mkdir()
         self.write(ROOT_FILE, off(version))
@@ -63,7 +63,7 @@ class ModelHost(Host):
         return {"/" + str(path.relative_to(self.root)): path.read_bytes() for path in files}
 
     def runtime(self, unit: str, socket: str) -> Runtime:
-        return Runtime(unit, socket, "/usr/bin/it", ("it",), self.restarted_by)
+        return Runtime(unit, socket, "/usr/bin/it", ("it",), self.is_unit)
 
     def run(self, program: str, *arguments: str, seconds: float = 10) -> str:
         if arguments == ("config",):
@@ -179,7 +179,7 @@ def test_refuses_a_distribution_with_its_own_layout_by_name(host: ModelHost) -> 
 
 @pytest.mark.parametrize("change", [False, True])
 def test_stops_nothing_that_would_not_be_restarted(host: ModelHost, change: bool) -> None:
-    host.set(restarted_by=None)
+    host.set(is_unit=False)
     before = host.everything()
     with pytest.raises(CannotConfigure, match="nothing is known to restart"):
         prepare_containerd(host, change=change)
