@@ -14,7 +14,7 @@ from divvy.model.contract import Component, component_of
 from divvy.model.problems import Problem, problem
 from divvy.plan import plan
 from divvy.pulumi_resources.cluster_identity import ClusterIdentity, ClusterUnknown
-from divvy.render.objects import objects
+from divvy.render.objects.cluster import objects
 
 from .kubernetes_objects import Claims, DevicePlugin, NodeRuntime, Observability
 from .plugin_image import PluginImage

@@ -11,7 +11,7 @@ from pulumi.provider import main as serve
 
 from divvy.distribution import version
 from divvy.model import InvalidCluster
-from divvy.render.pulumi_schema import COMPONENT, pulumi_schema
+from divvy.render.exports.pulumi_schema import COMPONENT, pulumi_schema
 
 from .gpu_cluster import GpuCluster
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from divvy.live.difference import LiveNode, concerns
 from divvy.model import Cluster, NodeFacts, Offer, pool_of, select_profile
 from divvy.model.contract import Mode
 from divvy.model.sharing import Sharing
-from divvy.plan import Device, LiveNode, NodePlan, Plan, PoolPlan, concerns, predict_node
+from divvy.plan import Device, NodePlan, Plan, PoolPlan, predict_node
 
 # The case of GPU nodes that no pool selects.
 NO_POOL = "no pool"

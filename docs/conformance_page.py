@@ -275,7 +275,7 @@ _ELSEWHERE = {
 }
 _BY_HAND = """\
 
-Some checks cannot be made to fail on the lab by a fault of their own. Its nodes' first process is not systemd,
+Some checks cannot be made to fail on the lab by a fault of their own. Its nodes run no systemd,
 so DISR-07 finds nothing to reload. The lab's scheduler cannot be made to allocate too much, so
 CLM-06 and CLM-08 judge made-up allocations. And simulated GPUs share one processor, so HW-01 and
 HW-02 fail there without any fault (tried by hand: a MIG device kept 11 % of its bandwidth beside

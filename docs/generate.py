@@ -8,7 +8,7 @@ import yaml
 
 from divvy.model import InvalidCluster, gpu_models, parse_cluster
 from divvy.model.schema import cluster_schema, described_schema
-from divvy.render.dashboard import panels
+from divvy.render.objects.dashboard import panels
 from divvy.stack.keys import CLUSTER, LAB
 from docs import diagrams
 from docs.cast.picture import cast_svg
@@ -136,7 +136,7 @@ def wrong_stack_files_page() -> str:
 
 
 PAGES = {
-    "divvy/render/dashboard/divvy.json": panels.build,
+    "divvy/render/objects/dashboard/divvy.json": panels.build,
     "docs/conformance-faults.md": faults_page,
     "docs/conformance.md": conformance_page,
     "docs/field.md": field_page,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from divvy.model import parse_document
-from divvy.render.objects import objects
+from divvy.render.objects.cluster import objects
 
 PAGE = Path(__file__).parent / "security.md"
 _BEGIN = "<!-- rights: written by python -m docs.generate -->\n"

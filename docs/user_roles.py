@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from divvy.model import parse_document
-from divvy.render.objects import objects
+from divvy.render.objects.cluster import objects
 from docs.rights_table import FEATURES, STACK
 
 PAGE = Path(__file__).parent / "your-cluster.md"

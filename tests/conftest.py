@@ -23,7 +23,8 @@ settings.load_profile("divvy")
 _PURE = (
     "agent/claims", "agent/gpu", "agent/memory/test_memory_limit",
     "agent/memory/test_unaccounted_memory", "agent/plugin", "agent/test_containers",
-    "claim_templates", "cli", "components", "conformance", "deploy", "docs", "init", "model",
+    "claim_templates", "cli", "components", "conformance", "deploy", "docs", "init", "live",
+    "model",
     "plan", "render", "stack", "test_dependencies", "test_words",
 )  # fmt: skip
 # Among them, what waits for sockets and loops.

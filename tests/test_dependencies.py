@@ -28,6 +28,7 @@ ROOMS = {
     "lab/cluster": ("cli",),
     "lab/setup": (),
     "divvy/deploy": ("cli",),
+    "divvy/live": ("cli",),
     "divvy/cli": ("cli",),
     "components": ("cli", "pulumi"),
     "divvy/image": (),
@@ -44,7 +45,10 @@ OF_THE_SITE = "docs/site_pages.py"
 # Part of pydantic, of the same version.
 ALIASES = {"pydantic-core": "pydantic"}
 # The dashboard is built in development; what is installed reads the built file.
-DEVELOPMENT = {"divvy/render/dashboard/panel_kinds.py", "divvy/render/dashboard/panels.py"}
+DEVELOPMENT = {
+    "divvy/render/objects/dashboard/panel_kinds.py",
+    "divvy/render/objects/dashboard/panels.py",
+}
 
 
 def name_of(requirement: str) -> str:

@@ -54,7 +54,7 @@ from conformance.promise import ClaimPromise, NodePromise
 from divvy.model import mig_resource
 from divvy.model.contract import TENANT_LABEL
 from divvy.model.gpu_models import GpuModel
-from divvy.plan.live_claims import offered_kinds
+from divvy.plan.fit.live_claims import offered_kinds
 
 _STARTED = 90
 _HELD = 120

@@ -23,8 +23,8 @@ from conformance.observe.gpu_memory_errors import memory_errors, memory_is_sound
 from conformance.observe.identities import driver_version, libraries_version
 from conformance.observe.runtime import driver_devices, kernel_module, runtime_lacks, specification
 from conformance.promise import NO_POOL, NodePromise
+from divvy.live.difference import LiveDifference, compare_live
 from divvy.model.versions import is_older
-from divvy.plan import LiveDifference, compare_live
 
 # A kubelet tells a changed list within its status period, 10 s by default; a busy one later.
 _STATUS_PERIOD = 60.0

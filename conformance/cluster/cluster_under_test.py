@@ -26,6 +26,7 @@ from conformance.promise import (
 from divvy.kube import kind
 from divvy.kube.errors import ApiError
 from divvy.kube.kind import DEVICE_CLASS, NODE, POD, RESOURCE_SLICE
+from divvy.live.difference import LiveNode, device_counts, node_status, offered_resources
 from divvy.model import (
     Cluster,
     ClusterDocument,
@@ -36,12 +37,6 @@ from divvy.model import (
     parse_canonical,
 )
 from divvy.model.contract import CONFIG_KEY, CONFIG_MAP, Component, component_labels
-from divvy.plan import (
-    LiveNode,
-    device_counts,
-    node_status,
-    offered_resources,
-)
 
 # What kubectl says of a command that it has run; of all else it could not.
 _RAN = "command terminated with exit code"

@@ -31,10 +31,11 @@ from divvy.kube.client import Client
 from divvy.kube.errors import ApiError, KubeconfigError, Unreachable
 from divvy.kube.kind import NODE, POD
 from divvy.kube.kubeconfig import cluster_config
+from divvy.live.difference import LiveNode, live_node, node_status
 from divvy.model import PluginImage
 from divvy.model.contract import Component
 from divvy.model.problems import printable
-from divvy.plan import LiveNode, live_node, node_status, plan
+from divvy.plan import plan
 from divvy.stack.errors import StackError
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_document

@@ -10,14 +10,14 @@ from typing import Any
 from divvy.model import mig_resource
 from divvy.model.quantities import parse_quantity
 from divvy.model.resource_names import GPU
-from divvy.plan.live_claims import (
+from divvy.plan.fit.live_claims import (
     ClaimedGpu,
     Holder,
     LiveDevice,
     holders_by_device,
     holders_of,
 )
-from divvy.plan.readable import UNREADABLE
+from divvy.plan.fit.readable import UNREADABLE
 
 _log = logging.getLogger(__name__)
 # Capacity of a device that so many claims may have at once.

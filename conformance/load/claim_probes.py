@@ -19,7 +19,7 @@ from conformance.promise import ClaimPromise
 from divvy.model.claim_names import UUID
 from divvy.model.contract import CLAIMS_DRIVER
 from divvy.model.gpu_models import GpuModel
-from divvy.plan.live_claims import ClaimedGpu, LiveDevice
+from divvy.plan.fit.live_claims import ClaimedGpu, LiveDevice
 
 # As much as a CUDA context and a small computation take on any driver, and hardly any time.
 _SMALL_MIB, _SMALL_CORES = 1024, 5

@@ -13,7 +13,7 @@ from conformance.promise import DevicePromise
 from divvy.model.enforcement import MPS_V3_SINCE
 from divvy.model.sharing import ALL_COMPUTE
 from divvy.model.versions import is_older
-from divvy.plan.weaker_rungs import DRIVER_LABEL
+from divvy.plan.predict.weaker_rungs import DRIVER_LABEL
 
 _SECONDS = 120
 _CHUNK_MIB = 64

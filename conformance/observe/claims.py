@@ -12,7 +12,7 @@ from conformance.not_made import not_applicable, not_made
 from conformance.observe.device_memory import MAX_DEVIATION
 from conformance.promise import ClaimPromise, NodePromise
 from divvy.kube.kind import RESOURCE_CLAIM, RESOURCE_SLICE
-from divvy.plan.live_claims import ClaimedGpu, LiveDevice, claimed_gpus
+from divvy.plan.fit.live_claims import ClaimedGpu, LiveDevice, claimed_gpus
 
 _NAMED = 3
 # A claim is released some seconds after its pod has gone.

@@ -14,8 +14,8 @@ from conformance.not_made import not_made
 from conformance.promise import NodePromise
 from divvy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError
 from divvy.kube.kind import NODE
+from divvy.live.difference import node_status
 from divvy.model.contract import VERIFY_ANNOTATION
-from divvy.plan import node_status
 
 _PATIENCE = 60.0
 

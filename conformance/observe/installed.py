@@ -21,7 +21,7 @@ from divvy.kube.errors import ApiError
 from divvy.kube.kind import POD, Kind
 from divvy.model import PluginImage, canonical_json, generation
 from divvy.model.contract import AGENT, CONFIG_MAP, Component, component_of
-from divvy.render.objects import objects
+from divvy.render.objects.cluster import objects
 
 _FORBIDDEN, _NOT_FOUND = 403, 404
 _WORKLOADS = ("DaemonSet", "Deployment")

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 
-from divvy.cli.errors import fail
+from divvy.errors import fail
 from divvy.image.build import IMAGE_NAME
 from divvy.image.platforms import platform_options
 from divvy.model import Cluster, ClusterDocument, PluginImage

@@ -15,7 +15,7 @@ def main() -> None:
         _run()
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted\n")
-        sys.exit(130)  # INTERRUPTED of divvy.cli.errors, whose module may not be loaded yet
+        sys.exit(130)  # INTERRUPTED of divvy.cli.exit_codes, whose module may not be loaded yet
 
 
 def pulumi_plugin() -> None:

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from divvy.cli.errors import fail
+from divvy.errors import fail
 
 
 def confirm(*, yes: bool, question: str) -> None:

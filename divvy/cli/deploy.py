@@ -10,22 +10,23 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from divvy.cli.claims_checks import check_claims, check_held
 from divvy.cli.confirm import confirm
-from divvy.cli.errors import CHANGES, FAILED, INTERRUPTED, fail
+from divvy.cli.exit_codes import CHANGES, FAILED, INTERRUPTED
 from divvy.cli.node_wait import wait_advertised
 from divvy.cli.options import Diff, ExpectNoChanges, Stack, Yes
 from divvy.cli.output import counted
-from divvy.cli.platform_check import check_platforms
-from divvy.cli.rung_check import warn_of_weaker_rungs
 from divvy.deploy.changes import Action, Change, FieldChange, ObjectName
+from divvy.deploy.claims_checks import check_claims, check_held
 from divvy.deploy.clean_up import CleanUp, stays
 from divvy.deploy.deployment import DeployError, Deployment, Look
 from divvy.deploy.deployment import Stack as DeployedStack
 from divvy.deploy.helm import Helm, HelmFailed, find_helm
 from divvy.deploy.other_agents import AGENTS, nodes_of_others
+from divvy.deploy.platform_check import check_platforms
 from divvy.deploy.records import Record
+from divvy.deploy.rung_check import warn_of_weaker_rungs
 from divvy.deploy.waiting import NotReady, Waiting
+from divvy.errors import fail
 from divvy.image.build import BuildFailed
 from divvy.kube.client import Client
 from divvy.kube.errors import FORBIDDEN, ApiError, KubeError, Unreachable
@@ -36,7 +37,7 @@ from divvy.model.problems import printable
 from divvy.plan import diff as cluster_diff
 from divvy.plan import plan
 from divvy.render.chart import values_of
-from divvy.render.terminal import difference_text, plan_text
+from divvy.render.views.terminal import difference_text, plan_text
 from divvy.stack.file import read_path, stack_path
 from divvy.stack.sections import read_document
 

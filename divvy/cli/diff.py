@@ -9,19 +9,26 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from divvy.cli.errors import CHANGES, fail
-from divvy.cli.live import show_live
+from divvy.cli.exit_codes import CHANGES
 from divvy.cli.options import OutFile, named_stack, stack_names
 from divvy.cli.output import Format, write
+from divvy.errors import fail
+from divvy.live.advertised import live_nodes
+from divvy.live.cluster_reader import ClusterReader, NotAllowed, reading
+from divvy.live.difference import compare_live
+from divvy.live.node_moves import NodeMove
+from divvy.live.node_moves_reader import NodeMovesReader
+from divvy.model import Cluster
 from divvy.plan import Difference, Plan, plan
 from divvy.plan import diff as compare
-from divvy.plan.object_changes import object_changes
-from divvy.plan.review import Review
-from divvy.render.markdown import difference_markdown, review_markdown
-from divvy.render.objects import objects
-from divvy.render.page import difference_page
-from divvy.render.plan_json import difference_json, review_json
-from divvy.render.terminal import difference_text, review_text
+from divvy.plan.review.object_changes import object_changes
+from divvy.plan.review.review import Review
+from divvy.render.objects.cluster import objects
+from divvy.render.views.live import live_json, live_text
+from divvy.render.views.markdown import difference_markdown, review_markdown
+from divvy.render.views.page import difference_page
+from divvy.render.views.plan_json import difference_json, review_json
+from divvy.render.views.terminal import difference_text, review_text
 from divvy.stack.errors import StackError
 from divvy.stack.file import StackFile, read_path, stack_path
 from divvy.stack.project import find_project
@@ -107,7 +114,7 @@ def _with_live(stack: str | None, given: list[str], output: Format, out: Path | 
     if len(given) + bool(stack) != 1:
         fail("--live compares one stack file with the cluster: name it, or use -s <stack>")
     source = read_side(given[0] if given else str(stack), None)
-    return show_live(read_cluster(source), source.name, output, out)
+    return _show_live(read_cluster(source), source.name, output, out)
 
 
 def _with_file(stack: str | None, given: list[str], output: Format, out: Path | None) -> bool:
@@ -158,3 +165,25 @@ def render_difference(difference: Difference, output: Format) -> str | Renderabl
             return difference_page(difference)
         case Format.TEXT:
             return difference_text(difference)
+
+
+def _show_live(cluster: Cluster, name: str, output: Format, out: Path | None) -> bool:
+    """Compare the live nodes with a cluster's file and show it; tell whether they differ."""
+    if output not in (Format.TEXT, Format.JSON):
+        fail(f"--live supports -o text and json, not {output.value}")
+    nodes = live_nodes(cluster, cluster.kubeconfig, cluster.context)
+    difference = compare_live(cluster, name, nodes)
+    with reading(cluster.kubeconfig, cluster.context) as reader:
+        moves = _moves(reader, cluster)
+    as_json = output is Format.JSON
+    write(live_json(difference, moves) if as_json else live_text(difference, moves), out)
+    return bool(difference)
+
+
+def _moves(reader: ClusterReader, cluster: Cluster) -> tuple[NodeMove, ...]:
+    """Return the nodes that move to or from claims; whoever may not read the pods sees none."""
+    try:
+        return NodeMovesReader(reader, cluster).moves()
+    except NotAllowed as refusal:
+        typer.echo(f"which nodes move to or from claims is not shown: {refusal}", err=True)
+        return ()

@@ -7,18 +7,19 @@ from typing import Annotated
 
 import typer
 
-from divvy.cli.cluster_reader import reading
-from divvy.cli.errors import CHANGES, fail
-from divvy.cli.fit_reader import FitReader
+from divvy.cli.exit_codes import CHANGES
 from divvy.cli.manifest_files import read_documents
 from divvy.cli.options import OutFile, Stack
 from divvy.cli.output import write
+from divvy.errors import fail
+from divvy.live.cluster_reader import reading
+from divvy.live.fit_reader import FitReader
 from divvy.model import Cluster, InvalidValue
 from divvy.plan import plan as predict
 from divvy.plan.fit import AskingPod, Fit, FitNode, nodes_of_plan, read_manifests
 from divvy.plan.fit import fit as put
 from divvy.plan.fit.manifests import Document
-from divvy.render.fit import fit_json, fit_text
+from divvy.render.views.fit import fit_json, fit_text
 from divvy.stack.file import read_path, stack_path
 from divvy.stack.sections import read_cluster
 

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from divvy.cli.errors import CommandError
+from divvy.errors import CommandError
 
 LIST = ".divvy-files"
 """The list of what was generated, in the format of sha256sum."""

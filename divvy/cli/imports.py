@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from divvy.cli.errors import CHANGES
+from divvy.cli.exit_codes import CHANGES
 from divvy.cli.nvidia_files import NvidiaFiles, nvidia_files, operator_profiles, with_rest
 from divvy.cli.options import OutFile
 from divvy.cli.output import write

@@ -15,8 +15,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from divvy.cli.bare_stack import BareStackCommand
-from divvy.cli.errors import FAILED, INTERRUPTED, CommandError
+from divvy.cli.exit_codes import FAILED, INTERRUPTED
 from divvy.distribution import install_command
+from divvy.errors import CommandError
 from divvy.kube.errors import KubeconfigError
 from divvy.stack.errors import StackError
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from rich.console import Console, RenderableType
 
-from divvy.cli.errors import CommandError
-from divvy.cli.live import live_nodes
+from divvy.errors import CommandError
+from divvy.live.advertised import live_nodes
+from divvy.live.difference import NodeDifference, compare_live
 from divvy.model import Cluster
 from divvy.model.contract import State
-from divvy.plan import NodeDifference, compare_live
-from divvy.render.live import live_text
+from divvy.render.views.live import live_text
 
 _PATIENCE = 60.0
 _PAUSE = 0.25

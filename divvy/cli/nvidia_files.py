@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from divvy.cli.errors import fail
+from divvy.errors import fail
 from divvy.model import InvalidValue
 from divvy.model.nvidia import ImportResult, checked, read_operator
 from divvy.model.problems import printable, value_text

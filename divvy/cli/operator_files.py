@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import typer
 
-from divvy.cli.errors import fail
 from divvy.cli.output import counted
+from divvy.errors import fail
 from divvy.model import Cluster
-from divvy.render.operator import Site, operator_files, translate
+from divvy.render.exports.operator import Site, operator_files, translate
 
 
 def operator(

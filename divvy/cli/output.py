@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 from rich.console import Console, RenderableType
 
-from divvy.cli.errors import fail
+from divvy.errors import fail
 
 
 class Format(StrEnum):

@@ -10,14 +10,14 @@ from divvy.cli.options import OutFile, StackName, StackPath, named_stack
 from divvy.cli.output import Format, write
 from divvy.plan import Plan
 from divvy.plan import plan as predict
-from divvy.plan.kueue_quota import kueue_quota
-from divvy.plan.node_templates import node_templates
-from divvy.render.kueue import kueue_objects
-from divvy.render.markdown import plan_markdown
-from divvy.render.node_templates import node_objects
-from divvy.render.page import plan_page
-from divvy.render.plan_json import plan_json
-from divvy.render.terminal import plan_text
+from divvy.plan.predict.node_templates import node_templates
+from divvy.plan.quota.kueue_quota import kueue_quota
+from divvy.render.exports.kueue import kueue_objects
+from divvy.render.exports.node_templates import node_objects
+from divvy.render.views.markdown import plan_markdown
+from divvy.render.views.page import plan_page
+from divvy.render.views.plan_json import plan_json
+from divvy.render.views.terminal import plan_text
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_cluster
 

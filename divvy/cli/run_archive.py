@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from divvy.cli.errors import fail
+from divvy.errors import fail
 from divvy.reports.archive import (
     REPORT,
     SUMS,

@@ -9,22 +9,22 @@ from typing import Annotated, Any
 
 import typer
 
-from divvy.cli.cluster_reader import ClusterReader, NotAllowed, reading
-from divvy.cli.errors import CHANGES
-from divvy.cli.live import live_node_of, with_claims
+from divvy.cli.exit_codes import CHANGES
 from divvy.cli.node_wait import wait_advertised
 from divvy.cli.options import OutFile, Stack
 from divvy.cli.output import write
-from divvy.cli.prometheus import ask_prometheus
+from divvy.live.advertised import live_node_of, with_claims
+from divvy.live.cluster_reader import ClusterReader, NotAllowed, reading
+from divvy.live.cluster_status import Alert, ClusterStatus, PendingPod, cluster_status
+from divvy.live.difference import named_resources, unread_node
+from divvy.live.pods import live_pod
+from divvy.live.prometheus import ask_prometheus
 from divvy.model import Cluster
 from divvy.model.contract import Component, component_labels
 from divvy.model.problems import printable
-from divvy.plan.cluster_status import Alert, ClusterStatus, PendingPod, cluster_status
-from divvy.plan.live import named_resources, unread_node
-from divvy.plan.live_claims import claimed_gpus
-from divvy.plan.live_pods import live_pod
-from divvy.plan.readable import Note, key_of, readable
-from divvy.render.cluster_status import status_json, status_text
+from divvy.plan.fit.live_claims import claimed_gpus
+from divvy.plan.fit.readable import Note, key_of, readable
+from divvy.render.views.cluster_status import status_json, status_text
 from divvy.stack.file import read_path, stack_path
 from divvy.stack.sections import read_cluster
 

@@ -11,30 +11,30 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from divvy.cli.cluster_reader import ClusterReader, reading
-from divvy.cli.errors import fail
 from divvy.cli.options import OutFile, Stack
 from divvy.cli.output import write
-from divvy.cli.prometheus import ask_prometheus
 from divvy.cli.top_keys import Chosen, Keys, reading_keys
-from divvy.cli.usage_reader import UsageReader
-from divvy.plan.usage import Usage, matching, ordered, selected
-from divvy.plan.usage_over_time import (
+from divvy.errors import fail
+from divvy.live.cluster_reader import ClusterReader, reading
+from divvy.live.prometheus import ask_prometheus
+from divvy.live.usage import Usage, matching, ordered, selected
+from divvy.live.usage_over_time import (
     device_hours_query,
     is_duration,
     memory_query,
     samples,
     use_by_namespace,
 )
-from divvy.render.usage import usage_text
-from divvy.render.usage_json import usage_json
-from divvy.render.usage_over_time import (
+from divvy.live.usage_reader import UsageReader
+from divvy.render.views.usage import usage_text
+from divvy.render.views.usage_json import usage_json
+from divvy.render.views.usage_over_time import (
     over_time_csv,
     over_time_json,
     over_time_page,
     over_time_text,
 )
-from divvy.render.usage_page import usage_page
+from divvy.render.views.usage_page import usage_page
 from divvy.stack.file import read_path, stack_path
 from divvy.stack.sections import read_cluster
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from divvy.plan.usage import Order
+from divvy.live.usage import Order
 
 _ORDERS: tuple[Order, ...] = get_args(Order)
 _ENTER, _ESCAPE, _ERASE = "\r\n", "\x1b", "\x7f\b"

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from divvy.cli.claims_checks import check_floor
-from divvy.cli.errors import fail
 from divvy.cli.options import named_stack, stack_names
 from divvy.cli.output import counted
-from divvy.cli.rung_check import warn_of_weaker_rungs
+from divvy.deploy.claims_checks import check_floor
+from divvy.deploy.rung_check import warn_of_weaker_rungs
+from divvy.errors import fail
 from divvy.model import Cluster
 from divvy.model.stack_policy import Policy
-from divvy.plan.policy_violations import violations
+from divvy.plan.review.policy_violations import violations
 from divvy.stack.errors import StackError
 from divvy.stack.file import StackFile, read_stack
 from divvy.stack.keys import CLUSTER

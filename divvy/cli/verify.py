@@ -15,15 +15,12 @@ import typer
 import yaml
 from rich.console import Console
 
-from divvy.cli.cluster_reader import NotAllowed, reading
-from divvy.cli.errors import (
+from divvy.cli.exit_codes import (
     FAILED,
     INTERRUPTED,
     NOTHING_CHECKED,
     REQUIRED_NOT_CHECKED,
-    fail,
 )
-from divvy.cli.kept_report import keep_report, kept_report
 from divvy.cli.options import StackName, StackPath, named_stack
 from divvy.cli.output import encode_output
 from divvy.cli.run_archive import (
@@ -35,12 +32,15 @@ from divvy.cli.run_archive import (
 )
 from divvy.cli.verify_in_cluster import write_job
 from divvy.distribution import install_command
+from divvy.errors import fail
 from divvy.kube.errors import KubeconfigError
 from divvy.kube.kind import kind_named
+from divvy.live.cluster_reader import NotAllowed, reading
+from divvy.live.kept_report import keep_report, kept_report
 from divvy.model import Cluster
 from divvy.model.contract import AGENT
-from divvy.render.comparison import comparison_lines, comparison_markdown
-from divvy.render.conformance import summary_lines, summary_words
+from divvy.render.views.comparison import comparison_lines, comparison_markdown
+from divvy.render.views.conformance import summary_lines, summary_words
 from divvy.reports.archive import report_archive
 from divvy.reports.comparison import Comparison, compare_reports, continued, require_stack
 from divvy.reports.product import product_rows

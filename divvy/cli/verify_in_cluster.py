@@ -7,10 +7,10 @@ from pathlib import Path
 import typer
 
 from divvy.cli.chart_images import build_options, built_image
-from divvy.cli.errors import fail
+from divvy.errors import fail
 from divvy.model import Cluster
-from divvy.render.plain_yaml import plain_yaml
-from divvy.render.verify_job import stack_of_pod, verify_job
+from divvy.render.exports.plain_yaml import plain_yaml
+from divvy.render.objects.verify_job import stack_of_pod, verify_job
 from divvy.stack.file import StackFile
 from divvy.stack.sections import read_document
 

@@ -4,16 +4,16 @@ from typing import Annotated
 
 import typer
 
-from divvy.cli.cluster_reader import reading
-from divvy.cli.errors import fail
-from divvy.cli.fit_reader import FitReader
 from divvy.cli.options import StackName, named_stack
 from divvy.cli.output import write
+from divvy.errors import fail
+from divvy.live.cluster_reader import reading
+from divvy.live.fit_reader import FitReader
+from divvy.live.waiting import is_unscheduled, notes_of
 from divvy.plan.fit import PodsFit
 from divvy.plan.fit import fit as put
 from divvy.plan.fit.pods import asking_pod
-from divvy.plan.waiting import is_unscheduled, notes_of
-from divvy.render.why import why_text
+from divvy.render.views.why import why_text
 from divvy.stack.file import read_path, stack_path
 from divvy.stack.sections import read_cluster
 

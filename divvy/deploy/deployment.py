@@ -72,7 +72,7 @@ from divvy.kube.media_types import APPLY
 from divvy.model import Cluster, ClusterDocument, InvalidCluster, NewerSchema, parse_canonical
 from divvy.model.contract import CONFIG_KEY, CONFIG_MAP, KEPT_REPORT
 from divvy.render.chart import NAME, Chart, chart_files, chart_objects
-from divvy.render.objects import objects
+from divvy.render.objects.cluster import objects
 
 _MANAGER = "divvy"
 _LEASE = "divvy-deploy"

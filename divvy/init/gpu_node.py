@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from divvy.live.difference import node_status
 from divvy.model import GpuModel, UnknownGpuModel, gpu_model, gpu_models, is_memory_of, parse_count
 from divvy.model.contract import STATUS_ANNOTATION
 from divvy.model.resource_names import GPU, SHARED_SUFFIX, VENDOR
-from divvy.plan.live import node_status
 
 _HAMI = "hami.io/node-nvidia-register"
 # GPU Feature Discovery's for a layout that its strategy cannot name.

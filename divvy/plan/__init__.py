@@ -1,20 +1,7 @@
 """The prediction: capacity, guarantees, disruption and the topology diff."""
 
-from divvy.plan.difference import Change, Difference, ResourceChange, TotalChange, diff
-from divvy.plan.disruption import Disruption, disruption
-from divvy.plan.guarantees import Guarantees, guarantees, level
-from divvy.plan.live import (
-    LiveDifference,
-    LiveNode,
-    NodeDifference,
-    compare_live,
-    concerns,
-    device_counts,
-    live_node,
-    node_status,
-    offered_resources,
-)
-from divvy.plan.prediction import (
+from divvy.plan.predict.guarantees import Guarantees, guarantees, level
+from divvy.plan.predict.prediction import (
     Device,
     GpuPlan,
     NodePlan,
@@ -23,7 +10,9 @@ from divvy.plan.prediction import (
     plan,
     predict_node,
 )
-from divvy.plan.settings import SettingChange
+from divvy.plan.review.difference import Change, Difference, ResourceChange, TotalChange, diff
+from divvy.plan.review.disruption import Disruption, disruption
+from divvy.plan.review.settings import SettingChange
 
 __all__ = [
     "Change",
@@ -32,25 +21,16 @@ __all__ = [
     "Disruption",
     "GpuPlan",
     "Guarantees",
-    "LiveDifference",
-    "LiveNode",
-    "NodeDifference",
     "NodePlan",
     "Plan",
     "PoolPlan",
     "ResourceChange",
     "SettingChange",
     "TotalChange",
-    "compare_live",
-    "concerns",
-    "device_counts",
     "diff",
     "disruption",
     "guarantees",
     "level",
-    "live_node",
-    "node_status",
-    "offered_resources",
     "plan",
     "predict_node",
 ]

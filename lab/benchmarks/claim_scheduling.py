@@ -26,7 +26,7 @@ from tests.bare_cluster import bare_cluster
 from tests.claim_templates.stock_scheduler import StockScheduler, running_scheduler
 from tests.claim_walk.cluster import published
 from tests.claim_walk.hardware import A100, Gpu
-from tests.render.claims.api_server import ApiServer, policies_of
+from tests.render.objects.claims.api_server import ApiServer, policies_of
 
 # What `make bench` measures: on-demand slices of 1,000 nodes are 125 MB, written in minutes.
 SIZES = {"by-size": (10, 100, 1000), "on-demand": (10, 100)}

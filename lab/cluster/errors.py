@@ -10,7 +10,7 @@ LabError
 └── DriverInstallationFailed  the simulated driver cannot be built, laid out or started
 """
 
-from divvy.cli.errors import CommandError
+from divvy.errors import CommandError
 
 
 class LabError(CommandError):

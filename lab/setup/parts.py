@@ -58,7 +58,9 @@ def build_simulator() -> str:
         done = subprocess.run(make, capture_output=True, text=True, check=False)
     if done.returncode:
         words = "\n".join((done.stderr or done.stdout).strip().splitlines()[-10:])
-        raise StepFailed(f"make -C lab/simulator failed:\n{words}", "Fix what the compiler reports.")
+        raise StepFailed(
+            f"make -C lab/simulator failed:\n{words}", "Fix what the compiler reports."
+        )
     return "built"
 
 

@@ -17,8 +17,8 @@ import yaml
 
 from tests.bare_cluster import bare_cluster
 from tests.claim_templates.link import Link
-from tests.render.claims.api_server import MEMORY, ApiServer, pod, policies_of
-from tests.render.claims.conftest import CLUSTER
+from tests.render.objects.claims.api_server import MEMORY, ApiServer, pod, policies_of
+from tests.render.objects.claims.conftest import CLUSTER
 
 ACCOUNT = "divvy-claim-templates"
 UNUSED_SECONDS = 1.5

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from lab.cluster.tools import KUBERNETES
-from tests.render.claims.api_server import ApiServer
+from tests.render.objects.claims.api_server import ApiServer
 
 
 class StockScheduler:

@@ -23,7 +23,7 @@ from tests.agent.claim_values import BY_SIZE, offered_gpu
 from tests.claim_templates.conftest import MakerProcess
 from tests.claim_templates.link import Link
 from tests.cli.cluster_api import write_project
-from tests.render.claims.api_server import CORES, MEMORY, PERCENTAGE, ApiServer, Limits, pod
+from tests.render.objects.claims.api_server import CORES, MEMORY, PERCENTAGE, ApiServer, Limits, pod
 
 pytestmark = pytest.mark.lab
 MAKER = "divvy-system:divvy-claim-templates"

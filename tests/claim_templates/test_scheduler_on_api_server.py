@@ -11,7 +11,15 @@ import pytest
 from tests.claim_templates.conftest import MakerProcess
 from tests.claim_templates.stock_scheduler import make_node, running_scheduler
 from tests.claim_templates.test_maker_on_api_server import claims, create
-from tests.render.claims.api_server import CORES, GPU, MEMORY, NO, PERCENTAGE, ApiServer, pod
+from tests.render.objects.claims.api_server import (
+    CORES,
+    GPU,
+    MEMORY,
+    NO,
+    PERCENTAGE,
+    ApiServer,
+    pod,
+)
 
 pytestmark = pytest.mark.lab
 NODE = "claims-node"

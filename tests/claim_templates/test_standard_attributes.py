@@ -14,7 +14,7 @@ from divvy.model.slice_specs import slice_specs
 from tests.agent.claim_values import ON_DEMAND, offered_gpu
 from tests.claim_templates.stock_scheduler import make_node, running_scheduler
 from tests.claim_templates.test_maker_on_api_server import claims
-from tests.render.claims.api_server import ApiServer
+from tests.render.objects.claims.api_server import ApiServer
 
 pytestmark = pytest.mark.lab
 NODE = "attributes-node"

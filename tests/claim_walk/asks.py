@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from tests.claim_walk.hardware import ALL_CORES, PARTS, Gpu
-from tests.render.claims.api_server import CORES, GPU, MEMORY, NO, PERCENTAGE, USE, pod
+from tests.render.objects.claims.api_server import CORES, GPU, MEMORY, NO, PERCENTAGE, USE, pod
 
 NAMESPACES = {"walk": "", "walk-prod": "prod", "walk-dev": "dev"}
 _KINDS = {"gpu": 3, "sized": 8, "percentage": 3, "cores": 1, "mig": 6, "shared": 2, "by hand": 2}

@@ -26,7 +26,7 @@ from tests.claim_templates.stock_scheduler import StockScheduler, make_node, run
 from tests.claim_walk.asks import NAMESPACES
 from tests.claim_walk.hardware import MODELS, OFFERS, Gpu
 from tests.claim_walk.oracle import Broken, Oracle
-from tests.render.claims.api_server import ApiServer, pod, policies_of
+from tests.render.objects.claims.api_server import ApiServer, pod, policies_of
 
 _REMEMBERED_SECONDS = 3600.0
 _HEARD_SECONDS = 0.5

@@ -11,9 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from divvy.cli.cluster_reader import ClusterReader
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
+from divvy.live.cluster_reader import ClusterReader
 
 GPU = "nvidia.com/gpu"
 STACK = """\

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from divvy.cli.main import app
 from tests.divvy_command import run_divvy
-from tests.render.charts import STACKS, example
+from tests.render.chart.charts import STACKS, example
 from tests.render.documents import objects_of
 
 IMAGE = "registry.example/agent@sha256:" + "a" * 64

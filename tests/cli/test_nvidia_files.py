@@ -12,9 +12,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from divvy.cli.errors import CommandError
 from divvy.cli.main import app
 from divvy.cli.nvidia_files import operator_profiles
+from divvy.errors import CommandError
 from divvy.model import parse_cluster
 from divvy.model.nvidia import ImportResult
 from divvy.stack.errors import StackError

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-import divvy.cli.prometheus
 import divvy.cli.status
+import divvy.live.prometheus
 from divvy.cli.main import app
 from tests.cli.cluster_api import ClusterApi, write_project
 
@@ -220,7 +220,7 @@ def test_shows_firing_alerts_of_divvy(monkeypatch: pytest.MonkeyPatch) -> None:
         body = {"data": {"alerts": alerts}}
         return httpx2.Response(200, json=body, request=httpx2.Request("GET", url))
 
-    monkeypatch.setattr(divvy.cli.prometheus.httpx2, "get", get)
+    monkeypatch.setattr(divvy.live.prometheus.httpx2, "get", get)
     text = words(status("--prometheus", "http://prometheus/"))
     assert "1 alert firing" in text
     assert f"DivvyGpuUnhealthy since {LONG_AGO}: GPU 1 of n1 is unhealthy" in text
@@ -238,7 +238,7 @@ def test_shows_no_password_of_prometheus(monkeypatch: pytest.MonkeyPatch) -> Non
     def get(url: str, **_: float) -> httpx2.Response:
         return httpx2.Response(401, request=httpx2.Request("GET", url))
 
-    monkeypatch.setattr(divvy.cli.prometheus.httpx2, "get", get)
+    monkeypatch.setattr(divvy.live.prometheus.httpx2, "get", get)
     text = words(status("--prometheus", "https://me:hunter2@prometheus/", expect=1))
     assert "https://…@prometheus/ gives no answer" in text
     assert "401" in text
@@ -250,7 +250,7 @@ def test_reports_alerts_that_are_none(monkeypatch: pytest.MonkeyPatch, data: obj
     def get(url: str, **_: float) -> httpx2.Response:
         return httpx2.Response(200, json={"data": data}, request=httpx2.Request("GET", url))
 
-    monkeypatch.setattr(divvy.cli.prometheus.httpx2, "get", get)
+    monkeypatch.setattr(divvy.live.prometheus.httpx2, "get", get)
     text = status("--prometheus", "http://prometheus/", expect=1)
     assert "is it a Prometheus?" in text
 

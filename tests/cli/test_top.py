@@ -16,19 +16,19 @@ from typer.testing import CliRunner
 
 import divvy.cli.top
 from conformance.image import build_and_push
-from divvy.cli.agent_metrics import samples_of
-from divvy.cli.cluster_reader import ClusterReader
 from divvy.cli.main import app
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
+from divvy.live.agent_metrics import samples_of
+from divvy.live.cluster_reader import ClusterReader
 from divvy.model.contract import CLAIMS_DRIVER
 from lab.cluster.paths import REPOSITORY
 from tests.agent.tenants import pod as tenant
 from tests.agent.tenants import run as start
 from tests.deployment import Deployment
 from tests.limited_shares import limited_shares
+from tests.live.used import raw_gpu, raw_node, raw_pod
 from tests.plan.claimed import slices
-from tests.plan.used import raw_gpu, raw_node, raw_pod
 
 GPU = "nvidia.com/gpu"
 _CLAIMS = "/apis/resource.k8s.io/v1"

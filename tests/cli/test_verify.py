@@ -17,7 +17,7 @@ import typer
 from typer.testing import CliRunner
 
 from divvy.cli import verify
-from divvy.cli.errors import INTERRUPTED
+from divvy.cli.exit_codes import INTERRUPTED
 from divvy.cli.main import app
 from tests.cli.cluster_api import ClusterApi, write_project
 

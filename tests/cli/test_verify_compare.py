@@ -272,7 +272,7 @@ def test_loses_only_the_kept_report_without_the_right_to_write(
 def test_keeps_a_large_report_without_its_evidence(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("divvy.cli.kept_report._MOST_BYTES", 1500)
+    monkeypatch.setattr("divvy.live.kept_report._MOST_BYTES", 1500)
     noise = "".join(chr(33 + (number * number * 7919) % 90) for number in range(40_000))
     large = json.loads(json.dumps(PASSED))
     large["checks"][0]["evidence"] = [noise]
@@ -283,7 +283,7 @@ def test_keeps_a_large_report_without_its_evidence(
         "every check came out as before"
         in run(tmp_path, monkeypatch, large, "--compare=last").output
     )
-    monkeypatch.setattr("divvy.cli.kept_report._MOST_BYTES", 10)
+    monkeypatch.setattr("divvy.live.kept_report._MOST_BYTES", 10)
     result = run(tmp_path, monkeypatch, large)
     assert "not kept in the cluster: the report is too large for a ConfigMap" in result.output
     assert result.exit_code == 0

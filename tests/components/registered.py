@@ -17,7 +17,7 @@ import pulumi_kubernetes
 from divvy.components import GpuCluster
 from divvy.model import InvalidCluster
 from divvy.pulumi_resources import cluster_identity
-from tests.render.charts import example
+from tests.render.chart.charts import example
 
 IMAGE = f"registry.example/agent@sha256:{'0' * 64}"
 

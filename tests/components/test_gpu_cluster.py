@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.cluster.paths import REPOSITORY
 from tests.plugin_stack import without_claims
-from tests.render.charts import example
+from tests.render.chart.charts import example
 
 
 def registered(**changes: Any) -> list[str]:

@@ -15,7 +15,7 @@ import yaml
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
 from divvy.distribution import version
-from divvy.render.pulumi_schema import pulumi_schema
+from divvy.render.exports.pulumi_schema import pulumi_schema
 from tests.installed import copy_sources
 
 

@@ -3,8 +3,9 @@
 from typing import Any
 
 from conformance.promise import DevicePromise, NodePromise, device_promises, node_promises
+from divvy.live.difference import LiveNode, live_node
 from divvy.model import parse_cluster
-from divvy.plan import LiveNode, live_node, plan
+from divvy.plan import plan
 
 CLUSTER: dict[str, Any] = {
     "profiles": {"whole": {}, "slices": {"timeSlicing": {"replicas": 4}}},

@@ -22,8 +22,9 @@ from conformance.not_made import NotMade
 from conformance.promise import DevicePromise, device_promises, node_promises
 from divvy.kube.errors import ApiError, Unreachable
 from divvy.kube.kind import NODE
+from divvy.live.difference import live_node
 from divvy.model import parse_cluster
-from divvy.plan import live_node, plan
+from divvy.plan import plan
 from tests.conformance.fake_api import FakeApi, refusal, running, succeeded
 
 LONG = "a-node-with-a-very-long-name.europe-west4.compute.internal.example.org"

@@ -11,7 +11,7 @@ from conformance.catalogue import CATALOGUE, Check
 from conformance.evidence import Evidence
 from conformance.not_made import Missed
 from conformance.report.report import MEANING, Record, Report
-from divvy.render.conformance import summary_lines
+from divvy.render.views.conformance import summary_lines
 
 MUST = next(check for check in CATALOGUE.values() if check.level == "MUST")
 SHOULD = next(check for check in CATALOGUE.values() if check.level == "SHOULD")

@@ -15,8 +15,8 @@ from divvy.deploy.clean_up import CleanUp, clean_up_pods, stays, written
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
 from divvy.model import parse_cluster, parse_document
-from divvy.render.objects import objects
-from tests.render.charts import IMAGE, example
+from divvy.render.objects.cluster import objects
+from tests.render.chart.charts import IMAGE, example
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/divvy-system/pods"
 SETS = "/apis/apps/v1/namespaces/divvy-system/daemonsets"

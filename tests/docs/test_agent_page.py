@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from divvy.model import parse_cluster
-from divvy.render.alerts import alert_groups
+from divvy.render.objects.alerts import alert_groups
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/agent.md").read_text()

@@ -111,7 +111,12 @@ def test_shows_the_agent_the_hosts_processes_only_for_the_rules_of_the_pages(
 
 @pytest.mark.parametrize(
     "page",
-    ["docs/security.md", "docs/agent.md", "docs/top.md", "divvy/render/dashboard/divvy.json"],
+    [
+        "docs/security.md",
+        "docs/agent.md",
+        "docs/top.md",
+        "divvy/render/objects/dashboard/divvy.json",
+    ],
 )
 def test_names_the_rules_for_which_the_agent_sees_the_hosts_processes(page: str) -> None:
     lines = (ROOT / page).read_text().replace("`", "").splitlines()

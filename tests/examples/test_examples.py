@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from divvy.render.pulumi_schema import pulumi_schema
+from divvy.render.exports.pulumi_schema import pulumi_schema
 from lab.cluster.paths import REPOSITORY
 from lab.cluster.tools import PULUMI_LANGUAGE_YAML, PULUMI_SDK_GENERATOR
 from tests.bare_cluster import BareCluster, bare_cluster

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from divvy.cli.live import live_node_of
 from divvy.init.answers import Answer, Answers
 from divvy.init.draft import Draft, draft
 from divvy.init.gpu_node import gpu_node
 from divvy.init.stack_text import remarks, stack_text
+from divvy.live.advertised import live_node_of
+from divvy.live.difference import compare_live
 from divvy.model import Cluster, parse_cluster
-from divvy.plan import compare_live
 from tests.init.nodes import TYPE, gfd, hami, node, status
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"

@@ -8,15 +8,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from divvy.cli.live import live_node_of
 from divvy.init.answers import Answer, Answers
 from divvy.init.draft import draft
 from divvy.init.gpu_node import gpu_node
 from divvy.init.stack_text import stack_text
+from divvy.live.advertised import live_node_of
+from divvy.live.difference import compare_live
 from divvy.model import GpuModel, InvalidCluster, gpu_models, parse_cluster
 from divvy.model.mig_names import resource_part
-from divvy.plan import compare_live
-from divvy.plan.prediction import predict_node
+from divvy.plan.predict.prediction import predict_node
 from divvy.stack.file import StackFile
 from divvy.stack.sections import read_cluster
 from tests.init.nodes import node

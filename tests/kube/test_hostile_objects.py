@@ -19,22 +19,22 @@ from conformance.cluster.api import Api as SuiteApi
 from divvy.agent.api_server.claims_api import ClaimsApi
 from divvy.agent.api_server.client import ApiServer
 from divvy.claim_templates.client import Api as MakerApi
-from divvy.cli.claims_checks import check_claims, check_held
-from divvy.cli.cluster_reader import reading
-from divvy.cli.cluster_survey import survey
 from divvy.cli.deploy import _Run
-from divvy.cli.errors import CommandError
 from divvy.cli.main import app
 from divvy.cli.node_wait import wait_advertised
-from divvy.cli.platform_check import check_platforms
-from divvy.cli.rung_check import warn_of_weaker_rungs
+from divvy.deploy.claims_checks import check_claims, check_held
 from divvy.deploy.clean_up import CleanUp, clean_nodes
 from divvy.deploy.deployment import Deployment
+from divvy.deploy.platform_check import check_platforms
+from divvy.deploy.rung_check import warn_of_weaker_rungs
 from divvy.deploy.waiting import Waiting
+from divvy.errors import CommandError
 from divvy.kube import kind
 from divvy.kube.client import Client
 from divvy.kube.errors import Unreachable
 from divvy.kube.kubeconfig import cluster_config
+from divvy.live.cluster_reader import reading
+from divvy.live.cluster_survey import survey
 from divvy.stack.file import read_path
 from divvy.stack.sections import read_cluster
 from lab.fakes.scene import running, until
@@ -362,18 +362,18 @@ READS = {
     "divvy/agent/api_server/claims_api.py": {"pages", "watch"},
     "divvy/agent/api_server/client.py": {"watch"},
     "divvy/claim_templates/client.py": {"pages", "watch"},
-    "divvy/cli/claims_checks.py": {"listed", "paged"},
-    "divvy/cli/cluster_reader.py": {"pages", "paged"},
-    "divvy/cli/cluster_survey.py": {"paged"},
+    "divvy/deploy/claims_checks.py": {"listed", "paged"},
+    "divvy/live/cluster_reader.py": {"pages", "paged"},
+    "divvy/live/cluster_survey.py": {"paged"},
     "divvy/cli/deploy.py": {"pages"},
-    "divvy/cli/fit_reader.py": {"listed", "paged"},
-    "divvy/cli/live.py": {"paged"},
-    "divvy/cli/node_moves.py": {"paged"},
-    "divvy/cli/platform_check.py": {"pages"},
-    "divvy/cli/rung_check.py": {"paged"},
+    "divvy/live/fit_reader.py": {"listed", "paged"},
+    "divvy/live/advertised.py": {"paged"},
+    "divvy/live/node_moves_reader.py": {"paged"},
+    "divvy/deploy/platform_check.py": {"pages"},
+    "divvy/deploy/rung_check.py": {"paged"},
     "divvy/cli/status.py": {"paged"},
-    "divvy/cli/taint_rules.py": {"paged"},
-    "divvy/cli/usage_reader.py": {"paged"},
+    "divvy/live/taint_rules.py": {"paged"},
+    "divvy/live/usage_reader.py": {"paged"},
     "divvy/cli/why.py": {"listed"},
     "divvy/deploy/clean_up.py": {"pages"},
     "divvy/deploy/deployment.py": {"pages"},

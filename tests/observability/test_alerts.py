@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from divvy.model import parse_cluster
-from divvy.render.alerts import alert_groups
+from divvy.render.objects.alerts import alert_groups
 from tests.observability.prometheus import PROMTOOL
 
 pytestmark = pytest.mark.lab

@@ -11,8 +11,8 @@ import pytest
 
 from conformance.image import build_and_push
 from divvy.model import parse_cluster
-from divvy.render.dashboard import dashboard_json
-from divvy.render.observability import observability_objects
+from divvy.render.objects.dashboard import dashboard_json
+from divvy.render.objects.observability import observability_objects
 from lab.fakes.ports import free_port
 from tests.agent.tenants import pod, run
 from tests.deployment import Deployment

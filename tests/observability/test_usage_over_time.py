@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from divvy.plan.usage_over_time import device_hours_query, memory_query
+from divvy.live.usage_over_time import device_hours_query, memory_query
 from tests.observability.prometheus import PROMTOOL
 
 pytestmark = pytest.mark.lab

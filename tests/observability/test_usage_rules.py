@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from divvy.model import parse_cluster
-from divvy.render.usage_rules import DEVICES, GPUS, MEMORY, WAITING, usage_group
+from divvy.render.objects.usage_rules import DEVICES, GPUS, MEMORY, WAITING, usage_group
 from tests.observability.prometheus import PROMTOOL
 
 pytestmark = pytest.mark.lab

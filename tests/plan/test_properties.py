@@ -22,9 +22,9 @@ from divvy.model import (
     place,
 )
 from divvy.plan import Plan, diff, plan
-from divvy.plan.object_changes import object_changes
-from divvy.render.markdown import difference_markdown
-from divvy.render.objects import objects
+from divvy.plan.review.object_changes import object_changes
+from divvy.render.objects.cluster import objects
+from divvy.render.views.markdown import difference_markdown
 from tests.thoroughness import at_length
 
 few = settings(max_examples=40)

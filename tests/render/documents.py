@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from divvy.model import parse_document
-from divvy.render import objects
+from divvy.render.objects.cluster import objects
 
 
 def objects_of(value: Mapping[str, Any], image: str) -> list[dict[str, Any]]:
     """Return the objects of a cluster value."""
-    return objects.objects(parse_document(value), image)
+    return objects(parse_document(value), image)

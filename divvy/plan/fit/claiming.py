@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from divvy.plan.claim_matching import (
+from divvy.plan.fit.claim_matching import (
     is_kind,
     is_wanted_type,
     share_size,
     too_much,
     unknown_capacity,
 )
-from divvy.plan.claim_requests import Request
-from divvy.plan.live_claims import ClaimedGpu, LiveDevice
+from divvy.plan.fit.claim_requests import Request
+from divvy.plan.fit.live_claims import ClaimedGpu, LiveDevice
 
 # A search that takes longer is given up; the scheduler gives up after ten seconds.
 _MOST_STEPS = 20_000

@@ -9,14 +9,14 @@ from divvy.model import Cluster
 from divvy.model.contract import CLASS_QUOTA, CLASS_RESOURCE
 from divvy.model.problems import nearest
 from divvy.model.resource_names import gpu_resource, mig_resource
-from divvy.plan.claim_matching import is_kind
-from divvy.plan.claim_quota import ClaimQuotas, Usage, usage_of_claim, usage_of_resources
-from divvy.plan.claim_requests import Request
+from divvy.plan.fit.claim_matching import is_kind
+from divvy.plan.fit.claim_requests import Request
+from divvy.plan.fit.node_selection import UNSCHEDULABLE, repelled
 from divvy.plan.fit.nodes import FitNode
 from divvy.plan.fit.pods import AskingPod
 from divvy.plan.fit.room import AlikeNodes, Room, room_of, served_by_claims
 from divvy.plan.fit.shortage import Lack, Shortage
-from divvy.plan.node_selection import UNSCHEDULABLE, repelled
+from divvy.plan.quota.claim_quota import ClaimQuotas, Usage, usage_of_claim, usage_of_resources
 
 # What every pod of a DaemonSet tolerates of nodes that take no others.
 _DAEMON = (

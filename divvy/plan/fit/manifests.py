@@ -12,7 +12,10 @@ from divvy.model import Cluster, InvalidValue, Problem
 from divvy.model.contract import component_of
 from divvy.model.problems import Keys, path_of, printable, problem, value_text
 from divvy.model.quantities import parse_quantity
+from divvy.plan.fit.node_selection import node_selection
+from divvy.plan.fit.pod_requests import quantities
 from divvy.plan.fit.pods import Around, AskingPod, asking_pod, claims_by_name
+from divvy.plan.fit.readable import full_name
 from divvy.plan.fit.shape import (
     CLAIM_SPECS,
     CLASS,
@@ -35,9 +38,6 @@ from divvy.plan.fit.workloads import (
     pods_in,
     requests_outside,
 )
-from divvy.plan.node_selection import node_selection
-from divvy.plan.pod_requests import quantities
-from divvy.plan.readable import full_name
 
 # The kinds of Kubernetes that make pods: the version that is served, and where the pod is.
 _TEMPLATE = ("spec", "template", "spec")

@@ -10,10 +10,10 @@ from divvy.model.claim_devices import ClaimableGpu, ClaimDevice, claimable_gpu
 from divvy.model.claim_names import type_of_product
 from divvy.model.problems import printable
 from divvy.model.resource_names import VENDOR
-from divvy.plan.live_claims import ClaimedGpu, LiveDevice
-from divvy.plan.node_selection import Labels, Taint, taints_of
-from divvy.plan.pod_requests import pod_requests, quantities, sum_of
-from divvy.plan.prediction import NodePlan, Plan
+from divvy.plan.fit.live_claims import ClaimedGpu, LiveDevice
+from divvy.plan.fit.node_selection import Labels, Taint, taints_of
+from divvy.plan.fit.pod_requests import pod_requests, quantities, sum_of
+from divvy.plan.predict.prediction import NodePlan, Plan
 
 _ENDED = ("Succeeded", "Failed")
 

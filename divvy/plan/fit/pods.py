@@ -20,10 +20,10 @@ from divvy.model.contract import (
 )
 from divvy.model.problems import printable
 from divvy.model.resource_names import gpu_resource
-from divvy.plan.claim_requests import Request, classes_of_others, requests_of
+from divvy.plan.fit.claim_requests import Request, classes_of_others, requests_of
+from divvy.plan.fit.node_selection import NodeSelection, node_selection
+from divvy.plan.fit.pod_requests import claim_requests, most_per_container, pod_requests
 from divvy.plan.fit.sizes import read_sizes
-from divvy.plan.node_selection import NodeSelection, node_selection
-from divvy.plan.pod_requests import claim_requests, most_per_container, pod_requests
 
 DEFAULT_SCHEDULER = "default-scheduler"
 # KAI's and Run:ai's (gpu-fraction, gpu-memory, mps), HAMi's, Volcano's and what comes after them;

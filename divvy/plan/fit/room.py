@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from divvy.plan.claim_requests import Request
+from divvy.plan.fit.claim_requests import Request
 from divvy.plan.fit.claiming import Allocation, NodeDevices
 from divvy.plan.fit.nodes import FitNode
 from divvy.plan.fit.pods import AskingPod

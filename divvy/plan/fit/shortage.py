@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from fractions import Fraction
 
-from divvy.plan.claim_matching import is_kind, is_wanted_type, too_much, unknown_capacity
-from divvy.plan.claim_requests import Request
+from divvy.plan.fit.claim_matching import is_kind, is_wanted_type, too_much, unknown_capacity
+from divvy.plan.fit.claim_requests import Request
 from divvy.plan.fit.claiming import NodeDevices
-from divvy.plan.live_claims import ClaimedGpu, LiveDevice
+from divvy.plan.fit.live_claims import ClaimedGpu, LiveDevice
 
 _NAMED = 3
 _MIB = 1 << 20

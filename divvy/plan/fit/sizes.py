@@ -28,8 +28,8 @@ from divvy.model.contract import (
 from divvy.model.problems import value_text
 from divvy.model.quantities import parse_count
 from divvy.model.stack import Names
-from divvy.plan.claim_requests import Request, requests_of
-from divvy.plan.pod_requests import is_sidecar
+from divvy.plan.fit.claim_requests import Request, requests_of
+from divvy.plan.fit.pod_requests import is_sidecar
 
 _ALL = 100
 

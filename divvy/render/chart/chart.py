@@ -30,10 +30,10 @@ from divvy.render.chart.templates import template_files
 from divvy.render.chart.values import chart_values, values_text
 from divvy.render.chart.values_schema import DEPLOYMENT_KEYS, stack_values, values_schema
 from divvy.render.chart.yaml_text import scalar
-from divvy.render.claims.claimable import UNKNOWN_LARGEST_MIB, types_of
-from divvy.render.claims.controller import NODE_STATE, controller_affinity
-from divvy.render.objects import objects
-from divvy.render.terminal import plan_text
+from divvy.render.objects.claims.claimable import UNKNOWN_LARGEST_MIB, types_of
+from divvy.render.objects.claims.controller import NODE_STATE, controller_affinity
+from divvy.render.objects.cluster import objects
+from divvy.render.views.terminal import plan_text
 
 NAME = "divvy"
 CHART_LABEL = "helm.sh/chart"

@@ -18,8 +18,8 @@ from divvy.render.chart.actions import EVERYTHING, GENERATION, IMAGE, RUNTIME
 from divvy.render.chart.conditionals import conditional
 from divvy.render.chart.switches import READERS, SWITCHES
 from divvy.render.chart.yaml_text import Conditional, Expression, Lines
-from divvy.render.claims.pod_variables import DERIVED
-from divvy.render.objects import objects
+from divvy.render.objects.claims.pod_variables import DERIVED
+from divvy.render.objects.cluster import objects
 
 _LABEL = "app.kubernetes.io/name"
 _POD = ("spec", "template", "spec")

@@ -32,7 +32,7 @@ from lab.cluster.paths import REPOSITORY
 from lab.cluster.tools import KUBERNETES
 from tests.bare_cluster import bare_cluster
 from tests.claim_templates.stock_scheduler import running_scheduler
-from tests.render.claims.api_server import ApiServer
+from tests.render.objects.claims.api_server import ApiServer
 
 SIZES = (100, 1000, 5000)
 FIGURES_FILE = REPOSITORY / "docs/fleets/figures.json"

@@ -15,7 +15,7 @@ import yaml
 
 from lab.cluster.paths import REPOSITORY
 from tests.divvy_command import divvy_environment
-from tests.render.claims.api_server import ApiServer
+from tests.render.objects.claims.api_server import ApiServer
 
 PATIENCE = 900.0
 PROCESSES = 2

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from lab.benchmarks.fleet.links import NAMESPACE
-from tests.render.claims.api_server import ApiServer
+from tests.render.objects.claims.api_server import ApiServer
 
 WRITERS = 8
 IMAGES = 50

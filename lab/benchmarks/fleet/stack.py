@@ -13,7 +13,7 @@ from lab.benchmarks.fleet.agents import PATIENCE
 from lab.benchmarks.fleet.links import GPUS
 from lab.cluster.paths import REPOSITORY
 from tests.divvy_command import divvy_command, divvy_environment
-from tests.render.claims.api_server import ApiServer
+from tests.render.objects.claims.api_server import ApiServer
 
 _IMAGE = f"registry.example/divvy/agent@sha256:{'0' * 64}"
 _CLUSTER: dict[str, Any] = {

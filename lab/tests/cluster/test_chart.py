@@ -18,7 +18,7 @@ from divvy.plan import plan
 from divvy.render.chart import Chart, chart_files
 from lab.cluster.tools import HELM
 from tests.deployment import NAMESPACE, Deployment
-from tests.render.charts import (
+from tests.render.chart.charts import (
     STACKS,
     WORKLOADS,
     documents,

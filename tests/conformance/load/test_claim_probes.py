@@ -18,7 +18,7 @@ from conformance.not_made import NotApplicable, NotMade
 from conformance.promise import ClaimPromise, NodePromise, claim_promises
 from divvy.model import gpu_model, parse_cluster
 from divvy.plan import predict_node
-from divvy.plan.live_claims import ClaimedGpu, claimed_gpus
+from divvy.plan.fit.live_claims import ClaimedGpu, claimed_gpus
 from tests.plan.claimed import claim, slices
 
 A100 = gpu_model("A100-SXM4-40GB")

@@ -27,7 +27,7 @@ from conformance.promise import NodePromise
 from divvy.model import gpu_model, parse_cluster
 from divvy.model.stack import Names
 from divvy.plan import predict_node
-from divvy.plan.live_claims import claimed_gpus
+from divvy.plan.fit.live_claims import claimed_gpus
 from tests.conformance.fake_api import FakeApi
 from tests.plan.claimed import claim, slices
 

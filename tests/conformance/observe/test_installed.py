@@ -18,7 +18,7 @@ from conformance.observe.installed import (
     part_of,
 )
 from divvy.model import PluginImage, parse_document
-from divvy.render.objects import objects
+from divvy.render.objects.cluster import objects
 from tests.conformance.fake_api import refusal
 
 FILE: dict[str, Any] = {

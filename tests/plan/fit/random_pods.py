@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from tests.render.claims.api_server import CORES, GPU, MEMORY
+from tests.render.objects.claims.api_server import CORES, GPU, MEMORY
 
 _SHARED = {"failRequestsGreaterThanOne": False}
 PROFILES = {

@@ -26,12 +26,12 @@ from divvy.model.claim_names import parse_template_name
 from divvy.model.offered_gpu import OfferedGpu
 from divvy.model.slice_specs import slice_specs
 from divvy.plan import NodePlan, Plan, plan
-from divvy.plan.claimable import BY_CLAIMS
 from divvy.plan.fit import Fit, fit, nodes_of_cluster, nodes_of_plan, read_manifests
 from divvy.plan.fit.claiming import NodeDevices
+from divvy.plan.fit.live_claims import claimed_gpus
 from divvy.plan.fit.manifests import Document
-from divvy.plan.live_claims import claimed_gpus
-from divvy.plan.node_selection import Labels
+from divvy.plan.fit.node_selection import Labels
+from divvy.plan.predict.claimable import BY_CLAIMS
 from lab.cluster.tools import KUBERNETES
 from tests.bare_cluster import bare_cluster
 from tests.plan.fit.random_pods import (
@@ -43,7 +43,7 @@ from tests.plan.fit.random_pods import (
     random_cluster,
     random_pod,
 )
-from tests.render.claims.api_server import MEMORY, ApiServer, policies_of
+from tests.render.objects.claims.api_server import MEMORY, ApiServer, policies_of
 
 MAKER = "divvy-system:divvy-claim-templates"
 CLAIMS = "/apis/resource.k8s.io/v1"

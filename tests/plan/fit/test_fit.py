@@ -17,9 +17,9 @@ from divvy.plan.fit import (
     nodes_of_plan,
     read_manifests,
 )
+from divvy.plan.fit.live_claims import Holder
 from divvy.plan.fit.manifests import Document
 from divvy.plan.fit.pods import Around
-from divvy.plan.live_claims import Holder
 
 SHARED = "nvidia.com/gpu.shared"
 PROFILES = {

@@ -1,0 +1,58 @@
+"""Reads what `divvy init` looks at: nodes, what works on them, who serves claims."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from divvy.init.other_software import Other, other_software
+from divvy.kube.kubeconfig import IN_POD
+from divvy.live.cluster_reader import ClusterReader, NotAllowed, reading
+
+_WORKLOADS = {"DaemonSet": "/apis/apps/v1/daemonsets", "Deployment": "/apis/apps/v1/deployments"}
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a cluster has: Node objects, other GPU software, drivers of claims by node.
+
+    ``unseen`` is what this user may not read, ``context`` the kubeconfig's by which it was read,
+    empty in a pod.
+    """
+
+    nodes: tuple[Mapping[str, Any], ...]
+    others: tuple[Other, ...]
+    claimed: Mapping[str, str]
+    unseen: tuple[str, ...]
+    context: str
+
+
+def survey(kubeconfig: str | None, context: str | None) -> Survey:
+    """Look at the cluster; raises CommandError if not even its nodes can be read."""
+    unseen: list[str] = []
+    with reading(kubeconfig, context) as reader:
+        used = "" if reader.context == IN_POD else reader.context
+        nodes = tuple(reader.paged("/api/v1/nodes"))
+        workloads = [
+            {"kind": kind, **item}
+            for kind, path in _WORKLOADS.items()
+            for item in _seen(reader, path, unseen)
+        ]
+        definitions = [
+            definition["metadata"]["name"] for definition in _seen(reader, _DEFINITIONS, unseen)
+        ]
+        slices = [resource_slice["spec"] for resource_slice in _seen(reader, _SLICES, unseen)]
+    claimed = {
+        str(resource_slice["nodeName"]): str(resource_slice["driver"])
+        for resource_slice in slices
+        if resource_slice.get("nodeName") and "gpu" in str(resource_slice["driver"])
+    }
+    return Survey(nodes, other_software(workloads, definitions), claimed, tuple(unseen), used)
+
+
+def _seen(reader: ClusterReader, path: str, unseen: list[str]) -> Iterator[dict[str, Any]]:
+    try:
+        yield from reader.paged(path)
+    except NotAllowed:
+        unseen.append(path.rpartition("/")[2])

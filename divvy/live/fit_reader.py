@@ -1,0 +1,146 @@
+"""Reads what ``divvy fit`` needs of a cluster: nodes, pods, claims, priorities, quotas."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import typer
+
+from divvy.live.advertised import live_node_of, with_claims
+from divvy.live.cluster_reader import ClusterReader, NotAllowed
+from divvy.live.difference import compare_live
+from divvy.live.taint_rules import taint_rules
+from divvy.live.waiting import is_claim_of
+from divvy.model import Cluster
+from divvy.plan import plan as predict
+from divvy.plan.fit import AskingPod, FitNode, asking_pod, nodes_of_cluster
+from divvy.plan.fit.live_claims import claimed_gpus
+from divvy.plan.fit.pods import Around, claims_by_name
+from divvy.plan.fit.readable import key_of, readable
+
+_RESOURCES = "/apis/resource.k8s.io/v1"
+_NOT_ENDED = "fieldSelector=status.phase%21%3DSucceeded,status.phase%21%3DFailed"
+
+
+class FitReader:
+    """What one cluster has, each kind of object read once, where it is needed."""
+
+    def __init__(self, reader: ClusterReader, cluster: Cluster) -> None:
+        self._reader = reader
+        self.cluster = cluster
+
+    @cached_property
+    def around(self) -> Around:
+        """Return what decides about pods beside themselves."""
+        namespaces = self._reader.listed("/api/v1/namespaces")
+        classes = self._reader.listed("/apis/scheduling.k8s.io/v1/priorityclasses")
+        templates = self._reader.listed(f"{_RESOURCES}/resourceclaimtemplates")
+        defaults = [
+            priority_class.get("value") or 0
+            for priority_class in classes
+            if priority_class.get("globalDefault")
+        ]
+        return Around(
+            {
+                namespace["metadata"]["name"]: namespace["metadata"].get("labels") or {}
+                for namespace in namespaces
+            },
+            {
+                priority_class["metadata"]["name"]: priority_class.get("value") or 0
+                for priority_class in classes
+            },
+            defaults[0] if defaults else 0,
+            {key_of(claim): claim.get("spec") or {} for claim in self._claims},
+            {key_of(template): template["spec"]["spec"] for template in templates},
+            frozenset(self._shared()),
+        )
+
+    def _shared(self) -> Iterator[tuple[str, str]]:
+        """Yield the claims that have their devices already, or that several pods name."""
+        yield from (
+            key_of(claim) for claim in self._claims if (claim.get("status") or {}).get("allocation")
+        )
+        named = Counter(
+            (pod["metadata"].get("namespace") or "", name)
+            for pod in self._pods
+            for name in claims_by_name(pod["spec"])
+        )
+        yield from (key for key, pods in named.items() if pods > 1)
+
+    def pending(self) -> tuple[AskingPod, ...]:
+        """Return the pods that wait for a node, the oldest first."""
+        waiting = [
+            pod
+            for pod in self._pods
+            if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
+        ]
+        waiting.sort(key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", key_of(pod)))
+        read = readable(
+            waiting, lambda pod: asking_pod(pod, self.cluster, self.around), self._reader.note
+        )
+        return tuple(read)
+
+    def claims_of(self, pod: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the claims that a pod names, or that were made for it."""
+        return [claim for claim in self._claims if is_claim_of(claim, pod)]
+
+    def nodes(self, name: str, without: Sequence[Mapping[str, Any]] = ()) -> tuple[FitNode, ...]:
+        """Return the nodes with what is held of them, but by the claims ``without``."""
+        claims = [claim for claim in self._claims if claim not in without]
+        gpus = claimed_gpus(
+            self._slices,
+            claims,
+            self._taint_rules,
+            unread=self._reader.unread("resourceclaims"),
+            note=self._reader.note,
+        )
+        return nodes_of_cluster(
+            self.cluster, predict(self.cluster, name), self._nodes, self._pods, gpus
+        )
+
+    @cached_property
+    def quotas(self) -> list[dict[str, Any]]:
+        """Return the ResourceQuotas, which can refuse claims."""
+        return list(self._reader.paged("/api/v1/resourcequotas")) if self.cluster.claims else []
+
+    def differences(self, name: str) -> tuple[str, ...]:
+        """Return a note where nodes advertise other devices than the file says."""
+        gpus = claimed_gpus(self._slices, (), note=self._reader.note)
+        live = readable(self._nodes, live_node_of, self._reader.note)
+        nodes = with_claims(live, gpus, self.cluster)
+        compared = compare_live(self.cluster, name, nodes).nodes
+        differing = [
+            node_difference.node for node_difference in compared if node_difference.resources
+        ]
+        if not differing:
+            return ()
+        node_names = ", ".join(differing[:3]) + (" and others" if len(differing) > 3 else "")
+        return (
+            f"{node_names}: the nodes differ from the stack file; this result uses the nodes"
+            f" (`divvy diff --live -s {name}`)",
+        )
+
+    @cached_property
+    def _nodes(self) -> list[dict[str, Any]]:
+        return list(self._reader.paged("/api/v1/nodes"))
+
+    @cached_property
+    def _pods(self) -> list[dict[str, Any]]:
+        return list(self._reader.paged(f"/api/v1/pods?{_NOT_ENDED}"))
+
+    @cached_property
+    def _claims(self) -> list[dict[str, Any]]:
+        return list(self._reader.paged(f"{_RESOURCES}/resourceclaims"))
+
+    @cached_property
+    def _slices(self) -> list[dict[str, Any]]:
+        return list(self._reader.paged(f"{_RESOURCES}/resourceslices"))
+
+    @cached_property
+    def _taint_rules(self) -> list[dict[str, Any]]:
+        try:
+            return taint_rules(self._reader, self._slices)
+        except NotAllowed as refusal:
+            typer.echo(f"DeviceTaintRules are left out: {refusal}", err=True)
+            return []

@@ -1,0 +1,120 @@
+"""The way of nodes from the device plugin to claims and back: which go first, and after whom."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from divvy.live.difference import node_status
+from divvy.live.observed_cluster import gpu_entries
+from divvy.live.pods import LivePod
+from divvy.model import Cluster, NodeFacts, pool_of, select_profile
+from divvy.model.problems import printable
+from divvy.model.quantities import parse_quantity
+from divvy.model.resource_names import VENDOR
+from divvy.plan.fit.live_claims import ClaimedGpu
+
+
+class MoveTarget(StrEnum):
+    """Who serves the GPUs of a node after its move."""
+
+    CLAIMS = "claims"
+    PLUGIN = "the device plugin"
+
+
+@dataclass(frozen=True)
+class NodeMove:
+    """One node that the stack file gives to another allocator.
+
+    ``pods`` hold its GPUs, and end before it moves; with none it moves at once.
+    """
+
+    node: str
+    target: MoveTarget
+    pods: tuple[str, ...]
+
+
+def node_moves(
+    cluster: Cluster,
+    nodes: Iterable[Mapping[str, Any]],
+    gpus: Iterable[ClaimedGpu],
+    pods: Sequence[LivePod],
+) -> tuple[NodeMove, ...]:
+    """Return the nodes of the API that move, those first that the fewest pods hold up."""
+    claimed: dict[str, list[ClaimedGpu]] = defaultdict(list)
+    for gpu in gpus:
+        claimed[gpu.node].append(gpu)
+    moves = []
+    for raw in nodes:
+        if not _has_pool(cluster, raw):
+            continue  # no agent is there that could move it
+        name = str(raw["metadata"]["name"])
+        offered = claimed.get(name, [])
+        if _is_by_claims(cluster, raw):
+            if not offered and advertises_gpus(raw):
+                moves.append(NodeMove(name, MoveTarget.CLAIMS, _with_devices(name, pods)))
+        elif offered:
+            moves.append(NodeMove(name, MoveTarget.PLUGIN, _with_claims(offered)))
+    return tuple(sorted(moves, key=lambda move: (move.target, len(move.pods), move.node)))
+
+
+def pods_left(
+    cluster: Cluster, nodes: Iterable[Mapping[str, Any]], gpus: Iterable[ClaimedGpu]
+) -> tuple[str, ...]:
+    """Return the pods with claims on nodes of the API that no pool selects, each with its node.
+
+    These nodes have no agent, which alone gives their devices back.
+    """
+    left = {raw["metadata"]["name"] for raw in nodes if not _has_pool(cluster, raw)}
+    held = {
+        f"{holder.namespace}/{pod} on {gpu.node}"
+        for gpu in gpus
+        if gpu.node in left
+        for _, holder in gpu.holders
+        for pod in holder.pods
+    }
+    return tuple(sorted(map(printable, held)))
+
+
+def advertises_gpus(node: Mapping[str, Any]) -> bool:
+    """Return whether a node of the API has GPUs of the device plugin, or withdraws them just now.
+
+    Once they are withdrawn, its agent still tells who owned them.
+    """
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    if any(
+        name.startswith(f"{VENDOR}/") and parse_quantity(number)
+        for name, number in allocatable.items()
+    ):
+        return True
+    status = node_status(node["metadata"].get("annotations") or {})
+    return any(str(gpu.get("owner") or "").startswith("plugin") for gpu in gpu_entries(status))
+
+
+def _is_by_claims(cluster: Cluster, node: Mapping[str, Any]) -> bool:
+    profile = select_profile(cluster, _facts(node)).profile
+    return profile in cluster.profiles and cluster.profiles[profile].by_claims
+
+
+def _has_pool(cluster: Cluster, node: Mapping[str, Any]) -> bool:
+    return pool_of(cluster, _facts(node)) is not None
+
+
+def _facts(node: Mapping[str, Any]) -> NodeFacts:
+    meta = node["metadata"]
+    return NodeFacts(meta["name"], meta.get("labels") or {})
+
+
+def _with_devices(node: str, pods: Iterable[LivePod]) -> tuple[str, ...]:
+    names = {pod.pod.full_name for pod in pods if pod.node == node and pod.requests}
+    return tuple(sorted(names))
+
+
+def _with_claims(gpus: Iterable[ClaimedGpu]) -> tuple[str, ...]:
+    held: set[str] = set()
+    for gpu in gpus:
+        for _, holder in gpu.holders:
+            pods = [f"{holder.namespace}/{pod}" for pod in holder.pods]
+            held.update(pods or [f"claim {holder.namespace}/{holder.claim}"])
+    return tuple(sorted(map(printable, held)))

@@ -1,0 +1,1 @@
+"""The prediction: what every node will advertise, and what that guarantees."""

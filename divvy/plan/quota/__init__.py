@@ -1,0 +1,1 @@
+"""Quotas: what Kubernetes and Kueue count of GPUs."""

@@ -1,0 +1,1 @@
+"""The review: what a change of stack files means, for whom."""

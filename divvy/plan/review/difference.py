@@ -1,0 +1,268 @@
+"""The topology diff: what changes for whom between two plans."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from divvy.model.contract import AGENT
+from divvy.plan.predict.guarantees import Guarantees
+from divvy.plan.predict.prediction import NodePlan, Plan, PoolPlan
+from divvy.plan.review.disruption import Disruption, disruption
+from divvy.plan.review.level import LEVELS, Level
+from divvy.plan.review.object_changes import NO_OBJECTS, ObjectChanges
+from divvy.plan.review.pool_pairs import PoolPairs, pair_pools
+from divvy.plan.review.profiles import (
+    follower_changes,
+    follower_path,
+    levels_of_moves,
+    profile_changes,
+)
+from divvy.plan.review.settings import SettingChange, setting_changes
+
+
+@dataclass(frozen=True)
+class ResourceChange:
+    """One resource of some nodes: devices in all and per node, and what each guarantees.
+
+    The guarantees are None on the side where the resource does not exist; where
+    a name means several things they are those of its first device. ``at_most``: devices
+    are made when pods claim them, one kind in place of another.
+    """
+
+    resource: str
+    before: int
+    after: int
+    per_node_before: int
+    per_node_after: int
+    guarantees_before: Guarantees | None
+    guarantees_after: Guarantees | None
+    at_most: bool = False
+
+    def count(self, number: int) -> str:
+        """Return a number of devices: ``28``, or ``≤ 28`` where pods claim them."""
+        return f"{'≤ ' if self.at_most and number else ''}{number:,}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changes for the nodes of a pool that are alike, or for one node with an override.
+
+    ``nodes_before`` and ``nodes_after`` count them; ``node`` is the name of the
+    one node, None for those that follow the pool.
+    """
+
+    pool: str
+    node: str | None
+    nodes_before: int
+    nodes_after: int
+    before: NodePlan | None
+    after: NodePlan | None
+    resources: tuple[ResourceChange, ...]
+    disruption: Disruption
+
+    @property
+    def nodes(self) -> int:
+        """Return how many nodes change: those of the newer file, else those that leave it."""
+        return self.nodes_after or self.nodes_before
+
+    @property
+    def gpus(self) -> int:
+        """Return how many GPUs of all these nodes cause the disruption."""
+        return len(self.disruption.gpus) * self.nodes
+
+
+@dataclass(frozen=True)
+class TotalChange:
+    """One resource of the whole cluster, before and after."""
+
+    resource: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """All changes between two plans, the most disruptive first; empty if nothing changes.
+
+    ``settings`` are changes that the topology does not show; ``renamed`` maps the new names of
+    pools to their old ones; ``unchanged`` are the pools of which nothing changes; ``objects`` is
+    what becomes of the cluster's objects; ``policy`` is the newer file's ``change.policy``;
+    ``withdrawn_profiles`` are names that a node's label may still choose; ``ends_clients``: agents
+    restart, and what MPS has served until then ends with them; ``unpredicted`` is by pool what
+    its nodes may go through that ``changes`` do not show.
+    """
+
+    before: str
+    after: str
+    changes: tuple[Change, ...]
+    totals: tuple[TotalChange, ...]
+    settings: tuple[SettingChange, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    unchanged: tuple[str, ...] = ()
+    objects: ObjectChanges = NO_OBJECTS
+    policy: str = "wait"
+    withdrawn_profiles: tuple[str, ...] = ()
+    ends_clients: bool = False
+    unpredicted: Mapping[str, Level] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.changes or self.settings or self.renamed or self.objects)
+
+
+def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Difference:
+    """Compare two plans, pool by pool; ``objects`` is what becomes of the cluster's objects."""
+    pairs = pair_pools(before, after)
+    gone = (name for name in pairs.older if name not in pairs.newer)
+    changes = [change for name in (*pairs.newer, *gone) for change in _pool_changes(name, pairs)]
+    followers = pairs.as_renamed(before.profiles.followers), after.profiles.followers
+    settings = (
+        *map(pairs.judged, setting_changes(pairs.as_renamed(before.settings), after.settings)),
+        *follower_changes(
+            *followers,
+            frozenset(follower_path(change.pool, change.node) for change in changes),
+        ),
+        *profile_changes(before.profiles, after.profiles),
+    )
+    changed = {*pairs.renamed, *(change.pool for change in changes)}
+    return Difference(
+        before.cluster,
+        after.cluster,
+        tuple(_under(after.policy, change) for change in sorted(changes, key=_by_disruption)),
+        _totals(before, after),
+        settings,
+        pairs.renamed,
+        tuple(
+            name
+            for name in pairs.newer
+            if name in pairs.older
+            and name not in changed
+            and not any(setting.path.startswith(f"pools.{name}.") for setting in settings)
+        ),
+        objects,
+        after.policy,
+        tuple(sorted(before.profiles.rules.keys() - after.profiles.rules.keys())),
+        f"DaemonSet {AGENT}" in objects.restarted and before.profiles.by_mps,
+        levels_of_moves(*followers, pairs.moves),
+    )
+
+
+def _by_disruption(change: Change) -> tuple[int, int]:
+    """Return what puts the change first that disturbs most."""
+    return -LEVELS.index(change.disruption.level), -change.gpus
+
+
+def _under(policy: str, change: Change) -> Change:
+    """Return what the policy does where pods are in the way."""
+    effect = change.disruption
+    if effect.level != "GPUs must be idle" or policy == "wait":
+        return change
+    what = (
+        "change.policy is evict: pods that hold them are evicted"
+        if policy == "evict"
+        else "change.policy is never: GPUs in use are not repartitioned"
+    )
+    return replace(change, disruption=replace(effect, reason=f"{effect.reason}; {what}"))
+
+
+def resource_counts(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[TotalChange, ...]:
+    """Return the resources whose numbers differ, by name."""
+    return tuple(
+        TotalChange(name, before.get(name, 0), after.get(name, 0))
+        for name in sorted({*before, *after})
+        if before.get(name, 0) != after.get(name, 0)
+    )
+
+
+def _totals(before: Plan, after: Plan) -> tuple[TotalChange, ...]:
+    return resource_counts(before.totals, after.totals)
+
+
+def _pool_changes(name: str, pairs: PoolPairs) -> list[Change]:
+    before, after = pairs.older.get(name), pairs.newer.get(name)
+    apart = sorted({*(before.overrides if before else ()), *(after.overrides if after else ())})
+    older, newer = _present(before, apart), _present(after, apart)
+    alike = _change(
+        name,
+        None,
+        (before.node if before else None, _nodes(before) - len(older)),
+        (after.node if after else None, _nodes(after) - len(newer)),
+    )
+    single = [
+        _change(
+            name,
+            node,
+            (older.get(node), int(node in older)),
+            (newer.get(node), int(node in newer)),
+        )
+        for node in apart
+    ]
+    return [change for change in (alike, *single) if change is not None]
+
+
+def _nodes(pool: PoolPlan | None) -> int:
+    return 0 if pool is None else pool.count or 0
+
+
+def _present(pool: PoolPlan | None, apart: list[str]) -> dict[str, NodePlan]:
+    """Return the plans of those nodes that either side overrides.
+
+    A node that is not overridden here follows the pool, if the pool is large
+    enough to have it.
+    """
+    if pool is None or pool.node is None:
+        return {}
+    followers = [node for node in apart if node not in pool.overrides][: pool.alike]
+    return {**pool.overrides, **{node: pool.node for node in followers}}
+
+
+def _change(
+    pool: str,
+    node: str | None,
+    before: tuple[NodePlan | None, int],
+    after: tuple[NodePlan | None, int],
+) -> Change | None:
+    (older, nodes_before), (newer, nodes_after) = before, after
+    if not nodes_before and not nodes_after:
+        return None
+    resources = _resources(older, nodes_before, newer, nodes_after)
+    effect = disruption(older if nodes_before else None, newer if nodes_after else None)
+    if not resources and effect.level == "none":
+        return None
+    return Change(pool, node, nodes_before, nodes_after, older, newer, resources, effect)
+
+
+def _resources(
+    before: NodePlan | None, nodes_before: int, after: NodePlan | None, nodes_after: int
+) -> tuple[ResourceChange, ...]:
+    older, newer = _offered(before), _offered(after)
+    changes = []
+    for name in sorted({*older, *newer}):
+        count_before, promise_before = older.get(name, (0, None))
+        count_after, promise_after = newer.get(name, (0, None))
+        total_before, total_after = count_before * nodes_before, count_after * nodes_after
+        promised = promise_before != promise_after and total_before and total_after
+        if total_before != total_after or promised:
+            changes.append(
+                ResourceChange(
+                    name,
+                    total_before,
+                    total_after,
+                    count_before,
+                    count_after,
+                    promise_before if total_before else None,
+                    promise_after if total_after else None,
+                    name in _claimable(before) | _claimable(after),
+                )
+            )
+    return tuple(changes)
+
+
+def _claimable(node: NodePlan | None) -> frozenset[str]:
+    return frozenset(kind.name for kind in node.claimable) if node else frozenset()
+
+
+def _offered(node: NodePlan | None) -> dict[str, tuple[int, Guarantees]]:
+    if node is None:
+        return {}
+    promises = {device.resource: device.guarantees for device in reversed(node.devices)}
+    promises |= {kind.name: kind.guarantees for kind in node.claimable}
+    return {name: (number, promises[name]) for name, number in node.offered.items()}

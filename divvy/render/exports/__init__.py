@@ -1,0 +1,1 @@
+"""What other programs are given: Kueue, the GPU Operator, Pulumi, autoscalers."""

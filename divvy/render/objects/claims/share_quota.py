@@ -1,0 +1,72 @@
+"""The policies that refuse shares in namespaces without a confirmed quota for them.
+
+A policy cannot ask whether a namespace has a ResourceQuota: one with ResourceQuotas as parameters
+refuses every pod of a namespace that has none, before it looks at what the pod asks for. So the
+administrator labels namespaces, and `divvy validate --live` compares labels with quotas.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from divvy.model import Cluster
+from divvy.model.claim_names import SHARE_CLASS
+from divvy.model.contract import CLASS_QUOTA, CLASS_RESOURCE, SHARE_QUOTA_LABEL, TEMPLATE_PREFIX
+from divvy.model.resource_names import gpu_resource
+from divvy.render.objects.claims.cel import line, text
+from divvy.render.objects.claims.policy import on_create, validating_policy
+
+NAME = "divvy-share-quota"
+# The scheduler reads requests, and takes those of a class without limits, too.
+_BOTH_LISTS = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]"
+
+
+def share_quota_policies(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return the policies for pods and for claims, none if a quota is optional."""
+    if cluster.quota.shares != "required":
+        return []
+    labelled = f"namespaceObject.metadata.?labels[?{text(SHARE_QUOTA_LABEL)}].orValue('') == 'true'"
+    message = (
+        "'shares of GPUs need a quota: limit ' + variables.classes[0] + "
+        f"'{CLASS_QUOTA} in a ResourceQuota of the namespace ' + namespaceObject.metadata.name + "
+        + text(f", then label the namespace {SHARE_QUOTA_LABEL}: true")
+    )
+    return [
+        obj
+        for name, rule, classes in (
+            (f"{NAME}-pods", on_create("", "pods"), _classes_of_pod()),
+            (f"{NAME}-claims", on_create("resource.k8s.io", "resourceclaims"), _classes_of_claim()),
+        )
+        for obj in validating_policy(
+            name,
+            rule,
+            [{"name": "asks-for-shares", "expression": f"({classes}).size() > 0"}],
+            [{"name": "classes", "expression": classes}],
+            [(labelled, message)],
+        )
+    ]
+
+
+def _classes_of_pod() -> str:
+    """Return the classes of shares that a pod asks for: by size, or as extended resources."""
+    of_share = text(f"^{TEMPLATE_PREFIX}[0-9]+x[0-9]+[mp]")
+    share_class, shared = text(SHARE_CLASS), text(gpu_resource(shared=True))
+    by_class = text(f"{CLASS_RESOURCE}{SHARE_CLASS}")
+    return line(
+        "object.spec.?resourceClaims.orValue([])"
+        f".map(r, r.?resourceClaimTemplateName.orValue('')).filter(t, t.matches({of_share}))"
+        f".map(t, t.contains('.tenant.') ? {share_class} + '-' + t.split('.tenant.')[1] "
+        f": {share_class}) + "
+        "(object.spec.containers + object.spec.?initContainers.orValue([])).map(c, "
+        f"{_BOTH_LISTS}.map(l, l.filter(k, k == {shared} || k.startsWith({by_class}))).flatten()"
+        f").flatten().map(k, k == {shared} ? {share_class} : k.substring({len(CLASS_RESOURCE)}))"
+    )
+
+
+def _classes_of_claim() -> str:
+    """Return the classes of shares that a claim asks for."""
+    return line(
+        "object.spec.?devices.?requests.orValue([]).map(r, r.?firstAvailable.orValue([])"
+        ".map(s, s.deviceClassName) + [r.?exactly.?deviceClassName.orValue('')]).flatten()"
+        f".filter(k, k.startsWith({text(SHARE_CLASS)}))"
+    )

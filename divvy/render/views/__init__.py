@@ -1,0 +1,1 @@
+"""Plans, reviews and clusters for people: terminal, Markdown, HTML, JSON."""
