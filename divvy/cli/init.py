@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 
 from divvy.cli.chart_images import require_digest
+from divvy.cli.cluster_survey import Survey, survey
 from divvy.cli.nvidia_files import operator_profiles
 from divvy.cli.schema import schema_text
 from divvy.distribution import NAME, is_installed_from_a_path, requirement, version
@@ -29,7 +30,6 @@ from divvy.init.project import (
     stack_file,
 )
 from divvy.init.stack_text import NO_IMAGE, remarks, stack_text
-from divvy.live.cluster_survey import Survey, survey
 from divvy.model import UnknownGpuModel, gpu_model, gpu_models
 from divvy.model.nvidia import ImportResult
 from divvy.stack.file import StackFile

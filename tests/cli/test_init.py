@@ -17,8 +17,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+import divvy.cli.cluster_survey
 import divvy.cli.init
-import divvy.live.cluster_survey
 from divvy.cli.main import app
 from divvy.distribution import version
 from divvy.kube.client import Client
@@ -80,7 +80,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
         with Client(CONFIG, transport=httpx2.MockTransport(served)) as http:
             yield ClusterReader(http)
 
-    monkeypatch.setattr(divvy.live.cluster_survey, "reading", reading)
+    monkeypatch.setattr(divvy.cli.cluster_survey, "reading", reading)
     (tmp_path / "my gpus").mkdir()
     monkeypatch.chdir(tmp_path / "my gpus")
     return served

@@ -19,6 +19,7 @@ from conformance.cluster.api import Api as SuiteApi
 from divvy.agent.api_server.claims_api import ClaimsApi
 from divvy.agent.api_server.client import ApiServer
 from divvy.claim_templates.client import Api as MakerApi
+from divvy.cli.cluster_survey import survey
 from divvy.cli.deploy import _Run
 from divvy.cli.main import app
 from divvy.cli.node_wait import wait_advertised
@@ -34,7 +35,6 @@ from divvy.kube.client import Client
 from divvy.kube.errors import Unreachable
 from divvy.kube.kubeconfig import cluster_config
 from divvy.live.cluster_reader import reading
-from divvy.live.cluster_survey import survey
 from divvy.stack.file import read_path
 from divvy.stack.sections import read_cluster
 from lab.fakes.scene import running, until
@@ -364,7 +364,7 @@ READS = {
     "divvy/claim_templates/client.py": {"pages", "watch"},
     "divvy/deploy/claims_checks.py": {"listed", "paged"},
     "divvy/live/cluster_reader.py": {"pages", "paged"},
-    "divvy/live/cluster_survey.py": {"paged"},
+    "divvy/cli/cluster_survey.py": {"paged"},
     "divvy/cli/deploy.py": {"pages"},
     "divvy/live/fit_reader.py": {"listed", "paged"},
     "divvy/live/advertised.py": {"paged"},
