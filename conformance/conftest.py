@@ -24,7 +24,7 @@ from conformance.cluster.node_success import note_success
 from conformance.cluster.open_cluster import open_cluster
 from conformance.evidence import Evidence, sentence
 from conformance.not_made import Missed, NotApplicable, NotMade
-from conformance.options import add_options, given
+from conformance.options import add_options, narrowing, options_of
 from conformance.promise import NO_POOL, NodePromise
 from conformance.report.identities import without_identities
 from conformance.report.progress import Progress
@@ -71,18 +71,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # What asks the suite to end gets its pods and labels removed first, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     _require_known(config.getoption("--divvy-select"))
-    only = tuple(
-        f"--{name.removeprefix('divvy-')}={value}"
-        for name in ("divvy-select", "divvy-pool", "divvy-sample", "divvy-seed")
-        if (value := config.getoption(f"--{name}"))
-    )
-    if config.getoption("--divvy-changed-since"):
-        only += ("--changed",)
     if limit := config.getoption("--divvy-time-limit"):
-        config.stash[_DEADLINE] = time.monotonic() + limit
+        config.stash[_DEADLINE] = time.monotonic() + limit * 60
     report_options: dict[str, Any] = {
-        "only": only,
-        "options": given(config),
+        "only": narrowing(config),
+        "options": options_of(config),
         "strict": config.getoption("--divvy-strict"),
         "require": config.getoption("--divvy-require"),
     }

@@ -25,7 +25,7 @@ _PURE = (
     "agent/memory/test_unaccounted_memory", "agent/plugin", "agent/test_containers",
     "claim_templates", "cli", "components", "conformance", "deploy", "docs", "init", "live",
     "model",
-    "plan", "render", "stack", "test_dependencies", "test_words",
+    "plan", "render", "stack", "test_dependencies", "test_verify_options", "test_words",
 )  # fmt: skip
 # Among them, what waits for sockets and loops.
 _EDGES = (

@@ -174,7 +174,8 @@ HOST = pytest.StashKey[BareHost]()
 
 def open_host(config: pytest.Config, scratch: Path) -> BareHost:
     """Look at the host that the options name; ``scratch`` may take a driver root made of links."""
-    where = config.getoption("--bare-host")
+    named = config.getoption("--bare-host")
+    where = "local://" if named is None else named
     root, version = config.getoption("--driver-root"), None
     if config.getoption("--divvy-file"):
         try:

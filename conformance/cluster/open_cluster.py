@@ -83,9 +83,9 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         known = ", ".join(cluster.pools)
         raise pytest.UsageError(f"the stack file has no pool {pool}; it has: {known}")
     pool_nodes = node_promises(cluster, plan(cluster, name), nodes, pool, unready)
-    size = config.getoption("--divvy-sample")
+    size, seed = config.getoption("--divvy-sample"), config.getoption("--divvy-seed")
     try:
-        sample = None if size is None else parse_sample(size, config.getoption("--divvy-seed"))
+        sample = None if size is None else parse_sample(size, seed or "")
     except ValueError as problem:
         raise pytest.UsageError(str(problem)) from None
     promises = sampled(pool_nodes, sample)

@@ -1,11 +1,13 @@
 """divvy verify: prove on live nodes what the plan promised."""
 
+import inspect
 import json
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,6 +49,7 @@ from divvy.reports.product import product_rows
 from divvy.sources import CONFORMANCE
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_cluster
+from divvy.verify_options import OPTIONS, OWN_TARGET, command_line, given, misuse
 
 # What the extra `verify` brings and the suite imports.
 _PACKAGES = ("pytest", "testinfra")
@@ -58,143 +61,40 @@ _OTHER_REPORTS = ("report.html", "junit.xml", "ctrf.json")
 _REFUSAL = "ERROR: "
 # A process that the suite has left behind may hold its output open.
 _LAST_WORDS_SECONDS = 2.0
-_Pool = Annotated[str | None, typer.Option("--pool", help="Only this pool.")]
-_Select = Annotated[
-    str | None, typer.Option("--select", help="Only checks with these ids: PLUG, or ISO-01,WORK.")
-]
-_Target = Annotated[
-    str,
-    typer.Option(
-        "--target", help="What shares the GPUs: divvy, nvidia-device-plugin or nvidia-dra."
-    ),
-]
-_Exclusive = Annotated[
-    bool,
-    typer.Option(
-        "--exclusive", help="Fill nodes, run gpu-burn, exceed memory limits: needs idle GPUs."
-    ),
-]
-_Disruptive = Annotated[
-    bool,
-    typer.Option(
-        "--disruptive",
-        help="Restart agents and kubelets, change profiles and back, break simulated GPUs.",
-    ),
-]
-_NoExec = Annotated[bool, typer.Option("--no-exec", help="Do not enter the agent's pods.")]
-_Bare = Annotated[
-    bool, typer.Option("--bare", help="Check this host, without Kubernetes; a stack is optional.")
-]
-_Host = Annotated[
-    str | None, typer.Option("--host", help="With --bare, another host: ssh://user@name.")
-]
-_Root = Annotated[
-    str | None, typer.Option("--driver-root", help="With --bare, the root folder of the driver.")
-]
-_Workloads = Annotated[
-    Path | None,
-    typer.Option(
-        "--workloads", help="With --bare, a folder of compiled workloads: no compiler needed."
-    ),
-]
-_Mig = Annotated[
-    bool,
-    typer.Option(
-        "--mig", help="With --bare, partition an idle GPU by MIG, and make it whole again."
-    ),
-]
-_Image = Annotated[str | None, typer.Option("--workload-image", help="Image with the workloads.")]
-_VectorAdd = Annotated[
-    str | None,
-    typer.Option("--vector-add-image", help="Also run this third-party vectorAdd image."),
-]
-_Burn = Annotated[
-    str | None, typer.Option("--gpu-burn-image", help="Also run this third-party gpu-burn image.")
-]
-_Out = Annotated[Path, typer.Option("--out", help="Folder for the reports.")]
-_Sample = Annotated[
-    str | None,
-    typer.Option("--sample", help="Number of nodes of each pool and profile, or a percentage: 5%."),
-]
-_Seed = Annotated[
-    str | None,
-    typer.Option("--seed", help="Selects the sample's nodes: another seed, other nodes."),
-]
-_Changed = Annotated[
-    bool,
-    typer.Option("--changed", help="Only nodes that changed since the report of --compare."),
-]
-_TimeLimit = Annotated[
-    int | None,
-    typer.Option("--time-limit", min=1, help="Start no check after this many minutes."),
-]
-_Require = Annotated[
-    bool,
-    typer.Option("--require", help="Exit 3 if a MUST check could not be made: for CI."),
-]
-_Strict = Annotated[
-    bool,
-    typer.Option("--strict", help="Exit 1 if a recommendation (SHOULD) does not hold, too."),
-]
-_Compare = Annotated[
-    str | None,
-    typer.Option(
-        "--compare",
-        help="An earlier report.yaml or archive to compare with, or `last`: the one in the "
-        "cluster. Exit 1 if a check newly fails, 3 if a MUST check can no longer be made.",
-    ),
-]
-_Product = Annotated[
-    bool,
-    typer.Option(
-        "--product", help="Write PRODUCT.yaml: rows of the CNCF's AI conformance product file."
-    ),
-]
-_InCluster = Annotated[
-    bool,
-    typer.Option("--in-cluster", help="Run nothing: write a Job that runs it."),
-]
-_Runner = Annotated[
-    str | None, typer.Option("--runner-image", help="With --in-cluster, the image of the suite.")
-]
-# Of --target: what `divvy up` deploys.
-_OWN = "divvy"
 # Of --compare: the report that the cluster keeps.
 _LAST = "last"
-# What a Job has otherwise: its stack file, its images, and where its reports go.
-_NOT_OF_A_JOB = ("stack", "file", "out", "in_cluster", "runner_image", "workload_image")
 
 
+def _with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of the table, beside those that it declares."""
+    declared = inspect.signature(command)
+    own = [p for p in declared.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    listed = [
+        inspect.Parameter(
+            option.parameter,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=option.unset,
+            annotation=Annotated[
+                bool if option.kind is None else option.kind | None,
+                typer.Option(
+                    f"--{option.name}",
+                    help=option.help,
+                    min=1 if option.kind is int else None,
+                ),
+            ],
+        )
+        for option in OPTIONS
+    ]
+    command.__signature__ = declared.replace(parameters=[*own, *listed])  # type: ignore[attr-defined]
+    return command
+
+
+@_with_options
 def verify(
-    context: typer.Context,
     *,
     stack: StackName = None,
     file: StackPath = None,
-    target: _Target = _OWN,
-    pool: _Pool = None,
-    sample: _Sample = None,
-    seed: _Seed = None,
-    changed: _Changed = False,
-    time_limit: _TimeLimit = None,
-    select: _Select = None,
-    exclusive: _Exclusive = False,
-    disruptive: _Disruptive = False,
-    no_exec: _NoExec = False,
-    bare: _Bare = False,
-    host: _Host = None,
-    driver_root: _Root = None,
-    workloads: _Workloads = None,
-    mig: _Mig = False,
-    workload_image: _Image = None,
-    vector_add_image: _VectorAdd = None,
-    gpu_burn_image: _Burn = None,
-    out: _Out = Path("out/conformance"),
-    require: _Require = False,
-    strict: _Strict = False,
-    compare: _Compare = None,
-    product: _Product = False,
-    in_cluster: _InCluster = False,
-    runner_image: _Runner = None,
+    **values: Any,
 ) -> None:
     """Check the live cluster against the plan.
 
@@ -211,28 +111,16 @@ def verify(
     3: a MUST check could not be made (--require),
     or no longer can (--compare)
     """
-    if not bare and (host or driver_root or workloads or mig):
-        fail("--host, --driver-root, --workloads and --mig are for --bare")
-    if bare and (sample or seed or changed):
-        fail("--sample, --seed and --changed are for a cluster")
-    if bare and target != _OWN:
-        fail("--target is for a cluster")
-    if bare and (pool is not None or disruptive or no_exec):
-        fail("--pool, --disruptive and --no-exec are for a cluster")
-    if bare and (workload_image or vector_add_image or gpu_burn_image):
-        fail("--bare runs no images: --workloads names a folder of compiled workloads")
-    if changed and compare is None:
-        fail("--changed needs --compare: the report since which nodes have changed")
-    if seed and not sample:
-        fail("--seed is for --sample")
-    if runner_image and not in_cluster:
-        fail("--runner-image is for --in-cluster")
+    if wrong := misuse(values):
+        fail(wrong)
+    bare, out, compare, target = (values[name] for name in ("bare", "out", "compare", "target"))
     if not bare:
         stack = named_stack(stack, file)
-    if in_cluster:
-        if bare or compare not in (None, _LAST):
-            fail("--in-cluster takes no --bare or file to compare with: a pod has none")
-        write_job(out, read_stack(stack, file), _of_a_job(context), runner_image, workload_image)
+    if values["in_cluster"]:
+        if compare not in (None, _LAST):
+            fail("--in-cluster takes no file to compare with: a pod has none")
+        images = values["runner_image"], values["workload_image"]
+        write_job(out, read_stack(stack, file), _of_a_job(values), *images)
         return
     _require_suites_packages()
     encode_output()
@@ -245,41 +133,16 @@ def verify(
             require_stack(earlier, source.name)
         except ValueError as problem:
             fail(str(problem))
-    if cluster is not None and not bare and target == _OWN:
+    if cluster is not None and not bare and target == OWN_TARGET:
         _require_deployed(cluster, source.name if source else "")
     report = _place_for_report(out)
-    arguments = ["--bare"] if bare else []
+    arguments = []
     if source is not None:
         arguments += [f"--divvy-file={Path(source.source).resolve()}"]
         arguments += [f"--divvy-stack={source.name}"]
-    for name, value in (
-        ("--divvy-target", None if bare else target),
-        ("--divvy-pool", pool),
-        ("--divvy-sample", sample),
-        ("--divvy-seed", seed),
-        ("--divvy-time-limit", None if time_limit is None else time_limit * 60),
-        ("--divvy-select", select),
-        ("--bare-host", host),
-        # The suite runs from a folder of its own; another host's folders are its.
-        ("--driver-root", driver_root if host or not driver_root else Path(driver_root).absolute()),
-        ("--workloads", None if workloads is None else workloads.absolute()),
-        ("--workload-image", workload_image),
-        ("--vector-add-image", vector_add_image),
-        ("--gpu-burn-image", gpu_burn_image),
-    ):
-        # An empty value is a mistake, and not the same as none.
-        arguments += [f"{name}={value}"] if value is not None else []
-    for flag, given in (
-        ("--exclusive", exclusive),
-        ("--disruptive", disruptive),
-        ("--no-exec", no_exec),
-        ("--mig", mig),
-        ("--divvy-strict", strict),
-        ("--divvy-require", require),
-    ):
-        arguments += [flag] if given else []
+    arguments += _of_suite(values)
     with tempfile.TemporaryDirectory() as scratch:
-        if changed and earlier is not None:
+        if values["changed"] and earlier is not None:
             before = Path(scratch, "earlier.json")
             before.write_text(json.dumps(earlier))
             arguments += [f"--divvy-changed-since={before}"]
@@ -287,20 +150,20 @@ def verify(
     if not report.exists():
         fail(refusal or f"the suite exited with {ended} before it wrote a report")
     document = yaml.safe_load(report.read_bytes())
-    _show(document, out, product=product)
+    _show(document, out, product=values["product"])
     archive = write_archive(out, document, source)
     typer.echo(f"report: {out / 'report.html'}\narchive: {out / ARCHIVE}")
-    if changed and earlier is not None:
+    if values["changed"] and earlier is not None:
         # What was not looked at is as it was.
         document = continued(earlier, document)
         archive = report_archive(document)
         typer.echo(f"with the nodes that have not changed: {summary_words(document)}")
     # A part of the checks or nodes is no report to compare the next run with.
     # What other programs do is no earlier state of Divvy's.
-    if cluster is not None and not bare and not document.get("only") and target == _OWN:
+    if cluster is not None and not bare and not document.get("only") and target == OWN_TARGET:
         typer.echo(keep_report(cluster, archive, document))
     comparison = None if earlier is None else _compared(earlier, document, out)
-    raise typer.Exit(_exit_code(document, comparison, require=require))
+    raise typer.Exit(_exit_code(document, comparison, require=values["require"]))
 
 
 def _show(document: dict[str, Any], out: Path, *, product: bool) -> None:
@@ -335,16 +198,25 @@ def _exit_code(document: dict[str, Any], comparison: Comparison | None, *, requi
     return REQUIRED_NOT_CHECKED if missing or (comparison and comparison.lost) else 0
 
 
-def _of_a_job(context: typer.Context) -> list[str]:
-    """Return the options of this call that are as good in a pod."""
+def _of_suite(values: Mapping[str, Any]) -> list[str]:
+    """Return the options of the suite; the folders of this host are absolute.
+
+    The suite runs from a folder of its own. An empty value is a mistake, and not the same as none.
+    """
     arguments = []
-    for parameter in context.command.params:
-        value = context.params[str(parameter.name)]
-        if parameter.name in _NOT_OF_A_JOB or value == parameter.default:
-            continue
-        option = parameter.opts[0]
-        arguments += [option] if value is True else [f"{option}={value}"]
+    for option in given(values):
+        value = values[option.parameter]
+        here = option.kind is Path or (option.name == "driver-root" and not values["host"])
+        value = Path(value).absolute() if value and here else value
+        if option.suite:
+            arguments.append(command_line(option, value, option.suite))
     return arguments
+
+
+def _of_a_job(values: Mapping[str, Any]) -> list[str]:
+    """Return the options of this call that are as good in a pod."""
+    kept = (option for option in given(values) if not option.of_command)
+    return [command_line(option, values[option.parameter]) for option in kept]
 
 
 def _require_deployed(cluster: Cluster, stack: str) -> None:

@@ -23,7 +23,10 @@ config:
 def test_lists_every_command_once_in_three_groups() -> None:
     lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "100"}).stdout.splitlines()
     titles = [line.strip("╭╮─ ") for line in lines if line.startswith("╭")]
-    assert titles == ["Options", "Plan and review", "Run and look", "Set up"]
+    groups = ["Plan and review", "Run and look", "Set up"]
+    # The checkout has divvy-lab, whose command is in no group of Divvy's own.
+    assert titles == ["Options", *groups, "Installed beside Divvy"]
+    assert [line for line in lines if line.startswith("│ lab ")]
     words = [
         line.strip("│ ").split()[0] for line in lines if line.startswith("│ ") and line[2] != " "
     ]

@@ -359,8 +359,8 @@ def test_prints_commands_that_a_shell_reads(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--in-cluster", "--compare=old.yaml"], "--in-cluster takes no --bare or file"),
-        (["--runner-image=x"], "--runner-image is for --in-cluster"),
+        (["--in-cluster", "--compare=old.yaml"], "--in-cluster takes no file"),
+        (["--runner-image=x"], "--runner-image needs --in-cluster"),
         (["--in-cluster"], "--runner-image is needed: the stack file has no plugin.image"),
     ],
 )
