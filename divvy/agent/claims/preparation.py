@@ -131,7 +131,10 @@ class Preparation:
             raise ClaimProblem(self._store.damage)
 
     def refresh(self) -> str:
-        """Write the CDI specifications of all prepared claims, and remove those of no claim.
+        """Write the CDI specifications of all prepared claims, and remove all others.
+
+        A claim that is not prepared has one if its preparation could not be saved: no container
+        starts by it, and the kubelet asks again.
 
         Also those of claims that cannot be described now. A GPU may be lost in a reload of the
         driver, and another one take its device node: a container that starts again by the
@@ -147,10 +150,13 @@ class Preparation:
             if claim.is_prepared:
                 problem = self._refresh_claim(claim) or problem
         for uid in {*written_claims(folder), *copied_claims(folder)}:
-            if uid not in claims:
-                with contextlib.suppress(InjectionProblem, OSError):
+            try:
+                if uid not in claims or not claims[uid].is_prepared:
                     remove_claim(folder, uid)
+                if uid not in claims:
                     remove_copy(folder, uid)
+            except (InjectionProblem, OSError) as error:
+                problem = str(error)
         return problem
 
     def _refresh_claim(self, claim: HeldClaim) -> str:
