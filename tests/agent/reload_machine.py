@@ -136,13 +136,13 @@ class PlainShareFolder(ShareFolder):
         self._folder.mkdir(parents=True, exist_ok=True)
 
 
-class Api:
+class ApiClient:
     """Answers with the ResourceClaim that the walk has at hand."""
 
     def __init__(self) -> None:
         self.answer: Any = None
 
-    async def claim(self, *_: str) -> Any:
+    async def request(self, *_: str) -> Any:
         return self.answer
 
 
@@ -159,7 +159,7 @@ class ReloadedNode(Machine):
         self.settings = _settings(folder)
         self.folder = folder
         self.loop = asyncio.new_event_loop()
-        self.api = Api()
+        self.api = ApiClient()
         self.loaded = True
         self.run_full = False
         # Since the driver changed, no agent has looked to the end.
@@ -168,6 +168,8 @@ class ReloadedNode(Machine):
         self.destroyed: set[str] = set()
         self.minors = {f"GPU-{index}": index for index in range(self.gpu_count)}
         self.found = dict.fromkeys(self.minors, 0)
+        # Claims that are being released: no container starts with one.
+        self.ending: set[str] = set()
         # Pod → what it was given: CDI names, and the file of its limits.
         self.given: dict[str, tuple[tuple[str, ...], Path | None]] = {}
         self.claims: Claims | None = None
@@ -206,7 +208,11 @@ class ReloadedNode(Machine):
         )
         self.injection.install()
         unused: Any = None
-        with mock.patch("divvy.agent.claims.service.ClaimsApi", return_value=self.api):
+        where = "divvy.agent.api_server.claims_api"
+        with (
+            mock.patch(f"{where}.AsyncClient", return_value=self.api),
+            mock.patch(f"{where}.access_from"),
+        ):
             self.claims = Claims(
                 self.settings,
                 self.driver,
@@ -486,6 +492,7 @@ class ReloadedNode(Machine):
             return False
         finally:
             self.api.answer = None
+        self.ending.discard(claim.uid)
         if not self.is_stale:  # else it was prepared by what the agent saw before
             self.went.discard(claim.uid)
         others = [other for other in self.record.claims.values() if other.uid != claim.uid]
@@ -505,6 +512,7 @@ class ReloadedNode(Machine):
         try:
             self._run(self.claims._preparation.unprepare(claim.uid))
         except ClaimProblem:
+            self.ending.add(claim.uid)
             return
         self.allocated.pop(claim.uid, None)
         if (self.settings.cdi_folder / claim_file(claim.uid)).exists():
@@ -608,7 +616,7 @@ class ReloadedNode(Machine):
                 continue
             path = self.settings.cdi_folder / claim_file(claim.uid)
             if not path.exists():
-                if claim.uid not in self.went:
+                if claim.uid not in self.went | self.ending:
                     raise Broken(f"{claim.text} is prepared on {claim.gpus}, and not described")
                 continue
             described = {device["name"] for device in json.loads(path.read_text())["devices"]}
