@@ -222,6 +222,7 @@ class ReloadedNode(Machine):
                 lambda: None,
             )
         self.claims._preparation._wait_seconds = 0.0
+        self.claims._server.registered = True  # else nothing is published
         self.problems: dict[str, str] = {}
         super()._start()
 
@@ -638,7 +639,20 @@ class ReloadedNode(Machine):
             (3, "reload", self.reload),
             (2, "plug", self.plug),
             (2, "/run", self._toggle_run),
+            (1, "damage", self._damage),
         ]
+
+    def _damage(self) -> None:
+        """Somebody else damages a specification, or removes it."""
+        for path in sorted(self.settings.cdi_folder.glob("*.json")):
+            if self.random.random() < 0.3:
+                text = path.read_bytes()
+                how = self.random.choice((None, b"", b"{}", b"[", text[: len(text) // 2]))
+                path.unlink()
+                if how is not None:
+                    path.write_bytes(how)
+                self.is_stale = True
+                self.log.append(f"  {path.name}: {how!r:.60}")
 
     def _toggle_process(self) -> None:
         if self.busy or self.random.random() < 0.3:

@@ -35,6 +35,7 @@ from divvy.agent.gpu.mig_plan import MigPlan
 from divvy.agent.inject.claim_cdi import (
     keep_described,
     remove_claim,
+    specification_files,
     write_claim,
     written_claims,
 )
@@ -125,6 +126,12 @@ class Preparation:
     def written(self) -> frozenset[str]:
         """Return the UIDs of the claims that have a CDI specification."""
         return frozenset(written_claims(self._settings.cdi_folder))
+
+    def files(self) -> object:
+        """Return which claims are prepared, and which files describe some, to be compared."""
+        claims = self._store.record.claims.values()
+        prepared = frozenset(claim.uid for claim in claims if claim.is_prepared)
+        return prepared, specification_files(self._settings.cdi_folder)
 
     def _require_record(self) -> None:
         if self._store.damage:
