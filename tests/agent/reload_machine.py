@@ -528,7 +528,7 @@ class ReloadedNode(Machine):
             return  # no agent can have seen it
         for path in sorted(self.settings.cdi_folder.glob("*.json")):
             spec = json.loads(path.read_text())
-            for device in spec["devices"]:
+            for device in spec.get("devices", ()):
                 edits, name = device["containerEdits"], device["name"]
                 nodes = {node["hostPath"] for node in edits["deviceNodes"]}
                 truth = self._nodes_of(spec["kind"], name)
@@ -582,7 +582,7 @@ class ReloadedNode(Machine):
             path = self.settings.cdi_folder / claim_file(claim.uid)
             if not path.exists() or not any(map(is_limited, claim.devices)):
                 continue
-            for device in json.loads(path.read_text())["devices"]:
+            for device in json.loads(path.read_text()).get("devices", ()):
                 mounts = device["containerEdits"]["mounts"]
                 files = [m["hostPath"] for m in mounts if m["containerPath"] == LIMITS]
                 if not files:
@@ -620,7 +620,7 @@ class ReloadedNode(Machine):
                 if claim.uid not in self.went | self.ending:
                     raise Broken(f"{claim.text} is prepared on {claim.gpus}, and not described")
                 continue
-            described = {device["name"] for device in json.loads(path.read_text())["devices"]}
+            described = {d["name"] for d in json.loads(path.read_text()).get("devices", ())}
             if missing := {cdi_name(claim, held) for held in claim.devices} - described:
                 raise Broken(f"{missing} are not described")
 
