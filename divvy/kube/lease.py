@@ -20,6 +20,9 @@ from divvy.kube.client import Client
 from divvy.kube.errors import CONFLICT, ApiError, KubeError
 
 _log = logging.getLogger(__name__)
+# Nobody's change takes an hour. Whoever writes a longer time keeps the next one waiting for as long
+# as he renews it, and not for years after.
+_LONGEST_SECONDS = 3600
 
 
 class LeaseLost(KubeError):
@@ -149,7 +152,7 @@ def _take(
     version = str(live["metadata"].get("resourceVersion") or "")
     now = time.monotonic()
     observation = observe(observation, version, now)
-    lasts = held.get("leaseDurationSeconds") or lease.lasts
+    lasts = min(held.get("leaseDurationSeconds") or lease.lasts, _LONGEST_SECONDS)
     holder = held.get("holderIdentity") or ""
     if not is_free(own, holder, lasts, observation, now):
         return False, observation, holder

@@ -64,6 +64,8 @@ _RESULT = {
     "driver!": str,
     "pool!": str,
     "device!": str,
+    "request": str,
+    "shareID": str,
     "adminAccess": bool,
     "consumedCapacity": _QUANTITIES,
 }
@@ -96,7 +98,7 @@ SHAPES: Mapping[str, Shape] = {
         "spec": _CLAIM_SPEC,
         "status": {
             "allocation": {"devices": {"results": [_RESULT]}},
-            "reservedFor": [{"name!": str, "resource": str}],
+            "reservedFor": [{"name!": str, "resource": str, "uid": str}],
         },
     },
     "resourceclaimtemplates": {"spec!": {"spec!": _CLAIM_SPEC}},

@@ -118,6 +118,9 @@ class Execution:
 class Machine:
     """A node, its kubelet, a scheduler and the agent; ``step`` does one thing at random."""
 
+    gpu_count = GPUS
+    profiles = PROFILES
+
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.now = 0.0
@@ -125,10 +128,12 @@ class Machine:
         self.log: list[str] = []
         self._numbers = iter(range(1, sys.maxsize))
         # The hardware.
-        self.gpus: dict[str, Gpu] = {f"GPU-{index}": gpu(index) for index in range(GPUS)}
+        self.gpus: dict[str, Gpu] = {f"GPU-{index}": gpu(index) for index in range(self.gpu_count)}
         self.busy: set[str] = set()
         self.faulty: set[str] = set()
         self.orphans: set[int] = set()
+        # MIG devices, and claims on such, that went with a driver: nobody took them from a holder.
+        self.went: set[str] = set()
         # The kubelet.
         self.kubelet_resources: tuple[Resource, ...] = ()
         self.pods: dict[str, Holder] = {}
@@ -181,7 +186,7 @@ class Machine:
     def _decide(self) -> None:
         seen = self._snapshot()
         config = {
-            "profiles": {"p": PROFILES[self.profile]},
+            "profiles": {"p": self.profiles[self.profile]},
             "pools": {"all": {"profile": "p"}},
             "change": self.change,
         }
@@ -323,7 +328,16 @@ class Machine:
         for instance in self.gpus[uuid].instances:
             if not set(mine).isdisjoint(range(instance.start, instance.start + instance.size)):
                 raise Broken(f"{profile} at {start} of {uuid} overlaps {instance.uuid}")
-        created = MigInstance(number, known.profile_id, start, size, ci=0, uuid=f"MIG-{number}")
+        created = MigInstance(
+            number,
+            known.profile_id,
+            start,
+            size,
+            ci=0,
+            uuid=f"MIG-{number}",
+            gi_cap=2 * number,
+            ci_cap=2 * number + 1,
+        )
         instances = (*self.gpus[uuid].instances, created)
         self.gpus[uuid] = replace(self.gpus[uuid], instances=instances)
 
@@ -507,12 +521,14 @@ class Machine:
         """Raise Broken if something held is not there, or a GPU is known to both allocators."""
         for holder in self.pods.values():
             uuid = self._gpu_of(holder.device_id)
+            if uuid in self.went:
+                continue
             if uuid not in self.gpus:
                 raise Broken(f"{holder.device_id}, held by {holder.pod}, is not there")
             if not holder.device_id.startswith("MIG") and self.gpus[uuid].mig_mode:
                 raise Broken(f"{uuid}, held by {holder.pod}, is in MIG mode")
         for claim in self.record.claims.values():
-            for held in claim.devices if claim.is_prepared else ():
+            for held in claim.devices if claim.is_prepared and claim.uid not in self.went else ():
                 on = self.gpus[held.uuid]
                 is_there = (
                     not on.mig_mode
@@ -569,7 +585,19 @@ class Machine:
     def step(self) -> None:
         """Do one thing."""
         self.now += self.random.choice((0.0, 0.1, 0.5, 1.0, 4.0))
-        actions: list[tuple[float, str, Callable[[], None]]] = [
+        actions = self.actions()
+        weights = [weight for weight, _, _ in actions]
+        _, name, action = self.random.choices(actions, weights)[0]
+        self.log = [*self.log[-60:], f"{self.now:.1f} {name}"]
+        try:
+            action()
+        except Killed:
+            self._kill()
+        self.check()
+
+    def actions(self) -> list[tuple[float, str, Callable[[], None]]]:
+        """Return what can happen: weight, name, what it does."""
+        return [
             (24, "look", self._look),
             (8, "publish", self.publish),
             (6, "retire", self.retire),
@@ -589,14 +617,6 @@ class Machine:
             (2, "process", self._toggle_process),
             (2, "fault", self._toggle_fault),
         ]
-        weights = [weight for weight, _, _ in actions]
-        _, name, action = self.random.choices(actions, weights)[0]
-        self.log = [*self.log[-60:], f"{self.now:.1f} {name}"]
-        try:
-            action()
-        except Killed:
-            self._kill()
-        self.check()
 
     def _look(self) -> None:
         if not self.alive:
@@ -616,7 +636,7 @@ class Machine:
             self.orphans = {instance.gi for gpu in self.gpus.values() for instance in gpu.instances}
 
     def _change_profile(self) -> None:
-        self.profile = self.random.choice(list(PROFILES))
+        self.profile = self.random.choice(list(self.profiles))
         policy, deadline = self.random.choice(("wait", "never")), self.random.choice((10, 600))
         self.change = {"policy": policy, "deadline": f"{deadline}s"}
         self.log.append(f"  {self.profile}, {self.change}")
@@ -680,7 +700,11 @@ class Machine:
 
 def walk(seed: int, steps: int) -> Counter[str]:
     """Walk so many steps; raises Broken, with the last steps."""
-    machine = Machine(seed)
+    return walk_machine(Machine(seed), seed, steps)
+
+
+def walk_machine(machine: Machine, seed: int, steps: int) -> Counter[str]:
+    """Walk a machine so many steps; raises Broken, with the last steps."""
     try:
         for number in range(1, steps + 1):
             machine.step()

@@ -102,6 +102,17 @@ def test_ignores_the_holders_clock(ahead: timedelta) -> None:
     assert api.holder() == ""
 
 
+def test_waits_for_no_holder_for_years(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stolen token wrote the longest time there is: after its end nobody could begin."""
+    monkeypatch.setattr("divvy.kube.lease._LONGEST_SECONDS", 0.2)
+    api = OneLease("thief")
+    assert api.lease is not None
+    api.lease["spec"]["leaseDurationSeconds"] = (1 << 31) - 1
+    began = time.monotonic()
+    with hold(api):
+        assert time.monotonic() - began < 3
+
+
 def test_reports_once_whom_it_waits_for() -> None:
     api = OneLease("other")
     reported: list[str] = []

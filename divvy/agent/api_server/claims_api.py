@@ -8,7 +8,8 @@ from typing import Any
 
 from divvy.kube.access import access_from
 from divvy.kube.async_client import AsyncClient, raising_unreachable, until_silent
-from divvy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError
+from divvy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError, Unreachable
+from divvy.kube.shapes import shape_problem
 from divvy.model.contract import CLAIMS_DRIVER
 
 _API = "/apis/resource.k8s.io/v1"
@@ -35,11 +36,15 @@ class ClaimsApi:
         try:
             path = f"{_API}/namespaces/{namespace}/resourceclaims/{name}"
             with raising_unreachable():
-                return dict(await self._client.request("GET", path))
+                claim = dict(await self._client.request("GET", path))
         except ApiError as error:
             if error.code == NOT_FOUND:
                 return None
             raise
+        # What is taken of it goes into the record, and is read again by every agent after this one.
+        if problem := shape_problem(claim, "resourceclaims"):
+            raise Unreachable(f"claim {namespace}/{name}: {problem}")
+        return claim
 
     async def claims(self, unread: Callable[[str], None]) -> AsyncIterator[dict[str, Any]]:
         """Yield every ResourceClaim of the cluster, read by pages.

@@ -35,6 +35,7 @@ from divvy.agent.gpu.mig_plan import MigPlan
 from divvy.agent.inject.claim_cdi import (
     keep_described,
     remove_claim,
+    specification_files,
     write_claim,
     written_claims,
 )
@@ -126,12 +127,21 @@ class Preparation:
         """Return the UIDs of the claims that have a CDI specification."""
         return frozenset(written_claims(self._settings.cdi_folder))
 
+    def files(self) -> object:
+        """Return which claims are prepared, and which files describe some, to be compared."""
+        claims = self._store.record.claims.values()
+        prepared = frozenset(claim.uid for claim in claims if claim.is_prepared)
+        return prepared, specification_files(self._settings.cdi_folder)
+
     def _require_record(self) -> None:
         if self._store.damage:
             raise ClaimProblem(self._store.damage)
 
     def refresh(self) -> str:
-        """Write the CDI specifications of all prepared claims, and remove those of no claim.
+        """Write the CDI specifications of all prepared claims, and remove all others.
+
+        A claim that is not prepared has one if its preparation could not be saved: no container
+        starts by it, and the kubelet asks again.
 
         Also those of claims that cannot be described now. A GPU may be lost in a reload of the
         driver, and another one take its device node: a container that starts again by the
@@ -147,10 +157,13 @@ class Preparation:
             if claim.is_prepared:
                 problem = self._refresh_claim(claim) or problem
         for uid in {*written_claims(folder), *copied_claims(folder)}:
-            if uid not in claims:
-                with contextlib.suppress(InjectionProblem, OSError):
+            try:
+                if uid not in claims or not claims[uid].is_prepared:
                     remove_claim(folder, uid)
+                if uid not in claims:
                     remove_copy(folder, uid)
+            except (InjectionProblem, OSError) as error:
+                problem = str(error)
         return problem
 
     def _refresh_claim(self, claim: HeldClaim) -> str:

@@ -243,15 +243,16 @@ class Claims:
         self._retirement.begin(leaving)
 
     def _refresh(self) -> None:
-        """Write the CDI specifications again where what they are made of has changed.
+        """Write the CDI specifications again where they, or what they are made of, have changed.
 
-        Again also where one could not be written: its containers start again without a Prepare.
+        Also where one could not be written, or somebody has damaged it: its containers start again
+        without a Prepare.
         """
         snapshot = None if self._driver.problem else self._driver.snapshot
         description = None if snapshot is None else self._injection.described_as(snapshot)
-        if description != self._refreshed or self._refresh_problem:
-            self._refreshed = description
+        if (description, self._preparation.files()) != self._refreshed or self._refresh_problem:
             self._refresh_problem = self._preparation.refresh()
+            self._refreshed = description, self._preparation.files()
 
     def _prepared(self, seconds: float) -> None:
         self.prepare_seconds.labels(self._node).observe(seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -122,6 +123,16 @@ def written_claims(folder: Path) -> Iterable[str]:
         path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
         for path in folder.glob(f"{_PREFIX}*{_SUFFIX}")
     ]
+
+
+def specification_files(folder: Path) -> Mapping[str, tuple[int, int, int]]:
+    """Return inode, time of change and size of each claim's specification."""
+    files = {}
+    for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+        with suppress(FileNotFoundError):
+            status = path.lstat()
+            files[path.name] = status.st_ino, status.st_mtime_ns, status.st_size
+    return files
 
 
 def claim_file(uid: str) -> str:

@@ -253,8 +253,13 @@ class Injection:
         }
 
     def described_as(self, snapshot: Snapshot) -> object:
-        """Return what containers of claims are given of a snapshot, to be compared."""
-        return None if self._claims is None else (self.by_cdi, self.claim_edits(snapshot))
+        """Return what containers of claims are given of a snapshot, to be compared.
+
+        While nothing could be written yet, those that an agent before this one described have it.
+        """
+        if self._claims is None:
+            return self.device_edits(snapshot)
+        return self.by_cdi, self.claim_edits(snapshot)
 
     def driver_limited_allocation(
         self, device_ids: Sequence[str], shares: Sequence[DeviceShare]

@@ -16,6 +16,7 @@ from divvy.agent.claims.claims_file import ClaimsFile
 from divvy.agent.claims.copies import write_copy
 from divvy.agent.claims.preparation import ClaimProblem, Preparation
 from divvy.agent.gpu.hardware import Gpu, Snapshot
+from divvy.agent.inject.claim_cdi import claim_file
 from divvy.agent.inject.share_folder import ShareFolder
 from divvy.model.contract import CLAIMS_DRIVER, claims_pool
 from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, held, offered_gpu
@@ -173,3 +174,26 @@ def test_removes_the_copy_before_the_claim_leaves_the_record(
 
 def _fail(*_: Any) -> None:
     raise OSError("read-only")
+
+
+def test_describes_no_claim_whose_preparation_could_not_be_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would write it again after a reload of the driver: it led to another GPU."""
+    share = offered_gpu(0, BY_SIZE)
+    late = claim("late", held(share, "-share", 3000, 30), prepared=False)
+    store = ClaimsFile(tmp_path, tmp_path, lambda: None)
+    store.save(claim_record(share, claims=(late,)))
+    specification = tmp_path / claim_file(late.uid)
+    specification.write_text("{}")
+    settings: Any = SimpleNamespace(
+        cdi_folder=tmp_path, state_folder=tmp_path, driver_root=tmp_path
+    )
+    unused: Any = None
+    preparation = Preparation(settings, store, unused, unused, unused)
+    where = "divvy.agent.claims.preparation"
+    with monkeypatch.context() as patched:
+        patched.setattr(f"{where}.remove_claim", _fail)
+        assert preparation.refresh() == "read-only"
+    assert not preparation.refresh()
+    assert not specification.exists()

@@ -387,3 +387,12 @@ def test_limits_by_the_driver_only_once_that_is_described(settings: Settings) ->
     assert injection.driver_limits_problem == ""
     injection.renew(snapshot(gpu(0)), WITH_CDI)
     assert "limits no memory" in injection.driver_limits_problem
+
+
+def test_tells_other_device_nodes_before_anything_could_be_written(settings: Settings) -> None:
+    """An agent that starts beside a full /run has still to withdraw what claims were given."""
+    injection = installed(settings)
+    before = injection.described_as(BOTH)
+    lost, other = BOTH.gpus
+    after = snapshot(replace(lost, lost=True), replace(other, minor=0))
+    assert injection.described_as(after) != before

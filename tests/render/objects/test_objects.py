@@ -183,9 +183,7 @@ def test_grants_exactly_the_documented_rights(policy: str) -> None:
         agent |= {("pods/eviction", "create", "everywhere")}
     assert rights_of(objects, "divvy-agent") == agent
     lease = {("leases", verb, "only divvy-node-runtime") for verb in ("get", "update")}
-    assert rights_of(objects, "divvy-node-runtime") == lease | {
-        ("leases", "create", "in its namespace")
-    }
+    assert rights_of(objects, "divvy-node-runtime") == lease
     subjects = [
         subject["name"]
         for kind in ("ClusterRoleBinding", "RoleBinding")
