@@ -8,11 +8,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.fakes.scene import running, until
 
 from divvy.claim_templates.client import Api
 from divvy.claim_templates.maker import Maker
 from tests.claim_templates.test_client import PodsApi, pod, serving
-from tests.fakes.scene import running, until
 from tests.thoroughness import at_length
 
 _ERRORS = (
