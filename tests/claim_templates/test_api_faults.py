@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.fakes.scene import running, until
+from lab.fakes.scene import running, until
 
 from divvy.claim_templates.client import Api
 from divvy.claim_templates.maker import Maker
