@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 from divvy.agent.claims.quantities import amount, mib_of
-from divvy.agent.gpu.earlier_keys import device_keys, device_sharing, gpu_keys, gpu_sharing
 from divvy.agent.gpu.plain_values import from_plain
 from divvy.model.claim_devices import CORES, ClaimableGpu, ClaimDevice, ShareSize
 from divvy.model.claim_names import CORES as CORES_CAPACITY
@@ -235,19 +234,9 @@ def allocated_gpus(claims: Iterable[Mapping[str, Any]], pool: str) -> frozenset[
 def encoded(record: ClaimRecord) -> dict[str, Any]:
     """Return a record as plain JSON values."""
     return {
-        "offered": [
-            {**asdict(gpu), **gpu_keys(gpu.sharing)} for _, gpu in sorted(record.offered.items())
-        ],
-        "claims": [_plain_claim(claim) for _, claim in sorted(record.claims.items())],
+        "offered": [asdict(gpu) for _, gpu in sorted(record.offered.items())],
+        "claims": [asdict(claim) for _, claim in sorted(record.claims.items())],
     }
-
-
-def _plain_claim(claim: HeldClaim) -> dict[str, Any]:
-    devices = [
-        {**asdict(held), **device_keys(held.sharing), "made": held.has_instance}
-        for held in claim.devices
-    ]
-    return {**asdict(claim), "devices": devices, "done": claim.is_prepared}
 
 
 def decoded(raw: Mapping[str, Any]) -> ClaimRecord:
@@ -261,7 +250,7 @@ def _offered_gpu(raw: Mapping[str, Any]) -> OfferedGpu:
     gpu = raw["gpu"]
     devices = tuple(_device(device) for device in gpu["devices"])
     claimable = from_plain(ClaimableGpu, gpu, devices=devices)
-    return from_plain(OfferedGpu, raw, gpu=claimable, sharing=gpu_sharing(raw))
+    return from_plain(OfferedGpu, raw, gpu=claimable, sharing=from_plain(Sharing, raw["sharing"]))
 
 
 def _claim(raw: Mapping[str, Any]) -> HeldClaim:
@@ -270,15 +259,12 @@ def _claim(raw: Mapping[str, Any]) -> HeldClaim:
             HeldDevice,
             held,
             device=_device(held["device"]),
-            sharing=device_sharing(held),
-            has_instance=held.get("has_instance", held.get("made", False)),
+            sharing=from_plain(Sharing, held["sharing"]),
         )
         for held in raw["devices"]
     )
     pods = tuple((str(name), str(uid)) for name, uid in raw["pods"])
-    # The release before this one knew only whether a claim was done.
-    earlier = ClaimState.PREPARE_COMPLETED if raw.get("done") else ClaimState.PREPARE_STARTED
-    state = ClaimState(raw.get("state", earlier))
+    state = ClaimState(raw["state"])
     return from_plain(HeldClaim, raw, devices=devices, pods=pods, state=state)
 
 
