@@ -23,7 +23,7 @@ from divvy.plan.prediction import (
     plan,
     predict_node,
 )
-from divvy.plan.settings import SettingChange
+from divvy.plan.setting_changes import SettingChange
 
 __all__ = [
     "Change",
