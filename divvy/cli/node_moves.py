@@ -6,6 +6,7 @@ from typing import Any
 
 from divvy.cli.cluster_reader import ClusterReader
 from divvy.model import Cluster
+from divvy.model.pod_phase import UNFINISHED
 from divvy.plan.live import named_resources
 from divvy.plan.live_claims import ClaimedGpu, claimed_gpus
 from divvy.plan.live_pods import live_pod
@@ -13,7 +14,6 @@ from divvy.plan.node_moves import NodeMove, advertises_gpus, node_moves, pods_le
 from divvy.plan.readable import key_of, readable
 
 _RESOURCES = "/apis/resource.k8s.io/v1"
-_NOT_ENDED = "/api/v1/pods?fieldSelector=status.phase%21%3DSucceeded,status.phase%21%3DFailed"
 
 
 class NodeMovesReader:
@@ -47,7 +47,7 @@ class NodeMovesReader:
         named = {key_of(claim): claim for claim in self._claims}
         now, resources = datetime.now(UTC), named_resources(cluster)
         readings = readable(
-            self._reader.paged(_NOT_ENDED),
+            self._reader.paged(f"/api/v1/pods?{UNFINISHED}"),
             lambda raw: live_pod(raw, resources, cluster.names, named, now),
             note,
         )

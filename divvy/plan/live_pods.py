@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from divvy.model.pod_phase import is_finished
 from divvy.model.problems import printable
 from divvy.model.quantities import parse_count
 from divvy.model.resource_names import VENDOR
@@ -12,8 +13,6 @@ from divvy.model.stack import Names
 from divvy.plan.claim_requests import requests_of
 from divvy.plan.pod_requests import counted
 from divvy.plan.usage import UsingPod
-
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def live_pod(
     ``named`` are the resources that the stack file names beside the vendor's.
     """
     spec, status, meta = raw["spec"], raw.get("status") or {}, raw["metadata"]
-    if status.get("phase") in _ENDED:
+    if is_finished(raw):
         return None
     requests = {
         resource: count

@@ -10,6 +10,7 @@ from typing import Any
 
 from divvy.agent.claims.quantities import amount, mib_of
 from divvy.agent.gpu.plain_values import from_plain
+from divvy.model.claim_allocation import allocation_results, consumer_pods, is_allocated
 from divvy.model.claim_devices import CORES, ClaimableGpu, ClaimDevice, ShareSize
 from divvy.model.claim_names import CORES as CORES_CAPACITY
 from divvy.model.claim_names import MEMORY, unqualified
@@ -153,15 +154,9 @@ def held_claim(
         raise BadAllocation(
             f"claim {namespace}/{name} has been replaced: its UID is now {meta['uid']}, not {uid}"
         )
-    status: Mapping[str, Any] = claim.get("status") or {}
-    allocation = status.get("allocation")
-    if allocation is None:
+    if not is_allocated(claim):
         raise BadAllocation(f"claim {namespace}/{name} is not allocated")
-    results = [
-        result
-        for result in (allocation.get("devices") or {}).get("results") or ()
-        if result["driver"] == CLAIMS_DRIVER
-    ]
+    results = [result for result in allocation_results(claim) if result["driver"] == CLAIMS_DRIVER]
     if foreign := [result["pool"] for result in results if result["pool"] != pool]:
         raise BadAllocation(f"pool {foreign[0]} does not belong to this node; its pool is {pool}")
     devices = {device.name: (gpu, device) for gpu in offered.values() for device in gpu.gpu.devices}
@@ -170,11 +165,7 @@ def held_claim(
         namespace,
         name,
         tuple(_held_device(result, devices) for result in results),
-        tuple(
-            (consumer["name"], consumer["uid"])
-            for consumer in status.get("reservedFor") or ()
-            if consumer.get("resource") == "pods"
-        ),
+        consumer_pods(claim),
     )
 
 
@@ -221,12 +212,7 @@ def allocated_gpus(claims: Iterable[Mapping[str, Any]], pool: str) -> frozenset[
     return frozenset(
         result["device"]
         for claim in claims
-        for result in (
-            (((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}).get(
-                "results"
-            )
-            or ()
-        )
+        for result in allocation_results(claim)
         if (result["driver"], result["pool"]) == (CLAIMS_DRIVER, pool)
     )
 
