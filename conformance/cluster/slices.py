@@ -1,4 +1,4 @@
-"""What another DRA driver offers of a node, as its ResourceSlices show it."""
+"""The offer of another DRA driver on a node, as its ResourceSlices show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod without a request sees of GPUs, however it asks the container runtime for them."""
+"""The GPUs that a pod without a request sees, however it asks the container runtime for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the agent finds things: its environment, as values."""
+"""``Settings`` of the agent: its environment, as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command ends that does not simply succeed."""
+"""The ways in which a command ends that does not simply succeed."""
 
 from typing import NoReturn
 

@@ -231,7 +231,9 @@ def verify(
         stack = named_stack(stack, file)
     if in_cluster:
         if bare or compare not in (None, _LAST):
-            fail("--in-cluster takes no --bare or file to compare with: a pod has none")
+            fail(
+                "--in-cluster takes no --bare and no file to compare with: a pod reads no local one"
+            )
         write_job(out, read_stack(stack, file), _of_a_job(context), runner_image, workload_image)
         return
     _require_suites_packages()

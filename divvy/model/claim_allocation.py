@@ -1,4 +1,4 @@
-"""What a ResourceClaim of the API was allocated, and for whom.
+"""Reads the status of a ResourceClaim: its allocation, and the pods that it is reserved for.
 
 Each raises what Python raises of a claim that is none: the reader says what is unknown then.
 """

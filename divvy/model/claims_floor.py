@@ -1,4 +1,4 @@
-"""Which versions of Kubernetes can serve claims, with what was measured."""
+"""The versions of Kubernetes that can serve claims, with what was measured."""
 
 from collections.abc import Iterator
 

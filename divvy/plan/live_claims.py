@@ -1,4 +1,4 @@
-"""What pods claim now: the devices of the cluster's slices and who holds them."""
+"""The devices of a cluster's slices, and the claims that hold them."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the API says of a pod that concerns GPUs: its state, its age, what it asks for."""
+"""Reads pods of the API that concern GPUs: state, age, requests."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What becomes of profiles beyond the prediction: of GPUs by UUID, nodes to come, labelled nodes.
+"""Changes of profiles beyond the prediction: of GPUs by UUID, nodes to come, labelled nodes.
 
 ``Profiles`` are a stack file's. Two of them give the settings that differ, and how much that
 disturbs pods on GPUs that the prediction does not show: pool by pool, at worst.

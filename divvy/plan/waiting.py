@@ -1,4 +1,4 @@
-"""What a pod's own state says of why it does not run."""
+"""Reasons in a pod's own state why it does not run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -359,7 +359,7 @@ def test_prints_commands_that_a_shell_reads(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--in-cluster", "--compare=old.yaml"], "--in-cluster takes no --bare or file"),
+        (["--in-cluster", "--compare=old.yaml"], "--in-cluster takes no --bare and no file"),
         (["--runner-image=x"], "--runner-image is for --in-cluster"),
         (["--in-cluster"], "--runner-image is needed: the stack file has no plugin.image"),
     ],

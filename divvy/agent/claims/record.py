@@ -1,4 +1,4 @@
-"""What claims hold of this node's GPUs, as the driver's checkpoint keeps it."""
+"""``ClaimRecord``: the claims that hold this node's GPUs, as the driver's checkpoint keeps them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the node's driver shows, as values."""
+"""``Snapshot`` of the node's driver and its GPUs, as values."""
 
 from __future__ import annotations
 

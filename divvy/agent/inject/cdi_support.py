@@ -1,4 +1,4 @@
-"""Whether this node's container runtime resolves CDI names: from its version and its files.
+"""Detects whether this node's container runtime resolves CDI names: by version and files.
 
 Not asked of the runtime: its socket would be a right over every container of the node.
 """

@@ -1,4 +1,4 @@
-"""How containers get their devices on this node: by CDI names, or by what Allocate answers."""
+"""``Injection``: devices for this node's containers, by CDI names or by Allocate's answer."""
 
 from __future__ import annotations
 
