@@ -108,9 +108,19 @@ dist:              ## what can be published of the last commit, in dist/; KEY=FI
 		$(PLATFORMS:%=--platform %)
 
 docs:              ## the site, in build/site
-	@$(MAKE) --no-print-directory build/docs/bin/mkdocs
+	@$(MAKE) --no-print-directory build/docs/bin/mkdocs build/docs/mermaid.min.js
 	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict
 	@echo "build/site/index.html"
+
+MERMAID := mermaid-11.17.2
+MERMAID_SHA512 := \
+  57a2b70bc101744b0f1595d228c25eea9a50384371b87011afd1af1d7e21878e\
+  e501b84c443f6a7f8a042bb2e869143150b31af34feab798073bbdda0a578106
+
+build/docs/mermaid.min.js: build/docs/bin/mkdocs
+	@cd build/docs && npm pack --silent $(subst -,@,$(MERMAID)) >/dev/null
+	@cd build/docs && echo "$(subst $() ,,$(MERMAID_SHA512))  $(MERMAID).tgz" | sha512sum --quiet --check
+	@cd build/docs && tar -xzf $(MERMAID).tgz --strip-components=2 --touch package/dist/mermaid.min.js
 
 build/docs/bin/mkdocs: requirements/docs.txt
 	@$(PYTHON) -m venv build/docs

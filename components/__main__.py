@@ -1,4 +1,4 @@
-"""What `pulumi package add` starts: see PulumiPlugin.yaml."""
+"""The program that `pulumi package add` starts: see PulumiPlugin.yaml."""
 
 from divvy.components.provider import main
 

@@ -135,7 +135,7 @@ _ALL = (
     Check("WORK-05", "a gpu-burn image from elsewhere computes without an error", "SHOULD", EVERY,
           "a GPU that computes wrongly must be taken out of service"),
     Check("WORK-06", "a framework trains within its share, beside others on the GPU", "MUST",
-          LIMITED, "what computes wrong, take out of service; for its memory compare with ISO-11",
+          LIMITED, "take a GPU that computes wrongly out of service; for memory errors see ISO-11",
           cncf=("gpu_sharing",)),
     Check("WORK-07", "every device adds vectors, and has the memory of its kind", "MUST", EVERY,
           "a GPU that computes wrongly must be taken out of service; the evidence names it"),

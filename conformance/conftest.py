@@ -1,4 +1,4 @@
-"""Which checks run over which cases, and the record of what they saw."""
+"""Chooses the checks and the cases they run over, and records what they saw."""
 
 from __future__ import annotations
 

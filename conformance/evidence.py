@@ -1,4 +1,4 @@
-"""What a check saw: expected, actual and the evidence behind it."""
+"""``Evidence`` of a check: expected, actual and what they were read from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checks share: pods that several of them read, started once and all at once."""
+"""Fixtures of the checks: pods that several of them read, started once and all at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shares the GPUs of the cluster under test: Divvy, or another implementation."""
+"""The implementation under test that shares the cluster's GPUs: Divvy, or another one."""
 
 from __future__ import annotations
 

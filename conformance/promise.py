@@ -1,4 +1,4 @@
-"""What the plan promises for each live node and resource: the cases the checks run over."""
+"""The plan's promise for each live node and resource: the cases the checks run over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes a run is about: a sample of a fleet, and those that changed."""
+"""The nodes of a run: a sample of a fleet, and those that changed."""
 
 from __future__ import annotations
 

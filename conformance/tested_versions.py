@@ -1,4 +1,4 @@
-"""What a run has tested: versions of the program, the stack file, the cluster and its nodes."""
+"""The versions that a run has tested: the program, the stack file, the cluster and its nodes."""
 
 from __future__ import annotations
 

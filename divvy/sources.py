@@ -1,4 +1,4 @@
-"""Where the sources are that Divvy runs and builds beside its own package.
+"""The sources that Divvy runs and builds beside its own package.
 
 ``divvy/share`` has them: in a checkout as links to the top-level folders, in a wheel as copies.
 """

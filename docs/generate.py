@@ -10,8 +10,6 @@ from divvy.model import InvalidCluster, gpu_models, parse_cluster
 from divvy.model.schema import cluster_schema, described_schema
 from divvy.render.objects.dashboard import panels
 from divvy.stack.keys import CLUSTER, LAB
-from docs import diagrams
-from docs.cast.picture import cast_svg
 from docs.conformance_page import conformance_page, faults_page
 from docs.field_page import field_page
 from docs.fleets_page import fleets_page, fleets_plot
@@ -143,11 +141,7 @@ PAGES = {
     "docs/fleets.md": fleets_page,
     "docs/guarantees.md": guarantees_page,
     "docs/hardware.md": hardware_page,
-    "docs/pictures/cast.svg": cast_svg,
-    "docs/pictures/change.svg": diagrams.CHANGE.svg,
-    "docs/pictures/claim.svg": diagrams.CLAIM.svg,
     "docs/pictures/fleets.svg": fleets_plot,
-    "docs/pictures/node.svg": diagrams.NODE.svg,
     "docs/security.md": security_page,
     "docs/stack-file.md": stack_file_page,
     "docs/wrong-stack-files.md": wrong_stack_files_page,

@@ -1,4 +1,7 @@
-"""Hooks of MkDocs: pages of the site that are files of the repository's root, and links to them."""
+"""Hooks of MkDocs: pages that are files of the repository's root, links to them, and diagrams.
+
+Diagrams are blocks of Mermaid. Its script is a file of the site, from ``build/docs``.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 _ROOT = Path(__file__).resolve().parents[1]
+MERMAID = "mermaid.min.js"
 PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -14,14 +18,31 @@ PAGES = {
 }
 
 
+def on_config(config: Any) -> Any:
+    """Let blocks of Mermaid be diagrams."""
+    from pymdownx.superfences import fence_code_format  # noqa: PLC0415 (MkDocs alone has it)
+
+    fence = {"name": "mermaid", "class": "mermaid", "format": fence_code_format}
+    config.mdx_configs["pymdownx.superfences"] = {"custom_fences": [fence]}
+    return config
+
+
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages."""
+    """Add the pages and the script."""
     from mkdocs.structure.files import File  # noqa: PLC0415 (MkDocs alone has it)
 
     for name, page in PAGES.items():
         text = (_ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=site_links(text)))
+    script = _ROOT / "build/docs" / MERMAID
+    files.append(File.generated(config, MERMAID, abs_src_path=str(script)))
     return files
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Load the script on pages with diagrams, for the theme not to load it from elsewhere."""
+    script = f'<script src="{MERMAID}"></script></head>'
+    return output.replace("</head>", script, 1) if 'class="mermaid"' in output else output
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

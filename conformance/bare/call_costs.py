@@ -1,4 +1,4 @@
-"""What a call costs through the limiter: rounds of it in turns with the bare driver's."""
+"""The cost of a call through the limiter: rounds of it in turns with the bare driver's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checks of a bare host share: the host, its programs, and an idle GPU."""
+"""Fixtures of the checks of a bare host: the host, its programs, and an idle GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends a check before its time: its limit, or a run that is to stop."""
+"""Ends a check before its time: at its limit, or when the run is to stop."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Interruption:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Put something back without being broken off."""
+        """Put something back; no interruption ends this before it is done."""
         before, self._checking = self._checking, False
         try:
             yield

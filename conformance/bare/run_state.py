@@ -1,4 +1,4 @@
-"""What a run on this host keeps outside its scratch folder: a lock, sockets, what to put back."""
+"""State of a run on this host outside its scratch folder: a lock, sockets, things to put back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run on a bare host begins: alone, and after what a killed run has left is put back."""
+"""Begins a run on a bare host: alone, and after a killed run's leftovers are put back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent reads of this host's driver: GPUs, labels, CDI specification, events."""
+"""Checks of this host's driver as the agent reads it: GPUs, labels, CDI, events."""
 
 from __future__ import annotations
 

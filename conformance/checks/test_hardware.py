@@ -1,4 +1,4 @@
-"""What only hardware can show: what neighbours on the same GPU cost."""
+"""Checks that only hardware can pass: the cost of neighbours on the same GPU."""
 
 from __future__ import annotations
 

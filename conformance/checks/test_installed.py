@@ -1,4 +1,4 @@
-"""What this program installs for the stack file is in the cluster, and runs."""
+"""Checks that the objects rendered for the stack file are in the cluster, and run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is advertised can be allocated, once, and nothing else can."""
+"""Checks that advertised devices can be allocated, once, and no others."""
 
 from __future__ import annotations
 

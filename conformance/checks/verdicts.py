@@ -1,4 +1,4 @@
-"""What has to come of a check and what did, each as (expected, actual): equal where it holds."""
+"""Outcomes as pairs of expected and actual, which are equal where a check holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run's pods live: a namespace per level of Pod Security, removed whatever happens."""
+"""The namespaces of a run's pods: one per level of Pod Security, removed whatever happens."""
 
 from __future__ import annotations
 

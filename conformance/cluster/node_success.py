@@ -1,4 +1,4 @@
-"""When a run found nothing wrong on a node, for the node's agent to serve as a metric."""
+"""The time when a run found nothing wrong on a node, which the agent serves as a metric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod of the suite asks for, at each level of Pod Security."""
+"""Specifications of the suite's pods, at each level of Pod Security."""
 
 from __future__ import annotations
 

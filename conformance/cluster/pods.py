@@ -16,8 +16,8 @@ from conformance.cluster.pod_watch import PodWatch
 from conformance.not_made import not_made
 from divvy.kube.errors import FORBIDDEN, INVALID, NOT_FOUND, ApiError, KubeError
 from divvy.kube.kind import EVENT, NODE, POD
+from divvy.model.pod_phase import FINISHED
 
-_DONE = ("Succeeded", "Failed")
 _SHORTEST, _LONGEST = 0.2, 1.0
 _LOG_AGE = 0.5
 _OWN_NAME = re.compile(r"\bc-[0-9a-f]{8}\b")
@@ -228,7 +228,7 @@ class PodNamespace:
         self._watch.end()
 
     def _ended(self, name: str) -> bool:
-        return self.phase(name) in (*_DONE, "Deleted")
+        return self.phase(name) in (*FINISHED, "Deleted")
 
 
 def is_of_rules(problem: ApiError) -> bool:
@@ -259,7 +259,7 @@ def outcome_of(pod: Mapping[str, Any], log: str, *, is_there: bool = True) -> Ou
     reason = ": ".join(str(part) for part in reasons if part)
     phase = str(status.get("phase") or "Pending")
     reason = reason or _unschedulable(pod)
-    if not is_there and phase not in _DONE:
+    if not is_there and phase not in FINISHED:
         phase, reason = "Deleted", reason or "somebody else deleted it"
     return Outcome(phase, ended.get("exitCode"), log, reason)
 

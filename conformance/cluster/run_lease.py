@@ -1,4 +1,4 @@
-"""Whether a run is still alive: it renews a Lease; when the Lease has expired, the run is over."""
+"""The Lease of a run: it is renewed while the run is alive, and expires with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which images the pods of Divvy run on each node."""
+"""The images that Divvy's pods run on each node."""
 
 from __future__ import annotations
 

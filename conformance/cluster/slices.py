@@ -1,4 +1,4 @@
-"""What another DRA driver offers of a node, as its ResourceSlices show it."""
+"""The offer of another DRA driver on a node, as its ResourceSlices show it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from divvy.model import mig_resource
+from divvy.model.claim_allocation import allocation_results
 from divvy.model.quantities import parse_quantity
 from divvy.model.resource_names import GPU
 from divvy.plan.fit.live_claims import (
@@ -114,9 +115,11 @@ def claimed_uuids(
 
     "" stands for a device without: one that is made when its claim is used.
     """
-    allocation = (claim.get("status") or {}).get("allocation") or {}
-    results = (allocation.get("devices") or {}).get("results") or ()
-    given = {(result["pool"], result["device"]) for result in results if result["driver"] == driver}
+    given = {
+        (result["pool"], result["device"])
+        for result in allocation_results(claim)
+        if result["driver"] == driver
+    }
     return sorted(
         _attribute(device, "uuid")
         for spec, device in _devices(slices, driver)

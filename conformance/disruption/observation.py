@@ -1,4 +1,4 @@
-"""What became of a disturbed node: what is waited for, how long that took, what was seen."""
+"""Observes a disturbed node: waits for an event, measures how long it took, keeps what it saw."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from conformance.not_made import not_made
 from conformance.observe.identities import visible_devices
 from conformance.observe.probes import Part, part, script
 from conformance.promise import DevicePromise
+from divvy.model.pod_phase import FINISHED
 
 # What every tenant does before it stays: the device's identity, then all that it must be able to.
 _PARTS = {
@@ -139,6 +140,4 @@ def _tenant(pods: PodNamespace, name: str) -> Tenant:
 
 def _settled(pods: PodNamespace, name: str) -> bool:
     phase = pods.phase(name)
-    return phase in ("Succeeded", "Failed", "Deleted") or (
-        phase == "Running" and _DONE in pods.log(name)
-    )
+    return phase in (*FINISHED, "Deleted") or (phase == "Running" and _DONE in pods.log(name))

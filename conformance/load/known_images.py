@@ -1,4 +1,4 @@
-"""What the field's well-known images print, read: their exit codes do not tell everything."""
+"""Reads the output of the field's well-known images: their exit codes do not tell everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one process of an MPS share gets: memory up to its limit, and a part of the SMs."""
+"""Measures one process of an MPS share: memory up to its limit, and a part of the SMs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What neighbours cost a device: its figures alone, and while every other device works too.
+"""Measures the cost of neighbours: a device alone, and while every other device works too.
 
 Only hardware gives these figures a meaning. Each device of a kind is measured while all
 devices of the node, of every kind that is cut or shared, do the same. Pods start one after the

@@ -1,4 +1,4 @@
-"""Whether devices are free again: after many pods, init containers, restarts, forced deletion."""
+"""Checks that devices are free again: after many pods, init containers, restarts, deletion."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What pods, nodes and agents show: each file reads one thing."""
+"""Observations of pods, nodes and agents: each file reads one thing."""

@@ -1,4 +1,4 @@
-"""What a pod was allocated, by the kubelet's own list or by its claim, beside what it sees."""
+"""The devices that a pod was allocated, by the kubelet's list or its claim, and those it sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod without a request sees of GPUs, however it asks the container runtime for them."""
+"""The GPUs that a pod without a request sees, however it asks the container runtime for them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from conformance.cluster.api import Api
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.observe.probes import LOOK
 from divvy.kube.kind import RUNTIME_CLASS
+from divvy.model.pod_phase import FINISHED
 
 # What images and users set; NVIDIA's container runtime gives every GPU to a pod that does.
 _ALL = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}
@@ -73,7 +74,7 @@ def look_without_request(
 
 
 def _is_settled(pods: PodNamespace, name: str, how: str) -> bool:
-    ended = pods.phase(name) in ("Succeeded", "Failed", "Deleted")
+    ended = pods.phase(name) in (*FINISHED, "Deleted")
     return ended or _has_no_handler(pods, name, how)
 
 

@@ -1,4 +1,4 @@
-"""What the API shows of claims: GPUs that are offered, and who holds how much of them."""
+"""Claims as the API shows them: offered GPUs, and who holds how much of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether several processes may use a GPU at once: its compute mode, or its MPS daemon."""
+"""A GPU's compute mode or MPS daemon: whether several processes may use it at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a device's memory may be from what the plan says."""
+"""The tolerance between a device's memory and the plan's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether GPUs behind NVSwitches are part of their fabric: without it CUDA does not start there."""
+"""The state of NVSwitch fabrics: CUDA does not start on a GPU that is not part of its own."""
 
 from __future__ import annotations
 

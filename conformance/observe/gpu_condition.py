@@ -1,4 +1,4 @@
-"""What makes a sound GPU slow: its clocks held down, PCIe lanes that are down, NVLink errors."""
+"""Causes of a slow GPU: clocks held down, PCIe lanes that are down, NVLink errors."""
 
 from __future__ import annotations
 

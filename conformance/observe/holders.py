@@ -14,6 +14,8 @@ from conformance.not_made import NotMade, not_made
 from conformance.promise import DevicePromise, NodePromise
 from divvy.kube.kind import POD, RESOURCE_CLAIM
 from divvy.model import parse_count
+from divvy.model.claim_allocation import allocation_results, consumer_pods
+from divvy.model.pod_phase import is_finished
 from divvy.model.resource_names import VENDOR
 
 _DRA_DRIVER = f"gpu.{VENDOR}"
@@ -33,8 +35,7 @@ def holders(pods: Iterable[Any], node: str, resource: str) -> Mapping[str, int]:
     counts = {}
     for pod in pods:
         metadata, spec = pod["metadata"], pod["spec"]
-        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        if ended or spec.get("nodeName") != node:
+        if is_finished(pod) or spec.get("nodeName") != node:
             continue
         containers = [*spec["containers"], *(spec.get("initContainers") or ())]
         limits = [
@@ -56,23 +57,20 @@ def claimants(
     here = {
         f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         for pod in pods
-        if pod["spec"].get("nodeName") == node
-        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        if pod["spec"].get("nodeName") == node and not is_finished(pod)
     }
     counts: dict[str, int] = {}
     for claim in claims:
-        status = claim.get("status") or {}
-        results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
         if (claim["metadata"].get("annotations") or {}).get(_BY_LIMITS) == "true":
             continue  # the limits of its pod say what it holds
         # Administrative access leaves the device to others.
         count = sum(
             result.get("driver") == _DRA_DRIVER and not result.get("adminAccess")
-            for result in results
+            for result in allocation_results(claim)
         )
-        for consumer in status.get("reservedFor") or []:
-            name = f"{claim['metadata']['namespace']}/{consumer['name']}"
-            if count and consumer.get("resource") == "pods" and name in here:
+        for pod_name, _ in consumer_pods(claim):
+            name = f"{claim['metadata']['namespace']}/{pod_name}"
+            if count and name in here:
                 counts[name] = counts.get(name, 0) + count
     return counts
 

@@ -1,4 +1,4 @@
-"""What of its host a container sees: mounts that are neither Kubernetes' nor the kernel's own."""
+"""The mounts in a container that are neither Kubernetes' nor the kernel's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which devices are meant: UUIDs as pods, the driver, the kubelet and CDI name them."""
+"""The UUIDs of devices as pods, the driver, the kubelet and CDI name them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the program renders for the stack file beside what the cluster has of it."""
+"""The objects rendered for the stack file beside those in the cluster."""
 
 from __future__ import annotations
 

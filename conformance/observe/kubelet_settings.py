@@ -1,4 +1,4 @@
-"""What a node's kubelet says of its own configuration, through the API server."""
+"""The configuration of a node's kubelet, read through the API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the kubelet knows the NUMA node of each GPU: the Topology Manager aligns pods by it."""
+"""The NUMA node of each GPU as the kubelet has it: the Topology Manager aligns pods by it."""
 
 from __future__ import annotations
 

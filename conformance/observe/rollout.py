@@ -1,4 +1,4 @@
-"""Whether a DaemonSet or a Deployment has brought its present template to its pods."""
+"""The rollout of a DaemonSet or Deployment: complete once its present template runs."""
 
 from __future__ import annotations
 

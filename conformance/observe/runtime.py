@@ -1,4 +1,4 @@
-"""How a node's container runtime gets devices: what the agent wrote, and what it names."""
+"""The devices of a node's container runtime: what the agent wrote, and what it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node's metrics say, read from within the agent's pod."""
+"""The metrics of a node, read from within the agent's pod."""
 
 from __future__ import annotations
 

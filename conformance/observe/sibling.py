@@ -1,4 +1,4 @@
-"""What a container sees of the GPU that another container of its pod was given."""
+"""The view that a container has of the GPU of another container of its pod."""
 
 from __future__ import annotations
 

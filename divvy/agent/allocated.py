@@ -1,4 +1,4 @@
-"""What each pod has been allocated of the node's GPUs: what a team is charged for."""
+"""The share of the node's GPUs that each pod was allocated: a team is charged for it."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from divvy.agent.gpu.checkpoint import Checkpoint
-from divvy.agent.gpu.earlier_keys import offer_keys, offer_sharing
 from divvy.agent.gpu.hardware import gpu_from
 from divvy.agent.gpu.holders import Holder, Version
 from divvy.agent.gpu.plain_values import from_plain
 from divvy.atomic_file import replace_file
 from divvy.model import DesiredGpu, Offer
 from divvy.model.claims import Claims
+from divvy.model.sharing import Sharing
 
 _log = logging.getLogger(__name__)
 _FILE = "state.json"
@@ -88,18 +88,10 @@ class CheckpointFile:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
         self._put_aside()
-        plain = {"version": _VERSION, **asdict(checkpoint), "applied": _applied(checkpoint)}
+        plain = {"version": _VERSION, **asdict(checkpoint)}
         text = json.dumps(plain, sort_keys=True, default=_claims_value)
         replace_file(self._folder / _FILE, text.encode(), _MODE)
         self.saved = checkpoint
-
-
-def _applied(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the applied layouts with the keys that the release before reads."""
-    plain = {uuid: asdict(layout) for uuid, layout in checkpoint.applied.items()}
-    for uuid, layout in checkpoint.applied.items():
-        plain[uuid]["offers"] = [{**asdict(o), **offer_keys(o)} for o in layout.offers]
-    return plain
 
 
 def _decode(raw: Mapping[str, Any]) -> Checkpoint:
@@ -116,11 +108,10 @@ def _decode(raw: Mapping[str, Any]) -> Checkpoint:
             (str(gpu), None if gi is None else int(gi), str(reason))
             for gpu, gi, reason in raw["faults"]
         ),
-        # Agents before this one did not write all of these.
-        changing=tuple(str(uuid) for uuid in raw.get("changing", ())),
-        kubelet=_socket_version(raw.get("kubelet")),
-        shown=_holders(raw.get("shown", ())),
-        forgotten=_holders(raw.get("forgotten", ())),
+        changing=tuple(str(uuid) for uuid in raw["changing"]),
+        kubelet=_socket_version(raw["kubelet"]),
+        shown=_holders(raw["shown"]),
+        forgotten=_holders(raw["forgotten"]),
     )
 
 
@@ -140,10 +131,10 @@ def _text(value: Any) -> str | None:
 
 def _desired(raw: Mapping[str, Any]) -> DesiredGpu:
     offers = tuple(
-        from_plain(Offer, offer, sharing=offer_sharing(offer)) for offer in raw["offers"]
+        from_plain(Offer, offer, sharing=from_plain(Sharing, offer["sharing"]))
+        for offer in raw["offers"]
     )
-    # Agents before this one wrote none.
-    claims = None if raw.get("claims") is None else _claims(raw["claims"])
+    claims = None if raw["claims"] is None else _claims(raw["claims"])
     return from_plain(DesiredGpu, raw, offers=offers, claims=claims)
 
 

@@ -1,4 +1,4 @@
-"""How much of a GPU's time the processes of each container take, where the driver counts it."""
+"""The GPU time that each container's processes take, where the driver counts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent thinks, as JSON, for people on the node: a Unix socket that only root opens."""
+"""The agent's state as JSON, for people on the node: a Unix socket that only root opens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was decided about each GPU last: it is on the disk before anything is done about it."""
+"""The last decision about each GPU: it is on the disk before anything is done about it."""
 
 from __future__ import annotations
 

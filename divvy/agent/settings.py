@@ -1,11 +1,10 @@
-"""Where the agent finds things: its environment, as values."""
+"""``Settings`` of the agent: its environment, as values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from socket import gethostname
 
 from divvy.model.contract import (
     CDI_FOLDER,
@@ -96,7 +95,7 @@ _DEFAULTS = {
 def settings_from(environment: Mapping[str, str]) -> Settings:
     """Read the settings; raises InvalidSetting."""
     values = {name: environment.get(name) or default for name, default in _DEFAULTS.items()}
-    for name in ("NODE_NAME", "NAMESPACE"):
+    for name in ("NODE_NAME", "NAMESPACE", "POD_NAME"):
         if not environment.get(name):
             raise InvalidSetting(
                 f"{name} is not set: the DaemonSet passes it from the pod's own fields"
@@ -110,8 +109,7 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
     return Settings(
         node=environment["NODE_NAME"],
         namespace=environment["NAMESPACE"],
-        # A pod's host name is its own: for an older DaemonSet, which does not set the name.
-        own_pod=f"{environment['NAMESPACE']}/{environment.get('POD_NAME') or gethostname()}",
+        own_pod=f"{environment['NAMESPACE']}/{environment['POD_NAME']}",
         config_map=values["DIVVY_CONFIG_MAP"],
         driver_root=Path(values["DIVVY_DRIVER_ROOT"]),
         host_driver_root=PurePosixPath(values[DRIVER_ROOT_VARIABLE]),

@@ -1,4 +1,4 @@
-"""How long each GPU has been in each state: short transitions would fall between two scrapes."""
+"""The seconds that each GPU was in each state: scrapes would miss short transitions."""
 
 from __future__ import annotations
 

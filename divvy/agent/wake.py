@@ -1,4 +1,4 @@
-"""What makes reconciliation look again: now, or with what comes in the same burst."""
+"""Wakes reconciliation: at once, or with what comes in the same burst."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ from divvy.model.contract import (
     Component,
     component_labels,
 )
+from divvy.model.pod_phase import is_finished
 
 _log = logging.getLogger(__name__)
 _TEMPLATE = Kind("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
 _LABELS = component_labels(Component.CLAIMS)
-_OVER = ("Succeeded", "Failed")
 # A pod or template may be as large as etcd takes, 1.5 MiB, and takes several times that when read:
 # a tenant's large pods must not fill this container's memory.
 _PAGE = 10
@@ -245,8 +245,8 @@ class Api:
 
 def templates_of(pod: Mapping[str, Any]) -> frozenset[Key]:
     """Return the templates that a pod names and still needs."""
-    metadata, status = pod["metadata"], pod.get("status") or {}
-    if metadata.get("deletionTimestamp") is not None or status.get("phase") in _OVER:
+    metadata = pod["metadata"]
+    if metadata.get("deletionTimestamp") is not None or is_finished(pod):
         return frozenset()
     claims = (pod.get("spec") or {}).get("resourceClaims") or ()
     names = (claim.get("resourceClaimTemplateName") or "" for claim in claims)

@@ -1,4 +1,4 @@
-"""Which templates there should be: decided from pods, slices and templates, all of them values."""
+"""The desired templates: decided from pods, slices and templates, all of them values."""
 
 from __future__ import annotations
 

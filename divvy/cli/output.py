@@ -1,4 +1,4 @@
-"""Where results of the commands go."""
+"""Writes results of the commands: to a file, a pipe or a terminal."""
 
 import sys
 from enum import StrEnum

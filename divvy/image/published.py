@@ -1,4 +1,4 @@
-"""What an image in a registry is for."""
+"""The platforms of an image in a registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `divvy init` cannot see and is told: GPU models and numbers of GPUs, by nodes."""
+"""Answers to what `divvy init` cannot see: GPU models and numbers of GPUs, by nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Node object tells of the node's GPUs: what it offers, and what its labels say of that.
+"""Reads a Node object's GPUs: what it offers, and what its labels say of that.
 
 The labels are GPU Feature Discovery's, which Divvy's agent writes too.
 """

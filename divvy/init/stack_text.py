@@ -11,6 +11,7 @@ from divvy.init.draft import Draft
 from divvy.init.other_software import DRIVER_CONTAINERS, Other
 from divvy.init.selectors import HOSTNAME
 from divvy.model.problems import printable
+from divvy.model.versions import version_numbers
 from divvy.stack.yaml_flow import flow
 
 _WIDTH = 98
@@ -100,17 +101,14 @@ def remarks(draft: Draft, others: Sequence[Other]) -> list[str]:
 
 
 def _old_kubelets(draft: Draft) -> list[str]:
-    versions = {node.kubelet for node in draft.nodes if _minor(node.kubelet) < _OLDEST}
+    versions = {
+        node.kubelet for node in draft.nodes if () < version_numbers(node.kubelet) < _OLDEST
+    }
     if not versions:
         return []
     return [
         f"Divvy needs Kubernetes 1.32 or later; there are kubelets {', '.join(sorted(versions))}."
     ]
-
-
-def _minor(version: str) -> tuple[int, ...]:
-    parts = version.removeprefix("v").split(".")[:2]
-    return tuple(map(int, parts)) if len(parts) == 2 and all(map(str.isdecimal, parts)) else _OLDEST
 
 
 def _driver(draft: Draft, others: Sequence[Other]) -> dict[str, Any]:

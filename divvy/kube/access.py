@@ -1,4 +1,4 @@
-"""Where the API server is, and who asks it: a pod's service account, or a kubeconfig."""
+"""``Access`` to the API server: its address and credentials, of a pod or of a kubeconfig."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def access_from(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT)
             access = Access(
                 host, int(port), ca_file=account / "ca.crt", token_file=account / "token"
             )
-            access.context()  # a file that is none is told now
+            access.context()  # fail now if the CA file is invalid
             return access
     except (OSError, ValueError) as error:
         raise KubeconfigError(f"the service account cannot be used: {error}") from error

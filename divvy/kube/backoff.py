@@ -1,4 +1,4 @@
-"""How long to wait for an API server that refuses or is busy: longer after each time."""
+"""``Backoff``: pauses for an API server that refuses or is busy, longer after each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What talking to a cluster raises."""
+"""Errors of requests to a cluster."""
 
 from __future__ import annotations
 

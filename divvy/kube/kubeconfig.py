@@ -1,4 +1,4 @@
-"""Which cluster, as whom: kubeconfigs read as kubectl reads them, the same for every command.
+"""Reads kubeconfigs as kubectl does: cluster and user, the same for every command.
 
 What Divvy does not do (a proxy, impersonation …) is refused by name: to ignore it would mean
 another cluster, or another user.

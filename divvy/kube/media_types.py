@@ -1,4 +1,4 @@
-"""What the body of a request is, in the words of the API."""
+"""Media types of request bodies."""
 
 JSON = "application/json"
 APPLY = "application/apply-patch+yaml"

@@ -1,4 +1,4 @@
-"""Which authorities vouch for an API server."""
+"""The certificate authorities that are trusted for an API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent's metrics say of its node's GPUs: who holds which device, and what is in use."""
+"""Reads an agent's metrics of its node's GPUs: who holds which device, and what is in use."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -13,6 +13,8 @@ from divvy.live.difference import compare_live
 from divvy.live.taint_rules import taint_rules
 from divvy.live.waiting import is_claim_of
 from divvy.model import Cluster
+from divvy.model.claim_allocation import is_allocated
+from divvy.model.pod_phase import UNFINISHED
 from divvy.plan import plan as predict
 from divvy.plan.fit import AskingPod, FitNode, asking_pod, nodes_of_cluster
 from divvy.plan.fit.live_claims import claimed_gpus
@@ -20,7 +22,6 @@ from divvy.plan.fit.pods import Around, claims_by_name
 from divvy.plan.fit.readable import key_of, readable
 
 _RESOURCES = "/apis/resource.k8s.io/v1"
-_NOT_ENDED = "fieldSelector=status.phase%21%3DSucceeded,status.phase%21%3DFailed"
 
 
 class FitReader:
@@ -58,9 +59,7 @@ class FitReader:
 
     def _shared(self) -> Iterator[tuple[str, str]]:
         """Yield the claims that have their devices already, or that several pods name."""
-        yield from (
-            key_of(claim) for claim in self._claims if (claim.get("status") or {}).get("allocation")
-        )
+        yield from (key_of(claim) for claim in self._claims if is_allocated(claim))
         named = Counter(
             (pod["metadata"].get("namespace") or "", name)
             for pod in self._pods
@@ -127,7 +126,7 @@ class FitReader:
 
     @cached_property
     def _pods(self) -> list[dict[str, Any]]:
-        return list(self._reader.paged(f"/api/v1/pods?{_NOT_ENDED}"))
+        return list(self._reader.paged(f"/api/v1/pods?{UNFINISHED}"))
 
     @cached_property
     def _claims(self) -> list[dict[str, Any]]:

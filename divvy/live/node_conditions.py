@@ -1,4 +1,4 @@
-"""What the API says of a node and its agent beside GPUs: whether they run, and why not."""
+"""The state of a node and its agent beside GPUs: whether they run, and why not."""
 
 from __future__ import annotations
 

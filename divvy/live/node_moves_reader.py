@@ -9,11 +9,11 @@ from divvy.live.difference import named_resources
 from divvy.live.node_moves import NodeMove, advertises_gpus, node_moves, pods_left
 from divvy.live.pods import live_pod
 from divvy.model import Cluster
+from divvy.model.pod_phase import UNFINISHED
 from divvy.plan.fit.live_claims import ClaimedGpu, claimed_gpus
 from divvy.plan.fit.readable import key_of, readable
 
 _RESOURCES = "/apis/resource.k8s.io/v1"
-_NOT_ENDED = "/api/v1/pods?fieldSelector=status.phase%21%3DSucceeded,status.phase%21%3DFailed"
 
 
 class NodeMovesReader:
@@ -47,7 +47,7 @@ class NodeMovesReader:
         named = {key_of(claim): claim for claim in self._claims}
         now, resources = datetime.now(UTC), named_resources(cluster)
         readings = readable(
-            self._reader.paged(_NOT_ENDED),
+            self._reader.paged(f"/api/v1/pods?{UNFINISHED}"),
             lambda raw: live_pod(raw, resources, cluster.names, named, now),
             note,
         )

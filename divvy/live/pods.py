@@ -1,4 +1,4 @@
-"""What the API says of a pod that concerns GPUs: its state, its age, what it asks for."""
+"""Reads pods of the API that concern GPUs: state, age, requests."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,14 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from divvy.live.usage import UsingPod
+from divvy.model.pod_phase import is_finished
 from divvy.model.problems import printable
 from divvy.model.quantities import parse_count
 from divvy.model.resource_names import VENDOR
 from divvy.model.stack import Names
 from divvy.plan.fit.claim_requests import requests_of
 from divvy.plan.fit.pod_requests import counted
-
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def live_pod(
     ``named`` are the resources that the stack file names beside the vendor's.
     """
     spec, status, meta = raw["spec"], raw.get("status") or {}, raw["metadata"]
-    if status.get("phase") in _ENDED:
+    if is_finished(raw):
         return None
     requests = {
         resource: count

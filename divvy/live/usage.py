@@ -1,4 +1,4 @@
-"""Who holds which GPU now, and how much of it is in use: nodes, GPUs, devices, pods."""
+"""``Usage``: the holders of a cluster's GPUs now, and how much is in use."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace

@@ -20,11 +20,11 @@ from divvy.live.usage import Usage
 from divvy.live.usage_reading import read_usage
 from divvy.model import Cluster
 from divvy.model.contract import METRICS_PORT, Component, component_labels
+from divvy.model.pod_phase import UNFINISHED
 from divvy.plan.fit.live_claims import ClaimedGpu, claimed_gpus
 from divvy.plan.fit.readable import key_of, readable
 
 _RESOURCES = "/apis/resource.k8s.io/v1"
-_NOT_ENDED = "status.phase%21%3DSucceeded,status.phase%21%3DFailed"
 # So many agents are asked at once, each for so long, and all of them together.
 _AT_ONCE, _SECONDS, _SECONDS_FOR_ALL = 32, 5.0, 20.0
 _LATE = f"its agent was not asked: the agents took longer than {_SECONDS_FOR_ALL:.0f} s together"
@@ -109,7 +109,7 @@ class UsageReader:
     def _raw_pods(self, notes: list[str]) -> tuple[Iterable[Mapping[str, Any]], bool]:
         """Return the pods that have not ended, and whether these are those of all namespaces."""
         only = "" if self.node is None else f",spec.nodeName%3D{quote(self.node)}"
-        query = f"pods?fieldSelector={_NOT_ENDED}{only}"
+        query = f"pods?{UNFINISHED}{only}"
         pages = self.reader.paged(f"/api/v1/{query}")
         try:
             first = next(pages, None)

@@ -1,8 +1,9 @@
-"""What a pod's own state says of why it does not run."""
+"""Reasons in a pod's own state why it does not run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from divvy.model.claim_allocation import is_allocated
 from divvy.model.problems import printable
 
 _SCHEDULED = "PodScheduled"
@@ -44,7 +45,7 @@ def notes_of(
         notes += _missing(events)
     node = pod["spec"].get("nodeName")
     if node:
-        allocated = all((claim.get("status") or {}).get("allocation") for claim in claims)
+        allocated = all(map(is_allocated, claims))
         if claims and allocated:
             notes.append(f"its devices are allocated on {node}, which prepares them")
         else:

@@ -1,4 +1,4 @@
-"""What the structure of a stack file cannot say: names, references, pools that collide."""
+"""Checks of a stack file beyond its structure: names, references, pools that collide."""
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations

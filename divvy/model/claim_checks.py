@@ -1,4 +1,4 @@
-"""What claims in a stack file cannot mean: names, MIG profiles, sizes that no GPU has."""
+"""Checks of the claims in a stack file: names, MIG profiles, sizes that no GPU has."""
 
 from collections.abc import Iterator
 

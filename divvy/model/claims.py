@@ -24,7 +24,7 @@ class ShareMemory(StackPart):
     step: MemorySize = "1Mi"
     """Sizes are rounded up to a multiple of this, of which a GPU holds at least two."""
     oversubscribe: Annotated[float, Field(strict=True, ge=1, le=16, allow_inf_nan=False)] = 1.0
-    """Let the shares add up to so many times the GPU: the rest goes to the host's memory."""
+    """Allow shares to add up to this multiple of the GPU's memory; the excess is in host memory."""
 
     def of_gpu(self, memory_mib: int) -> int:
         """Return the MiB that the shares of a GPU may add up to."""

@@ -1,21 +1,21 @@
-"""Which versions of Kubernetes can serve claims, with what was measured."""
+"""The versions of Kubernetes that can serve claims, with what was measured."""
 
-import re
 from collections.abc import Iterator
 
 from divvy.model.stack import Cluster
+from divvy.model.versions import version_numbers
 
 # Shares with counters are allocated twice in 1.36.0 and 1.36.1 (kubernetes/kubernetes #139034).
 SHARES_SINCE = (1, 36, 2)
 # Before, counters of all nodes are read for each node (kubernetes/kubernetes #138917).
-COUNTERS_SCALE_SINCE = (1, 37, 0)
+COUNTERS_SCALE_SINCE = (1, 37)
 MAX_COUNTED_NODES = 20
 
 
 def floor_problems(cluster: Cluster, version: str) -> tuple[str, ...]:
     """Return what this version of Kubernetes (``v1.36.3``) cannot serve of a stack's claims."""
     users = _users(cluster)
-    if not users or _numbers(version) >= SHARES_SINCE:
+    if not users or version_numbers(version) >= SHARES_SINCE:
         return ()
     least = ".".join(map(str, SHARES_SINCE))
     names = ", ".join(users)
@@ -27,7 +27,7 @@ def floor_problems(cluster: Cluster, version: str) -> tuple[str, ...]:
 
 def floor_warnings(cluster: Cluster, version: str) -> tuple[str, ...]:
     """Return what this version of Kubernetes serves slowly."""
-    if _numbers(version) >= COUNTERS_SCALE_SINCE:
+    if version_numbers(version) >= COUNTERS_SCALE_SINCE:
         return ()
     nodes = sum(_counted_nodes(cluster))
     if nodes <= MAX_COUNTED_NODES:
@@ -54,8 +54,3 @@ def _counted_nodes(cluster: Cluster) -> Iterator[int]:
         if pool.profile in counted:
             yield max(0, count - len(pool.overrides))
         yield sum(profile in counted for profile in pool.overrides.values())
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
-    return numbers + (0,) * (3 - len(numbers))

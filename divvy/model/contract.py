@@ -1,4 +1,4 @@
-"""What the rooms agree on: names that one of them writes and another reads."""
+"""Names that one room writes and another reads."""
 
 import re
 from collections.abc import Mapping

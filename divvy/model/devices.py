@@ -1,4 +1,4 @@
-"""Which GPUs of a node a rule takes."""
+"""``DeviceSelector``: the GPUs of a node that a rule takes."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the text below each field of a type says.
+"""Reads the documentation of a type's fields from the strings below them.
 
 Read from the source when it is asked for: pydantic would read it whenever the types are
 loaded, a third of the time that takes, and only errors and documents need it.

@@ -1,4 +1,4 @@
-"""What profiles mean on the hardware of the pools that use them."""
+"""Checks of profiles on the hardware of the pools that use them."""
 
 import re
 from collections.abc import Iterator, Mapping

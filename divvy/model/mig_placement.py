@@ -1,4 +1,4 @@
-"""Where the instances of a MIG layout lie on a card, found by complete search."""
+"""Places the instances of a MIG layout on a card, by complete search."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

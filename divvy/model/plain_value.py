@@ -1,4 +1,4 @@
-"""What a YAML file can hold and a configuration cannot: dates, sets, odd keys, endless nesting."""
+"""Refuses what YAML can hold and a configuration cannot: dates, sets, odd keys, endless nesting."""
 
 from __future__ import annotations
 

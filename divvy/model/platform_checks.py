@@ -1,4 +1,4 @@
-"""Whether the agent's image is for the processors that the pools' nodes have."""
+"""Checks that the agent's image is for the processors of the pools' nodes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is wrong with a value from outside, said so that its author can fix it."""
+"""``Problem``: an error in a value from outside, said so that its author can fix it."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -173,7 +173,7 @@ class Names(StackPart):
     """Extended resources with which pods ask for GPUs by size, where profiles have claims."""
 
     gpu: Text = GPU
-    """GPUs, or shares where one of the others stands beside it."""
+    """Number of GPUs; with a size beside it, number of shares."""
     memory: Text = f"{VENDOR}/gpumem"
     """Memory of each share in MiB."""
     memory_percentage: Text = f"{VENDOR}/gpumem-percentage"

@@ -1,4 +1,4 @@
-"""What every mapping of a stack file is made of: its base type, and the types of its values."""
+"""``StackPart``, the base type of every mapping of a stack file, and the types of its values."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What an administrator allows in stack files: the schema of a policy."""
+"""``Policy``: the schema of an administrator's policy for stack files."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Policy(StackPart):
     sharing: Annotated[Literal["tenants-apart", "none"] | None, _Given] = None
     """tenants-apart: GPUs are shared by claims with `tenants` alone; none: not at all."""
     max_containers_per_device: Annotated[Count | None, _Given] = None
-    """So many containers may share a GPU or MIG device at most."""
+    """Maximum number of containers per GPU or MIG device."""
     oversubscription: Annotated[bool, Field(strict=True)] = True
     """Whether limits of memory may add up to more than the device has."""
     evictions: Annotated[

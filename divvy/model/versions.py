@@ -1,12 +1,16 @@
-"""Version numbers, compared number by number."""
+"""Versions of drivers, Kubernetes and runtimes, compared number by number."""
 
 import re
+
+_NUMBERS = re.compile(r"v?(\d+(?:\.\d+)*)")
 
 
 def is_older(version: str, minimum: str) -> bool:
     """Return whether a version such as ``550.163.01`` comes before a minimum."""
-    return _numbers(version) < _numbers(minimum)
+    return version_numbers(version) < version_numbers(minimum)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with: (1, 36, 2) of ``v1.36.2-rc.1``, or ()."""
+    match = _NUMBERS.match(version)
+    return tuple(map(int, match[1].split("."))) if match else ()

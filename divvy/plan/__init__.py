@@ -12,7 +12,7 @@ from divvy.plan.predict.prediction import (
 )
 from divvy.plan.review.difference import Change, Difference, ResourceChange, TotalChange, diff
 from divvy.plan.review.disruption import Disruption, disruption
-from divvy.plan.review.settings import SettingChange
+from divvy.plan.review.setting_changes import SettingChange
 
 __all__ = [
     "Change",

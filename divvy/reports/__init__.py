@@ -1,1 +1,1 @@
-"""What becomes of a conformance report after its run: comparisons, and the archive."""
+"""Conformance reports after their run: comparisons, and the archive."""

@@ -1,4 +1,4 @@
-"""What changed between two conformance reports: outcomes, versions, nodes, speed."""
+"""Compares two conformance reports: outcomes, versions, nodes, speed."""
 
 from __future__ import annotations
 

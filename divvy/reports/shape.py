@@ -1,4 +1,4 @@
-"""What a report of an earlier run has to have: whoever handed it on may have changed it."""
+"""The shape of an earlier run's report: whoever handed it on may have changed it."""
 
 from __future__ import annotations
 

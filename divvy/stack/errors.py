@@ -1,4 +1,4 @@
-"""What can be wrong with a project or a stack file."""
+"""Errors of projects and stack files."""
 
 
 class StackError(Exception):

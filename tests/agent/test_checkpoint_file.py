@@ -32,15 +32,6 @@ def test_loads_a_saved_checkpoint(tmp_path: Path) -> None:
     assert CheckpointFile(tmp_path).saved == FULL
 
 
-def test_loads_a_checkpoint_from_before_changes_were_saved(tmp_path: Path) -> None:
-    CheckpointFile(tmp_path).save(FULL)
-    file = tmp_path / "state.json"
-    older = json.loads(file.read_text())
-    del older["changing"]
-    file.write_text(json.dumps(older))
-    assert CheckpointFile(tmp_path).saved == replace(FULL, changing=())
-
-
 def test_keeps_the_old_checkpoint_when_saving_fails(tmp_path: Path) -> None:
     file = CheckpointFile(tmp_path)
     file.save(FULL)

@@ -22,7 +22,12 @@ from lab.fakes.ports import free_port
 def test_exits_with_one_sentence_on_wrong_settings(
     tmp_path: Path, given: dict[str, str], message: str
 ) -> None:
-    named = {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_LISTEN": "127.0.0.1"}
+    named = {
+        "NODE_NAME": "n1",
+        "NAMESPACE": "divvy-system",
+        "POD_NAME": "divvy",
+        "DIVVY_LISTEN": "127.0.0.1",
+    }
     environment = {
         **os.environ,
         **named,

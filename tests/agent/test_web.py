@@ -112,7 +112,9 @@ async def test_restricts_the_debug_socket_to_root(tmp_path: Path) -> None:
 def test_fails_the_health_check_while_a_reconciliation_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    process = _Process(settings_from({"NODE_NAME": "n1", "NAMESPACE": "divvy-system"}))
+    process = _Process(
+        settings_from({"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "POD_NAME": "divvy"})
+    )
     agent = Agent.__new__(Agent)
     agent._reconciled = monotonic()
     process._agent = agent

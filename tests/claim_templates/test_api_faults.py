@@ -8,10 +8,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from lab.fakes.scene import running, until
 
 from divvy.claim_templates.client import Api
 from divvy.claim_templates.maker import Maker
+from lab.fakes.scene import running, until
 from tests.claim_templates.test_client import PodsApi, pod, serving
 from tests.thoroughness import at_length
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from docs.site_pages import PAGES, site_links
+from docs.site_pages import PAGES, on_post_page, site_links
 from lab.cluster.paths import REPOSITORY
 
 SITE = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())
@@ -46,6 +46,9 @@ def test_shows_no_program_beside_the_pages() -> None:
 
 def test_loads_nothing_from_elsewhere() -> None:
     assert SITE["theme"]["font"] is False
+    page = on_post_page('<head></head><pre class="mermaid"></pre>')
+    assert page.startswith('<head><script src="mermaid.min.js"></script></head>')
+    assert "script" not in on_post_page("<head></head>")
 
 
 def test_leads_to_files_of_the_root_and_of_docs() -> None:

@@ -40,7 +40,7 @@ def look(tenants, driver, tmp_path, monkeypatch):
         object.__setattr__(card, "uuid", uuid)
         node: Any = SimpleNamespace(snapshot=snapshot(card), processes=processes)
         held: Any = SimpleNamespace(last=(Holder("team/a", "", "", f"{uuid}::0", "uid"),))
-        shares = ShareFolder(tmp_path / "tenants", tmp_path / "state")
+        shares = ShareFolder(tmp_path / "tenants")
         accounts = ShareAccounts(node, held, shares, tmp_path / "logs")
         loop = asyncio.create_task(accounts.run())
         await asyncio.sleep(3.5)

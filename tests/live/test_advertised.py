@@ -96,6 +96,6 @@ def test_reports_a_node_that_is_not_ready_as_different():
     assert line.unavailable == "NotReady since 03:00: no reason given"
     out = io.StringIO()
     Console(file=out, width=200).print(live_text(difference))
-    assert "NotReady since 03:00: no reason given; what follows is of the time before" in (
+    assert "NotReady since 03:00: no reason given; the values below are from before that" in (
         out.getvalue()
     )

@@ -27,7 +27,7 @@ def rendered() -> dict[tuple[str, str], dict]:
 
 
 def test_shares_paths_and_names_between_settings_and_contract() -> None:
-    settings = settings_from({"NODE_NAME": "n", "NAMESPACE": "x"})
+    settings = settings_from({"NODE_NAME": "n", "NAMESPACE": "x", "POD_NAME": "divvy"})
     assert settings.config_map == contract.CONFIG_MAP
     assert settings.port == contract.METRICS_PORT
     assert str(settings.cdi_folder) == contract.CDI_FOLDER

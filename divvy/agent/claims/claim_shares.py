@@ -1,4 +1,4 @@
-"""What the limiter is told of a claim: one account for all of it, a line for each GPU."""
+"""The limiter's view of a claim: one account for all of it, a line for each GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How GPUs that are served by claims are, as the node's status tells it."""
+"""The node's status of GPUs that are served by claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who uses what claims hold: the containers that the kubelet lists with each claim."""
+"""The users of claims: the containers that the kubelet lists with each claim."""
 
 from __future__ import annotations
 

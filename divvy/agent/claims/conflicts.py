@@ -1,4 +1,4 @@
-"""Which claims, not given back yet, still hold what another one was allocated.
+"""Finds claims that still hold what another one was allocated, and are not given back yet.
 
 The scheduler knows a claim as free when its pod is deleted by force, before this node has given it
 back: so what was allocated is compared with what is held, by the scheduler's own arithmetic.

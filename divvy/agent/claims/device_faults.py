@@ -1,4 +1,4 @@
-"""Which devices of the slices are not to be allocated now, and why."""
+"""The devices of the slices that must not be allocated now, with reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How claims use a GPU: whole, by shares, as MIG devices; and what of it is left."""
+"""The use of a GPU by claims: whole, by shares, as MIG devices; and what is left."""
 
 from __future__ import annotations
 

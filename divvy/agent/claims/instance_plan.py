@@ -1,4 +1,4 @@
-"""What a GPU needs for a device of a claim: MIG mode, and the instance at its placement."""
+"""The plan of a claim's MIG device: MIG mode, and the instance at its placement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What claims hold of this node's GPUs, as the driver's checkpoint keeps it."""
+"""``ClaimRecord``: the claims that hold this node's GPUs, as the driver's checkpoint keeps them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from divvy.agent.claims.quantities import amount, mib_of
-from divvy.agent.gpu.earlier_keys import device_keys, device_sharing, gpu_keys, gpu_sharing
 from divvy.agent.gpu.plain_values import from_plain
+from divvy.model.claim_allocation import allocation_results, consumer_pods, is_allocated
 from divvy.model.claim_devices import CORES, ClaimableGpu, ClaimDevice, ShareSize
 from divvy.model.claim_names import CORES as CORES_CAPACITY
 from divvy.model.claim_names import MEMORY, unqualified
@@ -154,15 +154,9 @@ def held_claim(
         raise BadAllocation(
             f"claim {namespace}/{name} has been replaced: its UID is now {meta['uid']}, not {uid}"
         )
-    status: Mapping[str, Any] = claim.get("status") or {}
-    allocation = status.get("allocation")
-    if allocation is None:
+    if not is_allocated(claim):
         raise BadAllocation(f"claim {namespace}/{name} is not allocated")
-    results = [
-        result
-        for result in (allocation.get("devices") or {}).get("results") or ()
-        if result["driver"] == CLAIMS_DRIVER
-    ]
+    results = [result for result in allocation_results(claim) if result["driver"] == CLAIMS_DRIVER]
     if foreign := [result["pool"] for result in results if result["pool"] != pool]:
         raise BadAllocation(f"pool {foreign[0]} does not belong to this node; its pool is {pool}")
     devices = {device.name: (gpu, device) for gpu in offered.values() for device in gpu.gpu.devices}
@@ -171,11 +165,7 @@ def held_claim(
         namespace,
         name,
         tuple(_held_device(result, devices) for result in results),
-        tuple(
-            (consumer["name"], consumer["uid"])
-            for consumer in status.get("reservedFor") or ()
-            if consumer.get("resource") == "pods"
-        ),
+        consumer_pods(claim),
     )
 
 
@@ -222,12 +212,7 @@ def allocated_gpus(claims: Iterable[Mapping[str, Any]], pool: str) -> frozenset[
     return frozenset(
         result["device"]
         for claim in claims
-        for result in (
-            (((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}).get(
-                "results"
-            )
-            or ()
-        )
+        for result in allocation_results(claim)
         if (result["driver"], result["pool"]) == (CLAIMS_DRIVER, pool)
     )
 
@@ -235,19 +220,9 @@ def allocated_gpus(claims: Iterable[Mapping[str, Any]], pool: str) -> frozenset[
 def encoded(record: ClaimRecord) -> dict[str, Any]:
     """Return a record as plain JSON values."""
     return {
-        "offered": [
-            {**asdict(gpu), **gpu_keys(gpu.sharing)} for _, gpu in sorted(record.offered.items())
-        ],
-        "claims": [_plain_claim(claim) for _, claim in sorted(record.claims.items())],
+        "offered": [asdict(gpu) for _, gpu in sorted(record.offered.items())],
+        "claims": [asdict(claim) for _, claim in sorted(record.claims.items())],
     }
-
-
-def _plain_claim(claim: HeldClaim) -> dict[str, Any]:
-    devices = [
-        {**asdict(held), **device_keys(held.sharing), "made": held.has_instance}
-        for held in claim.devices
-    ]
-    return {**asdict(claim), "devices": devices, "done": claim.is_prepared}
 
 
 def decoded(raw: Mapping[str, Any]) -> ClaimRecord:
@@ -261,7 +236,7 @@ def _offered_gpu(raw: Mapping[str, Any]) -> OfferedGpu:
     gpu = raw["gpu"]
     devices = tuple(_device(device) for device in gpu["devices"])
     claimable = from_plain(ClaimableGpu, gpu, devices=devices)
-    return from_plain(OfferedGpu, raw, gpu=claimable, sharing=gpu_sharing(raw))
+    return from_plain(OfferedGpu, raw, gpu=claimable, sharing=from_plain(Sharing, raw["sharing"]))
 
 
 def _claim(raw: Mapping[str, Any]) -> HeldClaim:
@@ -270,15 +245,12 @@ def _claim(raw: Mapping[str, Any]) -> HeldClaim:
             HeldDevice,
             held,
             device=_device(held["device"]),
-            sharing=device_sharing(held),
-            has_instance=held.get("has_instance", held.get("made", False)),
+            sharing=from_plain(Sharing, held["sharing"]),
         )
         for held in raw["devices"]
     )
     pods = tuple((str(name), str(uid)) for name, uid in raw["pods"])
-    # The release before this one knew only whether a claim was done.
-    earlier = ClaimState.PREPARE_COMPLETED if raw.get("done") else ClaimState.PREPARE_STARTED
-    state = ClaimState(raw.get("state", earlier))
+    state = ClaimState(raw["state"])
     return from_plain(HeldClaim, raw, devices=devices, pods=pods, state=state)
 
 

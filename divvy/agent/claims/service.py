@@ -158,7 +158,7 @@ class Claims:
 
     @property
     def share_pods(self) -> Mapping[str, tuple[Holder, ...]]:
-        """Return whose claims' shares are, by the names under which they have files."""
+        """Map each share's file name to the pods that use it."""
         known = claim_pods(self._store.held, self._listed)
         if not self._store.damage:
             return known

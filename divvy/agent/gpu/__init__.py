@@ -1,1 +1,1 @@
-"""What is decided about a node's GPUs: their layout, whose they are, and their status."""
+"""Decisions about a node's GPUs: their layout, their owner, and their status."""

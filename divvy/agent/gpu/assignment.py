@@ -1,4 +1,4 @@
-"""Which GPU an index of the stack file means: decided once, kept until the GPU is replaced."""
+"""Assigns GPUs to the stack file's indices: once, kept until the GPU is replaced."""
 
 from __future__ import annotations
 

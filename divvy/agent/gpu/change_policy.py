@@ -1,4 +1,4 @@
-"""What happens to pods that are in the way of a change, and for how long."""
+"""The change policy: what happens to pods that are in the way of a change, and for how long."""
 
 from dataclasses import dataclass
 

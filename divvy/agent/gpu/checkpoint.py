@@ -1,4 +1,4 @@
-"""What survives the agent on the node's disk."""
+"""``Checkpoint``: what survives the agent on the node's disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this node should be: the stack's configuration resolved for the GPUs that are here."""
+"""The desired state of this node: the stack's configuration resolved for its GPUs."""
 
 from __future__ import annotations
 

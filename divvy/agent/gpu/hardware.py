@@ -1,4 +1,4 @@
-"""What the node's driver shows, as values."""
+"""``Snapshot`` of the node's driver and its GPUs, as values."""
 
 from __future__ import annotations
 
@@ -120,5 +120,4 @@ def gpu_from(raw: Mapping[str, Any]) -> Gpu:
 
 
 def _instance_from(raw: Mapping[str, Any]) -> MigInstance:
-    # Agents before this one knew of no others.
-    return from_plain(MigInstance, raw, others=tuple(raw.get("others", ())))
+    return from_plain(MigInstance, raw, others=tuple(raw["others"]))

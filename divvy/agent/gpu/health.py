@@ -1,4 +1,4 @@
-"""Which devices are unhealthy and why: XID events, probes and recovery with hysteresis."""
+"""Health of devices, with reasons: XID events, probes and recovery with hysteresis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds which device.
+"""``Holder``: a container that holds a device.
 
 Four accounts, and a device is held that stands in any of them: the kubelet's PodResources (which
 leaves ordinary init containers out, and everything until the kubelet has its pods), the kubelet's

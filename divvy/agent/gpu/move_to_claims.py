@@ -1,4 +1,4 @@
-"""How long a node on its way from the device plugin to claims waits for a GPU that is in trouble.
+"""The time that a node moving to claims waits for a GPU that is in trouble.
 
 Claims get the GPUs of a node together, once no pod holds any of them. A GPU that is lost, does not
 answer or cannot be changed may never get there, and neither may a pod that hangs on it. So the node

@@ -1,4 +1,4 @@
-"""Where a GPU is on the PCI bus, in the words of Kubernetes' standard attributes."""
+"""The place of a GPU on the PCI bus, in the words of Kubernetes' standard attributes."""
 
 from __future__ import annotations
 

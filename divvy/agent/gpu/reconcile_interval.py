@@ -1,4 +1,4 @@
-"""How soon a node is reconciled again where nothing wakes its agent before."""
+"""The interval of reconciliation where nothing wakes the agent before."""
 
 from __future__ import annotations
 

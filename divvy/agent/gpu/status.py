@@ -1,4 +1,4 @@
-"""What the node tells about itself: the ``divvy.gpu/status`` annotation."""
+"""``NodeStatus``: the node's annotation ``divvy.gpu/status``."""
 
 from __future__ import annotations
 

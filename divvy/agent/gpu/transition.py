@@ -1,4 +1,4 @@
-"""How one GPU gets from the layout it has to the layout it should have: one decision at a time.
+"""The transition of one GPU from the layout it has to the desired one: one decision at a time.
 
 The fence: devices that are repartitioned are withdrawn first; only when the kubelet has taken the
 new list, no longer allocates them, and no pod holds them, are they touched. What pods hold stays

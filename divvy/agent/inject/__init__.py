@@ -1,1 +1,1 @@
-"""How containers get their devices: CDI specification, driver files, hook."""
+"""Devices for containers: CDI specification, driver files, hook."""

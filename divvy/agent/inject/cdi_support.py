@@ -1,4 +1,4 @@
-"""Whether this node's container runtime resolves CDI names: from its version and its files.
+"""Detects whether this node's container runtime resolves CDI names: by version and files.
 
 Not asked of the runtime: its socket would be a right over every container of the node.
 """
@@ -15,12 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from divvy.model.versions import version_numbers
+
 _TABLES = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
 _HOST_FOLDER = "/etc/containerd"
 _ROOT_FILE = f"{_HOST_FOLDER}/config.toml"
 # Of containerd (its RELEASES.md).
 _ON_BY_DEFAULT, _ALWAYS_ON = (2, 0), (2, 4)
-_RELEASE = re.compile(r"v?(\d+)\.(\d+)")
 _log = logging.getLogger(__name__)
 
 
@@ -33,7 +34,7 @@ def cdi_is_on(runtime: str, folder: Path) -> bool:
     cannot be read of the files is logged, once, and counts as not there.
     """
     name, _, version = runtime.partition("://")
-    if name == "containerd" and _release(version) >= _ALWAYS_ON:
+    if name == "containerd" and version_numbers(version) >= _ALWAYS_ON:
         return True
     if name in ("containerd", ""):
         setting = None
@@ -42,7 +43,7 @@ def cdi_is_on(runtime: str, folder: Path) -> bool:
         if setting is not None:
             return setting
     # containerd since 2.0, CRI-O in every version still maintained; never Docker.
-    return name == "cri-o" or (name == "containerd" and _release(version) >= _ON_BY_DEFAULT)
+    return name == "cri-o" or (name == "containerd" and version_numbers(version) >= _ON_BY_DEFAULT)
 
 
 def _files(folder: Path) -> Iterator[dict[str, Any]]:
@@ -107,11 +108,6 @@ def _cdi_setting(config: dict[str, Any], before: bool | None) -> bool | None:
         if isinstance(word, bool):
             return word
     return before
-
-
-def _release(version: str) -> tuple[int, int]:
-    numbers = _RELEASE.match(version)
-    return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
 
 @cache

@@ -42,10 +42,6 @@ def cdi_name(claim: HeldClaim, held: HeldDevice) -> str:
     return f"{claim.uid}_{held.device.name}_{held.uuid}{share}"
 
 
-def _earlier_name(claim: HeldClaim, held: HeldDevice, uuid: str) -> str:
-    return cdi_name(claim, held).replace(held.uuid, uuid)
-
-
 def qualified_name(name: str) -> str:
     """Return a device's name as the container runtime is told it."""
     return f"{CLAIM_CDI_KIND}={name}"
@@ -70,11 +66,8 @@ def write_claim(
     if missing:
         raise InjectionProblem(f"{missing[0]} has no device node on this node now")
     devices = {
-        name: replace(edits.devices[uuid], mounts=share)
+        cdi_name(claim, held): replace(edits.devices[uuids[held.device.name]], mounts=share)
         for held in claim.devices
-        for uuid in (uuids[held.device.name],)
-        # What the kubelet was told by agents before: containers of such pods start again, too.
-        for name in (cdi_name(claim, held), _earlier_name(claim, held, uuid))
     }
     hook = edits.hook
     if share and hook is not None:
@@ -97,11 +90,10 @@ def keep_described(
     ``uuids`` maps the claim's devices that exist, ``devices`` are by UUID. Raises InjectionProblem.
     """
     nodes = {
-        name: devices[uuid]
+        cdi_name(claim, held): devices[uuid]
         for held in claim.devices
         for uuid in (uuids.get(held.device.name),)
         if uuid is not None and uuid in devices
-        for name in (cdi_name(claim, held), _earlier_name(claim, held, uuid))
     }
     try:
         remove_unless(folder / claim_file(claim.uid), nodes)

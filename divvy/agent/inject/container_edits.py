@@ -1,4 +1,4 @@
-"""What a container gets with a device: environment, device nodes, mounts; as values."""
+"""``ContainerEdits``: environment, device nodes and mounts that come with a device, as values."""
 
 from __future__ import annotations
 

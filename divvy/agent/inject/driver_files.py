@@ -1,4 +1,4 @@
-"""Which files of the driver a container needs: libraries of the loaded version, programs, nodes."""
+"""The files of the driver for a container: libraries of the loaded version, programs, nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How containers get their devices on this node: by CDI names, or by what Allocate answers."""
+"""``Injection``: devices for this node's containers, by CDI names or by Allocate's answer."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Injection:
         self._limiter_problem = "the limiter is not installed yet"
         self._undescribed = "the driver's files have not been described yet"
         self._driver_limits_problem = self._undescribed
-        self.share_folder = ShareFolder(settings.share_folder, settings.state_folder)
+        self.share_folder = ShareFolder(settings.share_folder)
         self.by_cdi = False
         self.problem = ""
 

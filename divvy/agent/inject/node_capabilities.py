@@ -1,4 +1,4 @@
-"""What this node has to keep containers within their memory, read of its kernel."""
+"""The node's means to keep containers within their memory, read of its kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong when the host is prepared for containers."""
+"""Errors of preparing the host for containers."""
 
 from __future__ import annotations
 

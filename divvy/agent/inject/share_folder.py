@@ -1,8 +1,8 @@
-"""The file system of what tenants may write: their shares' files fill it, and it has no more room.
+"""A tmpfs for files that tenants can write, sized to exactly what it holds.
 
-A tenant can grow a file that it may write, and no limit counts it. So
-the files of limited shares are on a tmpfs of their own, which is as large as they are. It lasts as
-long as containers that have its files mounted, until the node boots; the agent may come and go.
+A tenant can grow a file that it may write, and no limit counts it. So ``ShareFolder`` keeps the
+files of limited shares on a tmpfs that is as large as they are. It lasts as long as containers that
+have its files mounted, until the node boots; the agent may come and go.
 """
 
 from __future__ import annotations
@@ -44,20 +44,13 @@ def room(devices: int, page: int) -> int:
 class ShareFolder:
     """Lays the files of limited shares, and keeps them to their size.
 
-    ``folder`` has the same path on the host. ``earlier`` is where agents before this one laid
-    them, on the node's disk: those of containers that still run stay there.
+    ``folder`` has the same path on the host.
     """
 
-    def __init__(self, folder: Path, earlier: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._tmpfs = Tmpfs(folder, "divvy", 0o700)
-        self._earlier = earlier
         self._lock = threading.Lock()
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Return where shares have files."""
-        return self._folder, self._earlier
 
     def mount(self) -> str:
         """Mount the file system if it is not mounted; return why that fails, or ""."""
@@ -68,11 +61,7 @@ class ShareFolder:
         return ""
 
     def lay(self, device_ids: Sequence[str], shares: Sequence[DeviceShare]) -> tuple[Mount, ...]:
-        """Write the files of what a container is allocated; raises NotWritten.
-
-        Those that an agent before this one laid for other holders of the same go.
-        """
-        remove_share(self._earlier, device_ids)
+        """Write the files of what a container is allocated; raises NotWritten."""
         needed = room(len(shares), mmap.PAGESIZE)
         with self._lock:
             try:
@@ -87,17 +76,15 @@ class ShareFolder:
         self, device_ids: Sequence[str], shares: Sequence[DeviceShare]
     ) -> tuple[Mount, ...] | None:
         """Return the share's mounts if its files already exist and match, else None."""
-        mounts = (laid_share(folder, device_ids, shares) for folder in self.folders)
-        return next(filter(None, mounts), None)
+        return laid_share(self.folder, device_ids, shares)
 
     def has(self, device_ids: Sequence[str]) -> bool:
         """Return whether a share has its files, however old: after a boot none has."""
-        return any(has_share(folder, device_ids) for folder in self.folders)
+        return has_share(self.folder, device_ids)
 
     def remove(self, device_ids: Sequence[str]) -> None:
         """Remove the files of a share that is not given out again."""
-        for folder in self.folders:
-            remove_share(folder, device_ids)
+        remove_share(self.folder, device_ids)
         self.tidy()
 
     def tidy(self) -> None:
@@ -112,7 +99,7 @@ class ShareFolder:
         for _ in range(_TRIES):
             self._fit(needed)
             try:
-                return write_share(self._folder, device_ids, shares)
+                return write_share(self.folder, device_ids, shares)
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise
@@ -121,11 +108,10 @@ class ShareFolder:
         raise problem
 
     def _cut(self) -> None:
-        for folder in self.folders:
-            for path in folder.glob("shares/*/account"):
-                _quietly(account.cut_account, path)
-            for path in folder.glob("pages/*/*"):
-                _quietly(gate_page.cut_page, path)
+        for path in self.folder.glob("shares/*/account"):
+            _quietly(account.cut_account, path)
+        for path in self.folder.glob("pages/*/*"):
+            _quietly(gate_page.cut_page, path)
 
     def _mount(self) -> None:
         self._tmpfs.mount(account.SIZE, _SPARE_INODES)
@@ -133,13 +119,13 @@ class ShareFolder:
     def _fit(self, more: int) -> None:
         """Make the file system as large as what is in it, and so many bytes more."""
         with contextlib.suppress(OSError):  # a tenant has more now, until the next look
-            if not self._folder.is_mount():
+            if not self.folder.is_mount():
                 return
-            status = os.statvfs(self._folder)
+            status = os.statvfs(self.folder)
             used = (status.f_blocks - status.f_bfree) * status.f_frsize
-            files = 1 + sum(1 for _ in _below(self._folder))
+            files = 1 + sum(1 for _ in _below(self.folder))
             inodes = files + files // _FILES_PER_SPARE_INODE + _SPARE_INODES
-            # Of nothing the kernel makes no limit.
+            # size=0 would mean no limit.
             size = max(used + more, status.f_frsize)
             if (size, inodes) != (status.f_blocks * status.f_frsize, status.f_files):
                 self._tmpfs.resize(size, inodes)

@@ -1,4 +1,4 @@
-"""Which containers use more of a shared device's memory than their shares allow.
+"""Finds containers that use more of a shared device's memory than their shares allow.
 
 A container's limit on one device is the sum of the shares it holds of it.
 """

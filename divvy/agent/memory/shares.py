@@ -110,8 +110,7 @@ class ShareAccounts:
 
     def _laid(self) -> dict[str, Path]:
         """Return the folders of all shares by name."""
-        folders = self._share_folder.folders
-        return {path.name: path for folder in folders for path in folder.glob("shares/*")}
+        return {path.name: path for path in self._share_folder.folder.glob("shares/*")}
 
     def _before(self, shares: Mapping[str, Path]) -> dict[str, ShareFigures]:
         self._share_folder.tidy()

@@ -1,4 +1,4 @@
-"""What can come instead of a control daemon's answer."""
+"""Errors that can come instead of a control daemon's answer."""
 
 from __future__ import annotations
 

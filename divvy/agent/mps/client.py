@@ -1,4 +1,4 @@
-"""What makes a container a client of a GPU's MPS daemon, with its part of memory and threads."""
+"""Makes a container a client of a GPU's MPS daemon, with its part of memory and threads."""
 
 from __future__ import annotations
 

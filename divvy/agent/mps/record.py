@@ -1,4 +1,4 @@
-"""What must be undone on this node, kept on its disk: which GPUs a daemon was started for.
+"""``MpsRecord``: the GPUs that a daemon was started for, to be undone, on the node's disk.
 
 It is written before a compute mode is changed, and cleared after that is restored and the daemon's
 folders are gone, so that an agent that starts later knows what the one before it left, and with

@@ -1,4 +1,4 @@
-"""What to do next about one GPU's MPS daemon: a decision from what is wanted and what is seen."""
+"""The next step for a GPU's MPS daemon: a decision from its desired and its observed state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _QUIT_SECONDS = 2.0
 _CALM_SECONDS = 60.0
 _BACKOFF_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
 STARTING = "its MPS daemon is starting"
-OUTDATED = "its MPS daemon is of the driver before"
+OUTDATED = "its MPS daemon belongs to the previous driver"
 # Commands that start a server, of MPS 2 and 3: a refusal begins with its command.
 _SERVER_STARTS = ("start_server", "server create")
 

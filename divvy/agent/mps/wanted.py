@@ -1,4 +1,4 @@
-"""Which GPUs are to have an MPS daemon now, from what is advertised of them and held."""
+"""The GPUs that need an MPS daemon now, from what is advertised of them and held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which process is the host's runtime: no name decides it, and nothing a container can make.
+"""Finds the host's runtime process: by no name, and by nothing that a container can make.
 
 A container's process can have any name, and a program at any path of its own mount namespace.
 """

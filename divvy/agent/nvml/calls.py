@@ -135,7 +135,7 @@ def _memory(handle: Any, root: Path) -> dict[str, Any]:
         total_mib = nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20
     except nvml.NVMLError_NotSupported:
         total_mib = system_memory_mib(node_root)
-        return {"memory_mib": total_mib, "memory_problem": "it has none of its own, but the node's"}
+        return {"memory_mib": total_mib, "memory_problem": "it uses the node's system memory"}
     try:
         node = nvml.nvmlDeviceGetNumaNodeId(handle)
     except nvml.NVMLError:

@@ -1,4 +1,4 @@
-"""What the agent discovers on this host, once."""
+"""Facts of this host that the agent discovers once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the node advertises, and what it answers about it."""
+"""``Advertiser``: the devices that the node advertises, and its answers about them."""
 
 from __future__ import annotations
 

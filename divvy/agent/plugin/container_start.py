@@ -1,4 +1,4 @@
-"""Whether a container with a limited share may start: what else it holds decides."""
+"""Decides whether a container with a limited share may start, by what else it holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds which device, from all that the kubelet shows."""
+"""The holders of each device, from all that the kubelet shows."""
 
 from __future__ import annotations
 

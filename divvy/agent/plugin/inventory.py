@@ -1,4 +1,4 @@
-"""What the node advertises right now: desired state, hardware and health made into device lists."""
+"""The device lists of the node now: desired state, hardware and health put together."""
 
 from __future__ import annotations
 

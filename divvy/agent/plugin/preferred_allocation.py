@@ -1,4 +1,4 @@
-"""Which devices of a resource a container should get.
+"""Chooses the devices of a resource that a container should get.
 
 Whole GPUs by link score: the choice is the set that leaves the other GPUs the
 best partition into sets of the same size (exact up to eight GPUs, greedy with

@@ -1,4 +1,4 @@
-"""What comes out of reading another tool's configuration."""
+"""The result of reading another tool's configuration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

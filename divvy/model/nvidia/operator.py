@@ -1,4 +1,4 @@
-"""What the GPU Operator is given, read as one: sharing and MIG layouts under the same name."""
+"""Reads the GPU Operator's files as one: sharing and MIG layouts under the same name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which devices a request of a claim means, and how much of a share it takes."""
+"""Matches a claim's request with devices, and sizes the share that it takes."""
 
 from divvy.model.claim_names import CORES, MEMORY, SHARES, is_of_type
 from divvy.model.mig_names import resource_part

@@ -1,4 +1,4 @@
-"""What a pod asks for, read from its limits, the names of its templates and its claims."""
+"""Reads a pod's requests from its limits, the names of its templates and its claims."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

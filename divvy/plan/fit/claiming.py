@@ -1,4 +1,4 @@
-"""Which devices of a node's GPUs claims would get: the search that the scheduler makes."""
+"""Allocates claims on a node's GPUs: the search that the scheduler makes."""
 
 from collections import Counter
 from collections.abc import Sequence

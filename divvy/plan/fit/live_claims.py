@@ -1,4 +1,4 @@
-"""What pods claim now: the devices of the cluster's slices and who holds them."""
+"""The devices of a cluster's slices, and the claims that hold them."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -8,6 +8,7 @@ from itertools import chain, product
 from operator import is_
 from typing import Any
 
+from divvy.model.claim_allocation import allocation_results, consumer_pods
 from divvy.model.claim_names import (
     CORES,
     INDEX,
@@ -315,14 +316,8 @@ def _holdings(
     namespace, name = str(meta.get("namespace") or ""), str(meta.get("name") or "")
     unknown = Holder(namespace, name, (), unknown=True)
     try:
-        status = claim.get("status") or {}
-        results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
-        pods = tuple(
-            str(consumer["name"])
-            for consumer in status.get("reservedFor") or ()
-            if consumer.get("resource") == "pods"
-        )
-        results = list(results)
+        results = allocation_results(claim)
+        pods = tuple(str(pod) for pod, _ in consumer_pods(claim))
     except UNREADABLE as error:
         note(f"claim {full_name(claim)} cannot be read, and may hold any device: {problem(error)}")
         yield (None, None), unknown

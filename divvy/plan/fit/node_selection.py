@@ -1,4 +1,4 @@
-"""Which nodes a pod may go to: its node name, selector, required affinity and tolerations."""
+"""The nodes that a pod may go to: node name, selector, required affinity and tolerations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

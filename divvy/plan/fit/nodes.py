@@ -8,14 +8,13 @@ from typing import Any
 from divvy.model import Cluster, GpuModel, NodeFacts, Toleration, pool_of
 from divvy.model.claim_devices import ClaimableGpu, ClaimDevice, claimable_gpu
 from divvy.model.claim_names import type_of_product
+from divvy.model.pod_phase import is_finished
 from divvy.model.problems import printable
 from divvy.model.resource_names import VENDOR
 from divvy.plan.fit.live_claims import ClaimedGpu, LiveDevice
 from divvy.plan.fit.node_selection import Labels, Taint, taints_of
 from divvy.plan.fit.pod_requests import pod_requests, quantities, sum_of
 from divvy.plan.predict.prediction import NodePlan, Plan
-
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def nodes_of_cluster(
     }
     on_node: dict[str, list[Mapping[str, Any]]] = {}
     for pod in pods:
-        if (pod.get("status") or {}).get("phase") not in _ENDED and pod["spec"].get("nodeName"):
+        if not is_finished(pod) and pod["spec"].get("nodeName"):
             on_node.setdefault(pod["spec"]["nodeName"], []).append(pod)
     gpus_of: dict[str, list[ClaimedGpu]] = {}
     for gpu in gpus:

@@ -1,4 +1,4 @@
-"""What a pod asks for as the scheduler counts it: containers, sidecars and init containers."""
+"""A pod's requests as the scheduler counts them: containers, sidecars and init containers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction

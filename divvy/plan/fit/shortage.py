@@ -1,4 +1,4 @@
-"""What a node lacks for a pod, from bad to nearly enough, in words."""
+"""The shortage of a node for a pod, from bad to nearly enough, in words."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What pods can claim of a node at most, each kind of device alone, and what it guarantees."""
+"""The most that pods can claim of a node, each kind of device alone, with its guarantees."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

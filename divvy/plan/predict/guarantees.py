@@ -1,4 +1,4 @@
-"""What a way of sharing guarantees, in words that are never stronger than the mechanism."""
+"""Guarantees of a way of sharing, in words that are never stronger than the mechanism."""
 
 from dataclasses import dataclass
 

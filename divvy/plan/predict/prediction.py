@@ -19,8 +19,8 @@ from divvy.model import (
 from divvy.model.claims import Claims
 from divvy.plan.predict.claimable import Claimable, claimable
 from divvy.plan.predict.guarantees import FILES, Guarantees, guarantees
-from divvy.plan.review.profiles import Profiles, profiles_of
-from divvy.plan.review.settings import settings_of
+from divvy.plan.review.profile_changes import Profiles, profiles_of
+from divvy.plan.review.setting_changes import settings_of
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Plan:
     pools: tuple[PoolPlan, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     policy: str = "wait"
-    profiles: Profiles = Profiles({}, frozenset(), {})
+    profiles: Profiles = Profiles()
 
     @property
     def totals(self) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""Whether ResourceQuotas admit the claim that the scheduler creates for extended resources.
+"""Checks the scheduler's claims for extended resources against ResourceQuotas.
 
 A pod passes the quota of the resource itself when it is created. Its claim passes the quotas of
 claims only when the scheduler has found a node: a pod can wait for devices that it may not get

@@ -1,22 +1,17 @@
 """The topology diff: what changes for whom between two plans."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from divvy.model.contract import AGENT
 from divvy.plan.predict.guarantees import Guarantees
 from divvy.plan.predict.prediction import NodePlan, Plan, PoolPlan
 from divvy.plan.review.disruption import Disruption, disruption
-from divvy.plan.review.level import LEVELS, Level
+from divvy.plan.review.level import LEVELS, Level, worst_level
 from divvy.plan.review.object_changes import NO_OBJECTS, ObjectChanges
-from divvy.plan.review.pool_pairs import PoolPairs, pair_pools
-from divvy.plan.review.profiles import (
-    follower_changes,
-    follower_path,
-    levels_of_moves,
-    profile_changes,
-)
-from divvy.plan.review.settings import SettingChange, setting_changes
+from divvy.plan.review.profile_changes import level_of_move, profile_changes, profile_path
+from divvy.plan.review.setting_changes import SettingChange, setting_changes
 
 
 @dataclass(frozen=True)
@@ -87,8 +82,8 @@ class Difference:
     pools to their old ones; ``unchanged`` are the pools of which nothing changes; ``objects`` is
     what becomes of the cluster's objects; ``policy`` is the newer file's ``change.policy``;
     ``withdrawn_profiles`` are names that a node's label may still choose; ``ends_clients``: agents
-    restart, and what MPS has served until then ends with them; ``unpredicted`` is by pool what
-    its nodes may go through that ``changes`` do not show.
+    restart, and what MPS has served until then ends with them; ``unpredicted`` says of which nodes
+    pods may be disturbed more than ``changes`` show, and how much at worst.
     """
 
     before: str
@@ -110,30 +105,37 @@ class Difference:
 
 def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Difference:
     """Compare two plans, pool by pool; ``objects`` is what becomes of the cluster's objects."""
-    pairs = pair_pools(before, after)
-    gone = (name for name in pairs.older if name not in pairs.newer)
-    changes = [change for name in (*pairs.newer, *gone) for change in _pool_changes(name, pairs)]
-    followers = pairs.as_renamed(before.profiles.followers), after.profiles.followers
+    renamed = _renamed_pools(before, after)
+    before = _under_new_names(before, {old: new for new, old in renamed.items()})
+    older, newer = ({pool.name: pool for pool in side.pools} for side in (before, after))
+    changes = [
+        change
+        for name in {**newer, **older}
+        for change in _pool_changes(name, older.get(name), newer.get(name))
+    ]
+    shown = frozenset(profile_path(change.pool, change.node) for change in changes)
+    profile_steps = list(profile_changes(before.profiles, after.profiles, shown))
     settings = (
-        *map(pairs.judged, setting_changes(pairs.as_renamed(before.settings), after.settings)),
-        *follower_changes(
-            *followers,
-            frozenset(follower_path(change.pool, change.node) for change in changes),
-        ),
-        *profile_changes(before.profiles, after.profiles),
+        *setting_changes(before.settings, after.settings),
+        *(setting for setting, _, _ in profile_steps),
     )
-    changed = {*pairs.renamed, *(change.pool for change in changes)}
+    levels = [*_moves(before, after), *((nodes, level) for _, nodes, level in profile_steps)]
+    unpredicted = {
+        nodes: worst_level(level for name, level in levels if name == nodes)
+        for nodes in dict.fromkeys(nodes for nodes, _ in levels)
+    }
+    changed = {*renamed, *(change.pool for change in changes)}
     return Difference(
         before.cluster,
         after.cluster,
         tuple(_under(after.policy, change) for change in sorted(changes, key=_by_disruption)),
         _totals(before, after),
         settings,
-        pairs.renamed,
+        renamed,
         tuple(
             name
-            for name in pairs.newer
-            if name in pairs.older
+            for name in newer
+            if name in older
             and name not in changed
             and not any(setting.path.startswith(f"pools.{name}.") for setting in settings)
         ),
@@ -141,8 +143,63 @@ def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Diff
         after.policy,
         tuple(sorted(before.profiles.rules.keys() - after.profiles.rules.keys())),
         f"DaemonSet {AGENT}" in objects.restarted and before.profiles.by_mps,
-        levels_of_moves(*followers, pairs.moves),
+        unpredicted,
     )
+
+
+def _renamed_pools(before: Plan, after: Plan) -> dict[str, str]:
+    """Return the old names of pools that select the same nodes under a new one."""
+    older, newer = ({pool.name for pool in side.pools} for side in (before, after))
+    return {
+        pool.name: old.name
+        for pool in after.pools
+        for old in before.pools
+        if pool.select == old.select and pool.name not in older and old.name not in newer
+    }
+
+
+def _under_new_names(plan: Plan, names: Mapping[str, str]) -> Plan:
+    """Return a plan with renamed pools under their new names, in paths too."""
+
+    def renamed(path: str) -> str:
+        start, _, rest = path.partition(".")
+        pool, _, below = rest.partition(".")
+        return f"pools.{names[pool]}.{below}" if start == "pools" and pool in names else path
+
+    profiles = replace(
+        plan.profiles,
+        chosen={renamed(path): profile for path, profile in plan.profiles.chosen.items()},
+        predicted=frozenset(map(renamed, plan.profiles.predicted)),
+    )
+    return replace(
+        plan,
+        pools=tuple(replace(pool, name=names.get(pool.name, pool.name)) for pool in plan.pools),
+        settings={renamed(path): text for path, text in plan.settings.items()},
+        profiles=profiles,
+    )
+
+
+def _moves(before: Plan, after: Plan) -> Iterator[tuple[str, Level]]:
+    """Yield what nodes may go through that one pool had and another has, by the newer pool.
+
+    Only a pool that comes, goes or selects otherwise gives nodes away or gets any.
+    """
+    older, newer = ({pool.name: pool for pool in side.pools} for side in (before, after))
+    stays = {name for name in newer if name in older and newer[name].select == older[name].select}
+    for old, new in product(before.pools, after.pools):
+        if {old.name, new.name} <= stays or 0 in (old.count, new.count):
+            continue
+        if old.name == new.name:
+            yield f"pool {new.name}", "new pods only"
+        if _is_compatible(old, new):
+            rules = before.profiles.of_pool(old.name), after.profiles.of_pool(new.name)
+            yield f"pool {new.name}", level_of_move(*rules)
+
+
+def _is_compatible(older: PoolPlan, newer: PoolPlan) -> bool:
+    """Return whether a node can have the labels of both."""
+    labels = older.select or {}
+    return all(labels.get(key, value) == value for key, value in (newer.select or {}).items())
 
 
 def _by_disruption(change: Change) -> tuple[int, int]:
@@ -176,8 +233,7 @@ def _totals(before: Plan, after: Plan) -> tuple[TotalChange, ...]:
     return resource_counts(before.totals, after.totals)
 
 
-def _pool_changes(name: str, pairs: PoolPairs) -> list[Change]:
-    before, after = pairs.older.get(name), pairs.newer.get(name)
+def _pool_changes(name: str, before: PoolPlan | None, after: PoolPlan | None) -> list[Change]:
     apart = sorted({*(before.overrides if before else ()), *(after.overrides if after else ())})
     older, newer = _present(before, apart), _present(after, apart)
     alike = _change(

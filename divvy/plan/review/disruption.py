@@ -1,4 +1,4 @@
-"""What a change of a node's plan does to the pods that run there."""
+"""``Disruption``: the effect of a change of a node's plan on the pods that run there."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What of a cluster its administrator's policy does not allow."""
+"""Finds what a cluster has that its administrator's policy does not allow."""
 
 from __future__ import annotations
 

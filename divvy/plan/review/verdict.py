@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from divvy.plan.predict.claimable import BY_CLAIMS
 from divvy.plan.review.difference import Difference
-from divvy.plan.review.level import LEVELS, Level
+from divvy.plan.review.level import Level, worst_level
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,11 @@ class Verdict:
 
 def verdict(difference: Difference) -> Verdict:
     """Judge a diff as a whole."""
-    level: Level = max(
+    level = worst_level(
         (
             *(change.disruption.level for change in difference.changes),
-            *(setting.level for setting in difference.settings),
             *difference.unpredicted.values(),
-        ),
-        key=LEVELS.index,
-        default="none",
+        )
     )
     # A pod that requests a resource by its name gets it from the device plugin or by a claim.
     before, after = (
@@ -57,14 +54,10 @@ def verdict(difference: Difference) -> Verdict:
         gpus=sum(change.gpus for change in changes),
         nodes=sum(change.nodes for change in changes),
         pools=tuple(dict.fromkeys(change.pool for change in changes)),
-        unpredicted=_unpredicted(difference, level) if level != "none" else (),
+        unpredicted=tuple(
+            nodes for nodes, own in difference.unpredicted.items() if own == level != "none"
+        ),
         policy=difference.policy,
         withdrawn=tuple(dict.fromkeys(name for name in before if name not in after)),
         ends_clients=difference.ends_clients,
     )
-
-
-def _unpredicted(difference: Difference, level: Level) -> tuple[str, ...]:
-    pools = [f"pool {name}" for name, own in difference.unpredicted.items() if own == level]
-    others = [setting.nodes for setting in difference.settings if setting.level == level]
-    return tuple(dict.fromkeys((*pools, *others)))

@@ -1,4 +1,4 @@
-"""What is conditional in an object, found by comparing it with and without something."""
+"""Finds the conditional parts of an object by comparing it with and without something."""
 
 from __future__ import annotations
 

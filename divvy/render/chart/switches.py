@@ -1,4 +1,4 @@
-"""What a stack file switches on and off, and the template action that asks for it."""
+"""The switches of a stack file, each with the template action that asks for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kueue is given: its Configuration, and the flavors and quota of the pools."""
+"""Kueue's objects for a stack: its Configuration, and the flavors and quota of the pools."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def _pods(cluster: Cluster) -> tuple[dict[str, Any], ...]:
             "delta(divvy_share_gate_opened[5m]) > 5",
             "5m",
             "warning",
-            "A share beside {{ $labels.namespace }}/{{ $labels.pod }} does not keep to its turns",
+            "A share next to {{ $labels.namespace }}/{{ $labels.pod }} exceeds its time share",
             "The limiter of this pod on {{ $labels.node }} stopped waiting for another "
             "share {{ $value }} times in 5 minutes: a program on the same GPU claims its "
             "turn and does not use it, or its kernels take long.",

@@ -1,4 +1,4 @@
-"""What a cluster has for monitoring: the dashboard, and objects of the Prometheus Operator."""
+"""Objects for monitoring: the dashboard, and objects of the Prometheus Operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs the conformance suite in a cluster: a Job with its rights."""
+"""The Job that runs the conformance suite in a cluster, with its rights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed between two conformance reports, in a terminal and on a pull request."""
+"""The comparison of two conformance reports, in a terminal and on a pull request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether pods fit, for the terminal and as JSON; docs/fit.md describes it."""
+"""The result of `divvy fit`, for the terminal and as JSON; docs/fit.md describes it."""
 
 import json
 from typing import Any

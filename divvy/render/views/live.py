@@ -80,7 +80,7 @@ def _title(node: NodeDifference) -> str:
 def _lines(node: NodeDifference) -> Iterable[str]:
     if node.unavailable:
         follows = node.pool or node.problem
-        yield node.unavailable + ("; what follows is of the time before" if follows else "")
+        yield node.unavailable + ("; the values below are from before that" if follows else "")
     if node.bypass:
         yield f"bypasses the file: label {node.bypass}"
     if node.problem:

@@ -1,4 +1,4 @@
-"""Who holds which GPU, for the terminal: right at 80 columns and without colour."""
+"""`divvy top` in the terminal: right at 80 columns and without colour."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

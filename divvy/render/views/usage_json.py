@@ -1,4 +1,4 @@
-"""Who holds which GPU, as JSON; docs/top.md describes it."""
+"""`divvy top` as JSON; docs/top.md describes it."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who holds which GPU, as one self-contained HTML page with a bar for every GPU."""
+"""`divvy top` as one self-contained HTML page with a bar for every GPU."""
 
 from divvy.live.usage import Holding, Usage, UsedGpu, UsedNode, sums
 from divvy.render.views import usage_words

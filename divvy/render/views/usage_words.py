@@ -1,4 +1,4 @@
-"""How the use of GPUs is put into words: the same in every view."""
+"""Words for the use of GPUs: the same in every view."""
 
 from divvy.live.usage import Holding, Usage, UsedGpu, UsedNode, sums
 from divvy.model.contract import State

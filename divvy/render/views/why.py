@@ -1,4 +1,4 @@
-"""Why a pod waits, for the terminal."""
+"""`divvy why` in the terminal."""
 
 from collections.abc import Sequence
 

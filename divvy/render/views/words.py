@@ -1,4 +1,4 @@
-"""How plans are put into words: the same in every view."""
+"""Words for plans: the same in every view."""
 
 import re
 from collections.abc import Iterable, Sequence

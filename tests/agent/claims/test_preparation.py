@@ -68,7 +68,7 @@ def test_leaves_no_instance_of_a_claim_on_a_gpu_that_answers_late(
     store = ClaimsFile(tmp_path, tmp_path, lambda: None)
     store.save(claim_record(OFFERED, claims=(claim("gone", MADE_HELD),)))
     unused: Any = None
-    injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants", tmp_path))
+    injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants"))
     wait = 20.0 if destroyed else 0.3
     preparation = Preparation(
         settings,
@@ -102,7 +102,7 @@ def test_releases_an_instance_beside_device_nodes_that_cannot_be_made(
     store = ClaimsFile(tmp_path, tmp_path, lambda: None)
     store.save(claim_record(OFFERED, claims=(claim("gone", MADE_HELD),)))
     unused: Any = None
-    injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants", tmp_path))
+    injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants"))
     preparation = Preparation(
         *(settings, store, unused, driver, injection),  # type: ignore[arg-type]
         20.0,
@@ -138,7 +138,7 @@ async def test_prepares_nothing_on_a_gpu_that_left_the_offer_while_it_waited(
     held_now = (claim("first", first),)
     store.save(claim_record(OFFERED, other, claims=held_now))
     unused: Any = None
-    injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants", tmp_path))
+    injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants"))
     preparation = Preparation(settings, store, api, unused, injection, 20.0)
     waiting = asyncio.create_task(preparation.prepare("default", "late", "uid-late"))
     await asyncio.sleep(0.1)
@@ -160,7 +160,7 @@ def test_removes_the_copy_before_the_claim_leaves_the_record(
     write_copy(tmp_path, train, store.record)
     settings = SimpleNamespace(cdi_folder=tmp_path, state_folder=tmp_path, driver_root=tmp_path)
     unused: Any = None
-    injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants", tmp_path))
+    injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants"))
     preparation = Preparation(settings, store, unused, unused, injection, 0.1)  # type: ignore[arg-type]
     where = "divvy.agent.claims.preparation"
     with monkeypatch.context() as patched:

@@ -76,7 +76,9 @@ async def serving(
     folders = {
         f"DIVVY_{name}_FOLDER": str(folder) for name in ("STATE", "CDI", "CLAIMS", "REGISTRY")
     }
-    settings = settings_from({"NODE_NAME": "node", "NAMESPACE": "divvy", **folders})
+    settings = settings_from(
+        {"NODE_NAME": "node", "NAMESPACE": "divvy", "POD_NAME": "divvy", **folders}
+    )
     shared = claim("shared", held(OFFERED, "-share", 3000))
     record = claim_record(OFFERED, claims=(shared,) if is_held else ())
     ClaimsFile(folder, folder, lambda: None).save(record)

@@ -51,7 +51,9 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
         "DIVVY_SHARE_FOLDER": "tenants",
     }
     paths = {name: str(tmp_path / folder) for name, folder in folders.items()}
-    yield settings_from({"NODE_NAME": "n1", "NAMESPACE": "divvy-system", **paths})
+    yield settings_from(
+        {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "POD_NAME": "divvy", **paths}
+    )
     if (tmp_path / "tenants").is_mount():
         subprocess.run(["umount", str(tmp_path / "tenants")], check=True)
 

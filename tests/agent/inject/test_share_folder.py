@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from divvy.agent.inject.account import SIZE, read_account
-from divvy.agent.inject.limiter import write_share
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.inject.share import share_name
 from divvy.agent.inject.share_folder import ShareFolder, room
@@ -45,7 +44,7 @@ while True:
 def node(tmp_path: Path) -> Iterator[ShareFolder]:
     """Give a node's folder of shares."""
     try:
-        yield ShareFolder(tmp_path / "tenants", tmp_path / "state")
+        yield ShareFolder(tmp_path / "tenants")
     finally:
         unmount(tmp_path / "tenants")
 
@@ -72,7 +71,7 @@ def fallocate(path: Path, mode: int, start: int, size: int) -> int:
 
 def node_bytes(node: ShareFolder) -> int:
     """Return what the file system of tenants takes of the node's memory at most."""
-    filesystem = os.statvfs(node.folders[0])
+    filesystem = os.statvfs(node.folder)
     return filesystem.f_blocks * filesystem.f_frsize
 
 
@@ -100,7 +99,7 @@ def test_refuses_a_tenant_room_beyond_its_files(node: ShareFolder, which: int) -
 def test_has_room_for_a_shares_files_in_pages_of_any_size(node: ShareFolder, page: int) -> None:
     """On a kernel with pages of 64 KiB, as for GH200s, a file of a line takes as much."""
     node.lay(*shared(0))
-    sizes = [path.stat().st_size for path in node.folders[0].rglob("*") if path.is_file()]
+    sizes = [path.stat().st_size for path in node.folder.rglob("*") if path.is_file()]
     assert len(sizes) >= 3
     assert sum(-(-size // page) * page for size in sizes) <= room(1, page)
 
@@ -130,7 +129,7 @@ def test_places_shares_where_each_file_has_a_label(node: ShareFolder) -> None:
     """SELinux gives it one; root in a container may give its files capabilities, which stay."""
     for number in range(60):
         node.lay(*shared(number))
-        for path in node.folders[0].rglob("*"):
+        for path in node.folder.rglob("*"):
             os.setxattr(path, "trusted.label", b"x" * 100)
     node.tidy()
     assert attributes(files(node, 0)[0]) < 100
@@ -181,7 +180,7 @@ def test_keeps_the_files_of_running_containers_over_a_restart(node: ShareFolder)
     node.lay(*shared(0))
     account, page = files(node, 0)
     before = account.stat().st_ino, page.stat().st_ino
-    after = ShareFolder(*node.folders)
+    after = ShareFolder(node.folder)
     assert after.has(shared(0)[0])
     after.lay(*shared(1))
     assert (account.stat().st_ino, page.stat().st_ino) == before
@@ -190,28 +189,11 @@ def test_keeps_the_files_of_running_containers_over_a_restart(node: ShareFolder)
 
 def test_forgets_shares_after_a_boot(node: ShareFolder) -> None:
     node.lay(*shared(0))
-    unmount(node.folders[0])
+    unmount(node.folder)
     assert not node.has(shared(0)[0])
     assert node.laid(*shared(0)) is None
     node.lay(*shared(0))
     assert node.has(shared(0)[0])
-
-
-def test_frees_preallocated_disk_of_files_from_earlier_agents(node: ShareFolder) -> None:
-    """Their containers have them mounted, and keep them."""
-    write_share(node.folders[1], *shared(0))
-    account, page = files(node, 0)
-    assert account.is_relative_to(node.folders[1])
-    for path in (account, page):
-        size = path.stat().st_size
-        fallocate(path, _KEEP_SIZE, 0, 4 * _MIB)
-        assert (path.stat().st_size, path.stat().st_blocks * 512 > 2 * _MIB) == (size, True)
-    node.tidy()
-    for path in (account, page):
-        assert path.stat().st_blocks * 512 < _MIB
-    node.lay(*shared(0))
-    assert not account.exists()
-    assert files(node, 0)[0].is_relative_to(node.folders[0])
 
 
 def test_keeps_an_account_of_a_share_that_the_driver_limits(node: ShareFolder) -> None:
@@ -225,7 +207,7 @@ def test_keeps_an_account_of_a_share_that_the_driver_limits(node: ShareFolder) -
 
 def test_reports_why_shares_cannot_be_placed(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    node = ShareFolder(tmp_path / "file/tenants", tmp_path)
+    node = ShareFolder(tmp_path / "file/tenants")
     assert "the folder for limited shares cannot be mounted: " in node.mount()
     with pytest.raises(InjectionProblem, match="not written"):
         node.lay(*shared(0))
@@ -234,4 +216,4 @@ def test_reports_why_shares_cannot_be_placed(tmp_path: Path) -> None:
 def test_denies_other_users_access_to_tenants_files(node: ShareFolder) -> None:
     """Root in a container can write a program into its account, and give it the rights of root."""
     node.lay(*shared(0))
-    assert node.folders[0].stat().st_mode & 0o077 == 0
+    assert node.folder.stat().st_mode & 0o077 == 0

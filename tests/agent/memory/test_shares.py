@@ -64,7 +64,7 @@ class Held:
 
 def on_disk(folder: Path) -> ShareFolder:
     """Return where an agent finds the files of shares that one before it laid."""
-    return ShareFolder(folder / "tenants", folder)
+    return ShareFolder(folder)
 
 
 async def cleaned(

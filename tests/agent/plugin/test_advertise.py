@@ -35,7 +35,12 @@ async def test_wakes_the_agent_only_for_a_new_installation_outcome(
     outcomes = [True, False, False, True]
     woken: list[int] = []
     settings = settings_from(
-        {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_PLUGIN_FOLDER": str(tmp_path)}
+        {
+            "NODE_NAME": "n1",
+            "NAMESPACE": "divvy-system",
+            "POD_NAME": "divvy",
+            "DIVVY_PLUGIN_FOLDER": str(tmp_path),
+        }
     )
     nothing = cast("Any", None)
     advertiser = Advertiser(
@@ -72,7 +77,12 @@ async def advertised(
     lists: list[Resource] = []
     problems: dict[str, str] = {}
     settings = settings_from(
-        {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_DRIVER_ROOT": str(tmp_path)}
+        {
+            "NODE_NAME": "n1",
+            "NAMESPACE": "divvy-system",
+            "POD_NAME": "divvy",
+            "DIVVY_DRIVER_ROOT": str(tmp_path),
+        }
     )
     health = cast("Any", SimpleNamespace(health=Health()))
     holders = cast("Any", SimpleNamespace(last=held))
@@ -138,7 +148,7 @@ async def started(
     Where files of a share are ``mounted``, they are gone since a boot.
     """
     prepared: list[Share] = []
-    settings = settings_from({"NODE_NAME": "n1", "NAMESPACE": "divvy-system"})
+    settings = settings_from({"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "POD_NAME": "divvy"})
     held = Holder("default/p", "main", SHARED, device_id, "uid")
 
     async def containers() -> tuple[Holder, ...]:

@@ -108,39 +108,21 @@ def test_requires_idle_instances_that_stay_and_are_shared():
     assert shared.disruption.reason == "nvidia.com/mig-3g.20gb is shared in another way"
 
 
-def test_follows_the_nodes_of_pools_that_swap_what_they_select():
-    sides = [{"a": "a", "b": "b"}, {"a": "b", "b": "a"}]
+def test_judges_pools_that_swap_what_they_select():
     before, after = (
         planned(
             PROFILES,
-            a=pool("whole", select={"pool": selected["a"]}),
-            b=pool("seven", select={"pool": selected["b"]}),
+            a=pool("whole", select={"pool": first}),
+            b=pool("seven", select={"pool": second}),
         )
-        for selected in sides
+        for first, second in ("ab", "ba")
     )
-    moved = diff(before, after)
-    assert [change.disruption.level for change in moved.changes] == ["GPUs must be idle"] * 2
-    assert moved.renamed == {"a": "b", "b": "a"}
-    assert moved.settings == ()
-
-
-def test_changes_nothing_when_pools_swap_their_names():
-    before = planned(PROFILES, a=pool("whole"), b=pool("seven"))
-    select = {name: {"pool": name} for name in "ab"}
-    after = planned(
-        PROFILES, b=pool("whole", select=select["a"]), a=pool("seven", select=select["b"])
-    )
-    moved = diff(before, after)
-    assert (moved.changes, moved.settings, moved.totals) == ((), (), ())
-    assert moved.renamed == {"b": "a", "a": "b"}
-
-
-def test_lets_the_nodes_of_a_pool_leave_whose_name_another_takes():
-    before = planned(PROFILES, a=pool("whole"), b=pool("seven"))
-    moved = diff(before, planned(PROFILES, a=pool("seven", select={"pool": "b"})))
-    assert moved.renamed == {"a": "b"}
-    (left,) = moved.changes
-    assert (left.pool, left.nodes_before, left.nodes_after) == ("a (before)", 1, 0)
+    swapped = diff(before, after)
+    assert [setting.path for setting in swapped.settings] == [
+        "pools.a.select.pool",
+        "pools.b.select.pool",
+    ]
+    assert set(swapped.unpredicted.values()) == {"GPUs must be idle"}
 
 
 def test_names_only_the_gpus_that_change():

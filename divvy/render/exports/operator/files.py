@@ -1,4 +1,4 @@
-"""What the GPU Operator is given: its values, two ConfigMaps, and the labels of the nodes."""
+"""The GPU Operator's files: its values, two ConfigMaps, and the labels of the nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the GPU Operator cannot do for a stack."""
+"""Refuses what the GPU Operator cannot do for a stack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster with profiles of claims has beside its agents, in the order of creation."""
+"""The objects of a cluster with claims beside its agents, in the order of creation."""
 
 from __future__ import annotations
 

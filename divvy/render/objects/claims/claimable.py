@@ -1,4 +1,4 @@
-"""What the profiles of a cluster let pods claim, as its objects need to know it."""
+"""The devices that profiles let pods claim, as the objects need to know them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both policies over pods compute: who asks for GPUs by size, whether rightly, and templates.
+"""Variables of both policies over pods: requests by size, whether they are right, templates.
 
 One of them writes claims into a pod that has no problem, the other refuses a pod that has one. As
 both read the same variables, there is no third kind of pod.

@@ -92,8 +92,8 @@ def test_shows_a_rule_for_a_model_that_the_hardware_does_not_name() -> None:
 
     before = changed(profiles__w=rules(4), pools__auto__hardware=NODES)
     after = changed(profiles__w=rules(8), pools__auto__hardware=NODES)
-    expected = ("pools.auto.profile[T4*].timeSlicing.replicas", "4", "8")
-    assert expected in settings(before, after)
+    four, eight = (f"A100*: whole GPUs; T4*: timeSlicing.replicas {n}" for n in (4, 8))
+    assert ("pools.auto.profile", four, eight) in settings(before, after)
     assert not compare(before, after).changes
     # What the prediction shows is not said twice.
     seen = changed(profiles__w=[{"devices": "A100*", "timeSlicing": {"replicas": 2}}])
@@ -110,8 +110,8 @@ def test_shows_a_rule_for_all_gpus_narrowed_to_some() -> None:
     before = changed(profiles__four=four, pools__auto__hardware=NODES, pools__auto__profile="four")
     after = copy.deepcopy(before)
     after["profiles"]["four"] = {"devices": [0, 1], **four}
-    expected = ("pools.auto.profile[all]", "timeSlicing.replicas 4", "whole GPUs")
-    assert settings(before, after) == [expected]
+    four_each = "timeSlicing.replicas 4"
+    assert settings(before, after) == [("pools.auto.profile", four_each, f"0, 1: {four_each}")]
     after["profiles"]["four"] = {"timeSlicing": {"replicas": 8}}
     assert settings(before, after) == []
 
@@ -119,7 +119,9 @@ def test_shows_a_rule_for_all_gpus_narrowed_to_some() -> None:
 def test_shows_whole_gpus_for_one_node() -> None:
     before = changed(pools__q__profile="seven")
     after = changed(pools__q__profile="seven", pools__q__overrides={"node-1": "w"})
-    assert settings(before, after) == [("pools.q.overrides.node-1[all]", "", "whole GPUs")]
+    assert settings(before, after) == [
+        ("pools.q.overrides.node-1", "mig.layout.1g.5gb 7", "whole GPUs")
+    ]
 
 
 def test_shows_the_profile_of_nodes_to_come() -> None:
@@ -128,7 +130,7 @@ def test_shows_the_profile_of_nodes_to_come() -> None:
     before = changed(pools__auto__hardware=hardware, pools__auto__overrides={"node-1": "four"})
     after = copy.deepcopy(before)
     after["pools"]["auto"]["profile"] = "seven"
-    expected = ("pools.auto.profile[all]", "whole GPUs", "mig.layout.1g.5gb 7")
+    expected = ("pools.auto.profile", "whole GPUs", "mig.layout.1g.5gb 7")
     assert settings(before, after) == [expected]
 
 

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from divvy.model import parse_cluster
 from divvy.plan import Difference, diff, plan
+from divvy.plan.review.verdict import verdict
 
 U1, U2 = (f"GPU-{number * 8}-2222-3333-4444-555555555555" for number in ("1", "2"))
 HARDWARE = {"model": "A100-SXM4-40GB", "gpus": 2, "count": 1}
-WHOLE = "whole GPUs"
-OTHERS = "as the other rules say"
 
 
 def shared(replicas: int, devices: Any = "all") -> dict[str, Any]:
@@ -45,39 +44,30 @@ def text(replicas: int) -> str:
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
+        ([shared(4)], [shared(6)], (text(4), text(6))),
+        ([shared(4, [0])], [shared(4, [1])], (f"0: {text(4)}", f"1: {text(4)}")),
+        ([shared(4, "A100*")], [{}], (f"A100*: {text(4)}", "whole GPUs")),
         (
-            [shared(4)],
-            [shared(6)],
-            [
-                ("[all].timeSlicing.replicas", "4", "6"),
-                ("[all].timeSlicing.resourceName", "x4", "x6"),
-            ],
-        ),
-        ([shared(4, [0])], [shared(4, [1])], [("[0]", text(4), OTHERS), ("[1]", OTHERS, text(4))]),
-        ([shared(4, "A100*")], [{}], [("[A100*]", text(4), OTHERS)]),
-        (
-            [shared(4, [0]), shared(6, "T4*")],
-            [shared(6, "T4*"), shared(4, [0])],
-            [("", "rules in the order 0, T4*, all", "rules in the order T4*, 0, all")],
+            [shared(4, [0, U1]), shared(6)],
+            [shared(4, [1, U2]), shared(6)],
+            (f"{U1}, 0: {text(4)}; {text(6)}", f"{U2}, 1: {text(4)}; {text(6)}"),
         ),
     ],
 )
-def test_names_the_outcome_of_each_selector(
-    before: list[Any], after: list[Any], expected: list[tuple[str, ...]]
+def test_names_the_rules_of_both_sides(
+    before: list[Any], after: list[Any], expected: tuple[str, str]
 ) -> None:
-    assert changes(before, after) == expected
+    assert changes(before, after) == [("", *expected)]
 
 
 def test_shows_uuids_that_swap_beside_gpus_that_stay() -> None:
     """The prediction, which knows no UUID, shows the same devices before and after."""
-    before = [shared(4, [0, U1]), {**shared(6, [1, U2]), "mig": {"3g.20gb": 2}}]
-    after = [shared(4, [0, U2]), {**shared(6, [1, U1]), "mig": {"3g.20gb": 2}}]
-    assert not compare(before, after, HARDWARE).changes
-    six = f"mig.layout.3g.20gb 2, {text(6)}"
-    assert sorted(changes(before, after, HARDWARE))[1:] == [
-        (f"[{U1}]", text(4), six),
-        (f"[{U2}]", six, text(4)),
-    ]
+    before = [shared(4, [0, U1]), shared(6, [1, U2])]
+    after = [shared(4, [0, U2]), shared(6, [1, U1])]
+    difference = compare(before, after, HARDWARE)
+    assert not difference.changes
+    assert len(difference.settings) == 1
+    assert verdict(difference).level == "GPUs must be idle"
 
 
 def test_repeats_nothing_that_the_prediction_shows() -> None:

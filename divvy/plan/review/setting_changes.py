@@ -1,11 +1,10 @@
-"""What a stack file says beside the topology: everything else that changes what a node does."""
+"""The settings of a stack file beside its topology and its profiles, and which of them differ."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.plan.review.level import Level
 
 # What the prediction does not show of a pool's hardware: with nodes, and without any.
 _HARDWARE = {True: ("memory", "os"), False: ("memory", "os", "model", "gpus")}
@@ -15,17 +14,11 @@ _NOT_OF_NODES = frozenset({"kubeconfig", "context"})
 
 @dataclass(frozen=True)
 class SettingChange:
-    """One value of the stack file that differs; "" on the side that lacks it.
-
-    ``level`` is what it does to pods on GPUs that the prediction does not show, ``nodes`` says on
-    which nodes that is.
-    """
+    """One value of the stack file that differs; "" on the side that lacks it."""
 
     path: str
     before: str
     after: str
-    level: Level = "none"
-    nodes: str = ""
 
 
 def settings_of(cluster: Cluster) -> Mapping[str, str]:
@@ -42,7 +35,7 @@ def settings_of(cluster: Cluster) -> Mapping[str, str]:
         # Of a pool that has no nodes now the prediction shows nothing.
         settings = {key: hardware[key] for key in _HARDWARE[predicted]} if hardware else None
         pool["hardware"] = settings or "not in the stack file"
-        # By value, not by name: what they say is among the followers.
+        # By value, not by name: see ``profile_changes``.
         del pool["profile"], pool["overrides"]
     return dict(flat(("pools",), pools)) | dict(flat((), value))
 
@@ -77,14 +70,15 @@ def _is_predicted(change: SettingChange) -> bool:
 
 
 def flat(keys: tuple[str, ...], value: object) -> Iterator[tuple[str, str]]:
-    """Yield every leaf with its path; an empty collection is a leaf of no text."""
-    if isinstance(value, Mapping):
+    """Yield every leaf with its path; an empty mapping is a leaf of no text."""
+    if isinstance(value, Mapping) and value:
         for key, item in value.items():
             yield from flat((*keys, str(key)), item)
     elif isinstance(value, list):
         yield from _flat_list(keys, value)
     elif value is not None:
-        yield ".".join(keys), str(value).lower() if isinstance(value, bool) else str(value)
+        text = "" if isinstance(value, Mapping) else str(value)
+        yield ".".join(keys), text.lower() if isinstance(value, bool) else text
 
 
 def _flat_list(keys: tuple[str, ...], items: Iterable[object]) -> Iterator[tuple[str, str]]:
