@@ -66,7 +66,7 @@ async def test_prepares_a_partly_released_claim_by_its_current_allocation() -> N
         (limits,) = (node.folder / "tenants/shares").glob("*/limits")
         assert f"memory {2000 << 20} compute share weight 20" in limits.read_text()
         (held,) = record(node)["claims"]
-        assert held["devices"][0]["memory_mib"] == 2000
+        assert held["devices"][0]["sharing"]["memory_mib"] == 2000
         await node.claims.unprepare(claim)
         await node.until(nothing_left(node))
 
