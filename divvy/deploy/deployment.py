@@ -23,7 +23,7 @@ import socket
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -261,52 +261,60 @@ class Deployment:
     @staticmethod
     def cluster_of(record: Record | None) -> Cluster | None:
         """Return the cluster that a record has deployed, None for one that cannot be read."""
-        for obj in record.objects() if record else ():
-            if (obj["kind"], obj["metadata"]["name"]) == ("ConfigMap", CONFIG_MAP):
-                try:
+        try:
+            for obj in record.objects if record else ():
+                if (obj["kind"], obj["metadata"]["name"]) == ("ConfigMap", CONFIG_MAP):
                     return parse_canonical(obj["data"][CONFIG_KEY])
-                except (InvalidCluster, NewerSchema, KeyError, TypeError):
-                    return None
+        except (UnreadableRecord, InvalidCluster, NewerSchema, KeyError, TypeError):
+            pass
         return None
 
     @cached_property
-    def _secrets(self) -> list[dict[str, Any]]:
-        query = {"labelSelector": RECORDS}
+    def _records(self) -> tuple[Record, ...]:
+        records, unreadable = [], []
+        for secret in self._secrets():
+            try:
+                record = record_of(secret)
+                if record.chart == NAME:
+                    records.append(record)
+                    _ = record.is_superseded or record.objects
+            except UnreadableRecord as unread:
+                unreadable.append(unread)
+        # Somebody else's release may have any form; one of ours has not.
+        ours = {NAME, *(record.name for record in records)}
+        for bad in unreadable:
+            if bad.release in ours:
+                raise DeployError(
+                    f"namespace {self._namespace}: {bad}. Restore it, or let Helm forget that "
+                    f"revision: kubectl delete secret -n {self._namespace} {bad.name}"
+                )
+        return tuple(records)
+
+    def _secrets(self) -> Iterator[dict[str, Any]]:
+        """Yield the Secrets of Helm's records; what cannot be read may be one of ours."""
         try:
-            pages = self._client.pages(SECRET.path(self._namespace), query)
-            return [secret for page in pages for secret in page.items]
+            for page in self._client.pages(
+                SECRET.path(self._namespace), {"labelSelector": RECORDS}
+            ):
+                for name, why in page.skipped.items():
+                    raise DeployError(f"Secret {name}, a record of Helm's, cannot be read: {why}")
+                yield from page.items
         except ApiError as error:
-            if error.code == NOT_FOUND:
-                return []
             if error.code == FORBIDDEN:
                 raise DeployError(
                     f"this user may not read Secrets in namespace {self._namespace}, where Helm "
                     f"keeps the release's records: {error}"
                 ) from None
-            raise
-
-    @cached_property
-    def _records(self) -> tuple[Record, ...]:
-        records = []
-        for secret in self._secrets:
-            try:
-                record = record_of(secret)
-            except UnreadableRecord as unreadable:
-                # Somebody else's release may have any form; one of ours has not.
-                if (secret["metadata"].get("labels") or {}).get("name") == NAME:
-                    raise DeployError(f"namespace {self._namespace}: {unreadable}") from None
-                continue
-            if record.chart == NAME:
-                records.append(record)
-        return tuple(records)
+            if error.code != NOT_FOUND:
+                raise
 
     def _recorded(self) -> list[dict[str, Any]]:
         """Return the objects that may be in the cluster: of a superseded record, none are."""
         return [
             obj
             for record in self._records
-            if record.status != "superseded"
-            for obj in record.objects()
+            if not record.is_superseded
+            for obj in record.objects
         ]
 
     def _desired(self, image: AgentImage) -> list[dict[str, Any]]:
@@ -314,21 +322,20 @@ class Deployment:
 
     def _settle_records(self) -> None:
         """Make failed records of pending ones: whoever holds the Lease knows that they are dead."""
-        self.__dict__.pop("_secrets", None)
         self.__dict__.pop("_records", None)
         for record in self._records:
             if not record.is_pending:
                 continue
-            name = f"sh.helm.release.v1.{record.name}.v{record.revision}"
+            name = record.secret["metadata"]["name"]
             if DEPLOYER not in record.annotations or record.status == "pending-rollback":
                 raise DeployError(
                     f"Helm has been at work on release {record.name} since {record.time} "
                     f"({record.status}), and not for `divvy up`: wait until it has ended. If it "
                     f"was interrupted: kubectl delete secret -n {self._namespace} {name}"
                 )
-            secret = next(item for item in self._secrets if item["metadata"]["name"] == name)
             self._report(f"revision {record.revision} was interrupted: going on from there")
-            self._client.request("PUT", SECRET.path(self._namespace, name), as_interrupted(secret))
+            failed = as_interrupted(record.secret)
+            self._client.request("PUT", SECRET.path(self._namespace, name), failed)
 
     def _write_chart(self, folder: Path, image: AgentImage) -> Path:
         version = installed_version()
