@@ -33,19 +33,31 @@ class Preview:
     """What a deployment would do.
 
     ``problems`` keep it from being done, ``unknown`` is what cannot be foreseen. ``others`` are
-    objects of somebody else, with whose they are; ``strange`` those of them that are not Divvy's.
+    objects of somebody else, with whose they are; ``strange`` those of them that are not Divvy's,
+    ``elsewhere`` those of a Divvy in another namespace.
     """
 
     changes: tuple[Change, ...] = ()
     unchanged: int = 0
     others: Mapping[ObjectName, str] = field(default_factory=dict)
     strange: frozenset[ObjectName] = frozenset()
+    elsewhere: frozenset[ObjectName] = frozenset()
     problems: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
     def with_change(self, change: Change) -> Preview:
         """Return the same with one more change, before all others."""
         return replace(self, changes=(change, *self.changes))
+
+    def with_problems(self, problems: Iterable[str]) -> Preview:
+        """Return the same with more problems."""
+        return replace(self, problems=(*self.problems, *problems))
+
+    def with_refusal(self, name: ObjectName, error: ApiError) -> Preview:
+        """Return the same after an object was refused: a problem, or what cannot be foreseen."""
+        look = _refused(name, error)
+        unknown = (*self.unknown, look.unknown) if look.unknown else self.unknown
+        return replace(self.with_problems(filter(None, (look.problem,))), unknown=unknown)
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,7 @@ class _Look:
     change: Change | None = None
     other: tuple[ObjectName, str] | None = None
     is_strange: bool = False
+    is_elsewhere: bool = False
     problem: str = ""
     unknown: str = ""
 
@@ -82,6 +95,7 @@ def preview_objects(
         unchanged=sum(seen == _Look() for seen in looks[: len(desired)]),
         others=dict(seen.other for seen in looks if seen.other),
         strange=frozenset(seen.other[0] for seen in looks if seen.other and seen.is_strange),
+        elsewhere=frozenset(seen.other[0] for seen in looks if seen.other and seen.is_elsewhere),
         problems=tuple(dict.fromkeys(seen.problem for seen in looks if seen.problem)),
         unknown=tuple(dict.fromkeys(seen.unknown for seen in looks if seen.unknown)),
     )
@@ -92,11 +106,13 @@ def _look(
 ) -> _Look:
     name, wanted = ObjectName.of(obj), as_released(obj, release)
     try:
-        live = _find(client, name)
+        live = _find_served(client, name)
         if live is not None and not release.owns(live):
             strange = not is_divvys(live)
-            if strange or not take_over:
-                return _Look(other=(name, whose(live)), is_strange=strange)
+            elsewhere = not strange and _is_elsewhere(owner(live), release)
+            if strange or elsewhere or not take_over:
+                other = (name, whose(live))
+                return _Look(other=other, is_strange=strange, is_elsewhere=elsewhere)
         if not is_tried:  # its namespace is not there yet
             return _Look(Change(Action.CREATE, name))
         try:
@@ -107,15 +123,32 @@ def _look(
                 return _Look(Change(Action.CREATE, name))
             raise
     except ApiError as error:
-        return _refused(name, obj, error)
+        return _refused(name, error)
     if live is None:
         return _Look(Change(Action.CREATE, name))
     return _Look(update_of(live, applied, managers))
 
 
+def _find_served(client: Client, name: ObjectName) -> dict[str, Any] | None:
+    """Return an object, None if it does not exist; raises ApiError if its kind does not."""
+    try:
+        live: dict[str, Any] = client.get(name.path)
+    except ApiError as error:
+        # Of a kind that is not served, the server says 404 without a Status.
+        if error.code == NOT_FOUND and error.body:
+            return None
+        raise
+    return live
+
+
+def _is_elsewhere(other: Release | None, release: Release) -> bool:
+    """Return whether an object is of a release that lives on: Helm would still uninstall it."""
+    return other is not None and other.namespace != release.namespace
+
+
 def _look_at_gone(client: Client, release: Release, name: ObjectName) -> _Look:
     try:
-        live = _find(client, name)
+        live = client.find(name.path)
     except ApiError as error:
         return _Look(unknown=f"whether {name} is left behind is not known: {error}")
     if live is None or not release.owns(live):
@@ -146,10 +179,10 @@ def _conflicts(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield str(cause.get("field")), manager[1] if len(manager) > 1 else "unknown"
 
 
-def _refused(name: ObjectName, obj: Mapping[str, Any], error: ApiError) -> _Look:
+def _refused(name: ObjectName, error: ApiError) -> _Look:
     if error.code == NOT_FOUND and not error.body:
         return _Look(
-            problem=f"the cluster has no {name.kind} ({obj['apiVersion']}), which {name} is"
+            problem=f"the cluster has no {name.kind} ({name.api_version}), which {name} is"
         )
     if error.code == FORBIDDEN:
         return _Look(problem=f"this user may not deploy {name}: {error}")
@@ -173,7 +206,7 @@ def delete_owned(client: Client, release: Release, names: Iterable[ObjectName]) 
     """Delete objects that still belong to a release; return which were there."""
     deleted = []
     for name in names:
-        live = _find(client, name)
+        live = client.find(name.path)
         if live is None or not release.owns(live):
             continue
         body = {
@@ -191,13 +224,13 @@ def delete_owned(client: Client, release: Release, names: Iterable[ObjectName]) 
 
 def owned(client: Client, release: Release, names: Iterable[ObjectName]) -> list[ObjectName]:
     """Return which objects exist and belong to a release."""
-    lives = ((name, _find(client, name)) for name in names)
+    lives = ((name, client.find(name.path)) for name in names)
     return [name for name, live in lives if live is not None and release.owns(live)]
 
 
 def is_there(client: Client, obj: Mapping[str, Any]) -> bool:
     """Return whether the cluster has an object of this name."""
-    return _find(client, ObjectName.of(obj)) is not None
+    return client.find(ObjectName.of(obj).path) is not None
 
 
 def apply_owned(client: Client, release: Release, obj: Mapping[str, Any]) -> None:
@@ -207,18 +240,6 @@ def apply_owned(client: Client, release: Release, obj: Mapping[str, Any]) -> Non
     client.request("PATCH", name.path, as_released(obj, release), kind=APPLY, query=query)
 
 
-def _find(client: Client, name: ObjectName) -> dict[str, Any] | None:
-    """Return an object, None if it does not exist; raises ApiError if its kind does not."""
-    try:
-        live: dict[str, Any] = client.get(name.path)
-    except ApiError as error:
-        # Of a kind that is not served, the server says 404 without a Status.
-        if error.code == NOT_FOUND and error.body:
-            return None
-        raise
-    return live
-
-
 def forget_manager(client: Client, objects: Iterable[Mapping[str, Any]], prefix: str) -> None:
     """Leave the fields of an earlier manager to the others.
 
@@ -226,7 +247,7 @@ def forget_manager(client: Client, objects: Iterable[Mapping[str, Any]], prefix:
     """
     for obj in objects:
         name = ObjectName.of(obj)
-        live = _find(client, name)
+        live = client.find(name.path)
         managed = ((live or {}).get("metadata") or {}).get("managedFields") or []
         kept = [entry for entry in managed if not str(entry.get("manager")).startswith(prefix)]
         if live is None or kept == managed:

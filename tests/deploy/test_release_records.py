@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -53,6 +54,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.secrets: list[dict[str, Any]] = []
+        self.pods: list[dict[str, Any]] = []
         self.written: list[tuple[str, str]] = []
 
     def answer(self, request: httpx2.Request) -> httpx2.Response:
@@ -60,6 +62,8 @@ class Cluster:
         if request.method == "GET" and path == SECRETS:
             body = {"metadata": {"resourceVersion": "1"}, "items": self.secrets}
             return httpx2.Response(200, json=body)
+        if request.method == "GET" and path.endswith("/pods"):
+            return httpx2.Response(200, json={"metadata": {}, "items": self.pods})
         if request.method == "GET":
             return httpx2.Response(404, json={"kind": "Status", "message": "not there"})
         self.written.append((request.method, path.rpartition("/")[2]))
@@ -137,3 +141,12 @@ def test_a_pending_record_may_be_kept_under_any_name(
     cluster.secrets = [record(1, "deployed"), restored]
     deployment._settle_records()
     assert cluster.written == [("PUT", "restored")]
+
+
+def test_an_agent_that_does_not_end_keeps_no_other_node_from_being_cleaned(
+    cluster: Cluster, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("divvy.deploy.deployment._GONE_SECONDS", 0.05)
+    cluster.pods = [{"metadata": {"name": "of-a-dead-node"}, "spec": {}}]
+    helm: Any = SimpleNamespace(uninstall=lambda _: None)
+    assert deployment.destroy(helm) == []
