@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,13 +76,20 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-@pytest.fixture
-def deployment(cluster: Cluster) -> Iterator[Deployment]:
+@contextlib.contextmanager
+def deployment_of(cluster: Cluster, name: str) -> Iterator[Deployment]:
+    """Yield the deployment of a stack of this name to a cluster."""
     document = parse_document({"profiles": {"whole": {}}, "pools": {"a": {"profile": "whole"}}})
-    stack = Stack("prod", Path("Pulumi.prod.yaml"), document)
+    stack = Stack(name, Path(f"Pulumi.{name}.yaml"), document)
     transport = httpx2.MockTransport(cluster.answer)
     with Client(ClusterConfig("https://api.example"), transport=transport) as client:
         yield Deployment(client, stack, lambda _: None)
+
+
+@pytest.fixture
+def deployment(cluster: Cluster) -> Iterator[Deployment]:
+    with deployment_of(cluster, "prod") as own:
+        yield own
 
 
 def test_refuses_by_name_what_the_client_leaves_out_as_unreadable(
