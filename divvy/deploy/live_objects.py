@@ -20,7 +20,7 @@ from divvy.deploy.changes import (
     update_of,
 )
 from divvy.kube.client import Client
-from divvy.kube.errors import CONFLICT, FORBIDDEN, NOT_FOUND, ApiError
+from divvy.kube.errors import CONFLICT, FORBIDDEN, NOT_FOUND, ApiError, Unreachable
 from divvy.kube.media_types import APPLY, JSON_PATCH
 
 # Helm 4's field manager for server-side apply.
@@ -124,6 +124,11 @@ def _look(
             raise
     except ApiError as error:
         return _refused(name, error)
+    except Unreachable as error:
+        if not error.waited:
+            raise
+        problem = f"the cluster does not say in time what it makes of {name}: is a webhook slow?"
+        return _Look(problem=problem)
     if live is None:
         return _Look(Change(Action.CREATE, name))
     return _Look(update_of(live, applied, managers))
