@@ -170,7 +170,10 @@ class Deployment:
                 self._apply_namespace(namespace, {"dryRun": "All"})
             except ApiError as error:
                 preview = preview.with_refusal(own.name, error)
-        preview = preview.with_problems(missing_rights(self._client, self._namespace))
+        try:
+            preview = preview.with_problems([*missing_rights(self._client, self._namespace)])
+        except ApiError as error:
+            self._report(f"whether this user may write Helm's records is not known: {error}")
         last = newest(self._records)
         return Look(release, deployed, last, self.cluster_of(deployed), image, preview)
 
