@@ -140,7 +140,13 @@ class _Run:
         warn_of_weaker_rungs(cluster)
         for unknown in look.preview.unknown:
             typer.echo(f"warning: {printable(unknown)}", err=True)
-        if problems := [*_of_others(look), *look.preview.problems]:
+        problems = [*look.preview.problems]
+        if others := ", ".join(sorted(look.preview.others)):
+            problems.append(
+                f"this cluster's Divvy was deployed by {others}: go on with that, or "
+                "take it over with --take-over. Taking over restarts no pod; delete nothing"
+            )
+        if problems:
             fail("\n  ".join(map(printable, problems)))
         return look
 
@@ -311,28 +317,6 @@ def _interruptible(command: str) -> Iterator[None]:
 
 def _warn(unread: str) -> None:
     typer.echo(f"warning: not read: {printable(unread)}", err=True)
-
-
-def _of_others(look: Look) -> Iterator[str]:
-    """Yield what objects of others keep from being deployed, and what can be done."""
-    others = look.preview.others
-    for name in sorted(look.preview.strange):
-        yield (
-            f"{name} exists and is not Divvy's (made by {others[name]}): nothing is taken over; "
-            "rename it, or choose another `namespace`"
-        )
-    for name in sorted(look.preview.elsewhere):
-        yield (
-            f"{name} belongs to {others[name]}: nothing is taken over; set `namespace` to that one "
-            "to go on with it, or destroy it there first"
-        )
-    apart = look.preview.strange | look.preview.elsewhere
-    ours = {whose for name, whose in others.items() if name not in apart}
-    if ours:
-        yield (
-            f"this cluster's Divvy was deployed by {', '.join(sorted(ours))}: go on with that, or "
-            "take it over with --take-over. Taking over restarts no pod; delete nothing"
-        )
 
 
 def _refuse_conflicts(look: Look) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,16 +32,13 @@ _AT_ONCE = 8
 class Preview:
     """What a deployment would do.
 
-    ``problems`` keep it from being done, ``unknown`` is what cannot be foreseen. ``others`` are
-    objects of somebody else, with whose they are; ``strange`` those of them that are not Divvy's,
-    ``elsewhere`` those of a Divvy in another namespace.
+    ``problems`` keep it from being done, ``unknown`` is what cannot be foreseen, ``others`` have
+    deployed a Divvy here that can be taken over.
     """
 
     changes: tuple[Change, ...] = ()
     unchanged: int = 0
-    others: Mapping[ObjectName, str] = field(default_factory=dict)
-    strange: frozenset[ObjectName] = frozenset()
-    elsewhere: frozenset[ObjectName] = frozenset()
+    others: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
@@ -65,9 +62,7 @@ class _Look:
     """What was found out about one object."""
 
     change: Change | None = None
-    other: tuple[ObjectName, str] | None = None
-    is_strange: bool = False
-    is_elsewhere: bool = False
+    other: str = ""
     problem: str = ""
     unknown: str = ""
 
@@ -93,9 +88,7 @@ def preview_objects(
     return Preview(
         changes=tuple(seen.change for seen in looks if seen.change),
         unchanged=sum(seen == _Look() for seen in looks[: len(desired)]),
-        others=dict(seen.other for seen in looks if seen.other),
-        strange=frozenset(seen.other[0] for seen in looks if seen.other and seen.is_strange),
-        elsewhere=frozenset(seen.other[0] for seen in looks if seen.other and seen.is_elsewhere),
+        others=frozenset(seen.other for seen in looks if seen.other),
         problems=tuple(dict.fromkeys(seen.problem for seen in looks if seen.problem)),
         unknown=tuple(dict.fromkeys(seen.unknown for seen in looks if seen.unknown)),
     )
@@ -108,11 +101,10 @@ def _look(
     try:
         live = _find_served(client, name)
         if live is not None and not release.owns(live):
-            strange = not is_divvys(live)
-            elsewhere = not strange and _is_elsewhere(owner(live), release)
-            if strange or elsewhere or not take_over:
-                other = (name, whose(live))
-                return _Look(other=other, is_strange=strange, is_elsewhere=elsewhere)
+            if problem := _why_not_taken_over(name, live, release):
+                return _Look(problem=problem)
+            if not take_over:
+                return _Look(other=whose(live))
         if not is_tried:  # its namespace is not there yet
             return _Look(Change(Action.CREATE, name))
         try:
@@ -146,9 +138,21 @@ def _find_served(client: Client, name: ObjectName) -> dict[str, Any] | None:
     return live
 
 
-def _is_elsewhere(other: Release | None, release: Release) -> bool:
-    """Return whether an object is of a release that lives on: Helm would still uninstall it."""
-    return other is not None and other.namespace != release.namespace
+def _why_not_taken_over(name: ObjectName, live: Mapping[str, Any], release: Release) -> str:
+    """Return why an object is never taken over, "" if it may be."""
+    if not is_divvys(live):
+        return (
+            f"{name} exists and is not Divvy's (made by {whose(live)}): nothing is taken over; "
+            "rename it, or choose another `namespace`"
+        )
+    other = owner(live)
+    if other is None or other.namespace == release.namespace:
+        return ""
+    # Helm would still uninstall it there.
+    return (
+        f"{name} belongs to {whose(live)}: nothing is taken over; set `namespace` to that one to "
+        "go on with it, or destroy it there first"
+    )
 
 
 def _look_at_gone(client: Client, release: Release, name: ObjectName) -> _Look:

@@ -9,10 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from divvy.cli.deploy import _of_others
-from divvy.deploy.agent_image import AgentImage
 from divvy.deploy.changes import ObjectName, Release
-from divvy.deploy.deployment import Look
 from divvy.deploy.live_objects import delete_owned, preview_objects
 from divvy.deploy.rights import missing_rights
 from divvy.kube.client import Client
@@ -74,7 +71,7 @@ def test_takes_nothing_from_a_release_of_another_namespace(client: Client, take_
     """Helm would uninstall it there, whoever has taken it over."""
     preview = preview_objects(client, OWN, [CLASS], [], take_over=take_over, namespace_exists=True)
     assert preview.changes == ()
-    (problem,) = _of_others(Look(OWN, None, None, None, AgentImage("i"), preview))
+    (problem,) = preview.problems
     assert problem.startswith(
         "DeviceClass divvy-gpu belongs to Helm's release divvy in namespace first: nothing is taken"
     )
@@ -86,7 +83,7 @@ def test_takes_over_what_a_lost_release_of_the_same_namespace_has_left(
     cluster.live = released(OWN.namespace)
     other = Release("gpus", OWN.namespace)
     preview = preview_objects(client, other, [CLASS], [], take_over=True, namespace_exists=True)
-    assert preview.others == {}
+    assert preview.others == frozenset()
 
 
 def test_an_object_of_a_kind_that_is_gone_is_gone(cluster: Cluster, client: Client) -> None:
