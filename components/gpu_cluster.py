@@ -109,18 +109,14 @@ class GpuCluster(pulumi.ComponentResource):
             raise pulumi.RunError(f"{name}: {unknown}") from None
 
     def _image(self, name: str, cluster: Cluster) -> pulumi.Output[str]:
+        if missing := cluster.plugin.missing():
+            raise pulumi.RunError(missing)
         image = cluster.plugin.image
-        if image is None:
-            raise pulumi.RunError(
-                "divvy:cluster: plugin.image is missing: name a `registry` and a `base` to build "
-                "it, or a `reference` by digest"
-            )
+        assert image is not None
         if image.reference is not None:
             return pulumi.Output.from_input(image.reference)
-        if image.base is None or image.registry is None:
-            raise pulumi.RunError(
-                "divvy:cluster: plugin.image.base is missing: name a Debian image with Python 3.11"
-            )
+        assert image.registry is not None
+        assert image.base is not None
         built = PluginImage(
             f"{name}-image",
             {

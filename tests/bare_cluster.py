@@ -10,8 +10,8 @@ import contextlib
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ class BareCluster:
 
     kubeconfig: Path
     server: str
+    restart_api_server: Callable[[], None] = field(repr=False)
+    """Kill the API server, and return when another one serves."""
 
     def try_kubectl(
         self, *arguments: str, stdin: str | None = None
@@ -83,7 +85,8 @@ def bare_cluster(*controllers: str) -> Iterator[BareCluster]:
         etcd, peer, api = (free_port() for _ in range(3))
         _write_keys(folder)
         server = f"https://127.0.0.1:{api}"
-        cluster = BareCluster(folder / "kubeconfig", server)
+        serve: list[Callable[[], None]] = []
+        cluster = BareCluster(folder / "kubeconfig", server, lambda: serve[0]())
         cluster.kubeconfig.write_text(yaml.safe_dump(_kubeconfig(server)))
         _start(
             run,
@@ -97,9 +100,7 @@ def bare_cluster(*controllers: str) -> Iterator[BareCluster]:
             "--experimental-watch-progress-notify-interval=500ms",
         )
         _wait_etcd(folder, etcd)
-        _start(
-            run,
-            folder,
+        api_server = (
             str(KUBERNETES.bin / "kube-apiserver"),
             f"--etcd-servers=http://127.0.0.1:{etcd}",
             "--bind-address=127.0.0.1",
@@ -113,10 +114,16 @@ def bare_cluster(*controllers: str) -> Iterator[BareCluster]:
             f"--service-account-signing-key-file={folder / 'accounts.key'}",
             "--disable-admission-plugins=ServiceAccount",
         )
-        deadline = time.monotonic() + 90
-        while "ok" not in cluster.try_kubectl("get", "--raw=/readyz").stdout:
-            assert time.monotonic() < deadline, (folder / "kube-apiserver.log").read_text()[-2000:]
-            time.sleep(0.2)
+        processes = [_start(run, folder, *api_server)]
+
+        def restart() -> None:
+            processes[-1].kill()
+            processes[-1].wait()
+            processes.append(_start(run, folder, *api_server))
+            _wait_ready(cluster, folder)
+
+        serve.append(restart)
+        _wait_ready(cluster, folder)
         _start(
             run,
             folder,
@@ -131,6 +138,13 @@ def bare_cluster(*controllers: str) -> Iterator[BareCluster]:
         )
         run.callback(cluster.api.close)
         yield cluster
+
+
+def _wait_ready(cluster: BareCluster, folder: Path) -> None:
+    deadline = time.monotonic() + 90
+    while "ok" not in cluster.try_kubectl("get", "--raw=/readyz").stdout:
+        assert time.monotonic() < deadline, (folder / "kube-apiserver.log").read_text()[-2000:]
+        time.sleep(0.2)
 
 
 def _wait_etcd(folder: Path, port: int) -> None:
@@ -149,13 +163,14 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _start(run: contextlib.ExitStack, folder: Path, *command: str) -> None:
-    log = run.enter_context((folder / f"{Path(command[0]).name}.log").open("w"))
+def _start(run: contextlib.ExitStack, folder: Path, *command: str) -> subprocess.Popen[bytes]:
+    log = run.enter_context((folder / f"{Path(command[0]).name}.log").open("a"))
     # A test session that is killed leaves none behind.
     bound = ("setpriv", "--pdeathsig", "KILL", *command)
     process = subprocess.Popen(bound, stdout=log, stderr=log)
     run.callback(process.wait)
     run.callback(process.kill)
+    return process
 
 
 def _write_keys(folder: Path) -> None:

@@ -32,11 +32,11 @@ from divvy.model import (
     ClusterDocument,
     InvalidCluster,
     NewerSchema,
-    canonical_json,
     generation,
     parse_canonical,
 )
 from divvy.model.contract import CONFIG_KEY, CONFIG_MAP, Component, component_labels
+from divvy.render.objects.cluster import configuration_of
 
 # What kubectl says of a command that it has run; of all else it could not.
 _RAN = "command terminated with exit code"
@@ -100,7 +100,7 @@ class ClusterUnderTest:
 
         If the cluster's means the same in other words, it is the cluster's.
         """
-        own = canonical_json(self.document.value)
+        own = configuration_of(self.document)
         try:
             live = self.api.get(kind.CONFIG_MAP, CONFIG_MAP, self.cluster.namespace)
             text = str((live.get("data") or {}).get(CONFIG_KEY, ""))

@@ -19,9 +19,9 @@ from conformance.observe.rollout import not_rolled_out
 from divvy.image.build import input_digest
 from divvy.kube.errors import ApiError
 from divvy.kube.kind import POD, Kind
-from divvy.model import PluginImage, canonical_json, generation
+from divvy.model import PluginImage, generation
 from divvy.model.contract import AGENT, CONFIG_MAP, Component, component_of
-from divvy.render.objects.cluster import objects
+from divvy.render.objects.cluster import configuration_of, objects
 
 _FORBIDDEN, _NOT_FOUND = 403, 404
 _WORKLOADS = ("DaemonSet", "Deployment")
@@ -193,7 +193,7 @@ class Installation:
     def _rendered(self, image: str) -> list[dict[str, Any]]:
         """Render the objects; of two texts that mean the same file, the cluster's counts."""
         target = self._target
-        own = generation(canonical_json(target.document.value))
+        own = generation(configuration_of(target.document))
         text = json.dumps(objects(target.document, image)).replace(own, target.generation)
         rendered: list[dict[str, Any]] = json.loads(text)
         for obj in rendered:

@@ -31,7 +31,7 @@ from divvy.image.build import BuildFailed
 from divvy.kube.client import Client
 from divvy.kube.errors import FORBIDDEN, ApiError, KubeError, Unreachable
 from divvy.kube.kind import NODE, POD
-from divvy.kube.kubeconfig import ClusterConfig, cluster_config
+from divvy.kube.kubeconfig import IN_POD, ClusterConfig, cluster_config
 from divvy.model import Cluster, parse_document
 from divvy.model.problems import printable
 from divvy.plan import diff as cluster_diff
@@ -46,7 +46,7 @@ _Wait = Annotated[bool, typer.Option(help="Wait until the nodes advertise what t
 _TakeOver = Annotated[
     bool,
     typer.Option(
-        "--take-over", help="Go on with a Divvy that Pulumi or kubectl has deployed here."
+        "--take-over", help="Go on with what Pulumi, kubectl or another stack has deployed here."
     ),
 ]
 _ForceConflicts = Annotated[
@@ -126,7 +126,9 @@ class _Run:
         self._console = Console()
         self._deployment = Deployment(client, stack, self._report)
         # Before anything is looked at: without it nothing can be done.
-        self._helm: Helm = find_helm(stack.cluster.kubeconfig, stack.cluster.context)
+        # The current context of a kubeconfig may change while the question is open.
+        context = None if config.context == IN_POD else config.context
+        self._helm: Helm = find_helm(stack.cluster.kubeconfig, context)
 
     def look(self, *, take_over: bool, is_preview: bool) -> Look:
         """Make all checks and return what a deployment would change."""
@@ -139,7 +141,13 @@ class _Run:
         warn_of_weaker_rungs(cluster)
         for unknown in look.preview.unknown:
             typer.echo(f"warning: {printable(unknown)}", err=True)
-        if problems := [*_of_others(look), *look.preview.problems]:
+        problems = [*look.preview.problems]
+        if others := ", ".join(sorted(look.preview.others)):
+            problems.append(
+                f"this cluster's Divvy was deployed by {others}: go on with that, or "
+                "take it over with --take-over. Taking over restarts no pod; delete nothing"
+            )
+        if problems:
             fail("\n  ".join(map(printable, problems)))
         return look
 
@@ -153,6 +161,8 @@ class _Run:
                 f"{printable(', '.join(look.values))}",
                 err=True,
             )
+        if look.newest and not look.newest.is_deployed:
+            typer.echo(f"revision {look.newest.revision} is {printable(look.newest.status)}")
         if look.image.build is not None:
             typer.echo(f"the agent's image is built: {look.image.reference.partition('@')[0]}")
         counts = [
@@ -194,6 +204,8 @@ class _Run:
         """Uninstall and clean nodes up, after asking."""
         cluster = self._stack.cluster
         deployed = self._deployment.deployed
+        renamed = f"divvy up -s {self._stack.name} --take-over"
+        self._deployment.refuse_another_stack(f"make it this one's first: {renamed}")
         if deployed is None:
             if others := self._deployment.whose_agents():
                 fail(
@@ -211,11 +223,11 @@ class _Run:
             self._remove(before or cluster, keep_nodes=keep_nodes)
 
     def _remove(self, before: Cluster, *, keep_nodes: bool) -> None:
-        cluster = self._stack.cluster
-        clean_up = None if keep_nodes else CleanUp(self._client, cluster.namespace, self._report)
+        clean_up = CleanUp(self._client, self._stack.cluster.namespace, self._report)
         for name in self._deployment.destroy(self._helm):
             typer.echo(f" - {name}")
-        left = clean_up.run() if clean_up else [_KEPT]
+        left = clean_up.until_pods_have_ended()
+        left += [_KEPT] if keep_nodes else clean_up.run()
         kept = self._deployment.remove_namespace()
         typer.echo(f"deleted{f'; {kept}' if kept else ''}")
         for words in (*left, *stays(before)):
@@ -308,22 +320,6 @@ def _warn(unread: str) -> None:
     typer.echo(f"warning: not read: {printable(unread)}", err=True)
 
 
-def _of_others(look: Look) -> Iterator[str]:
-    """Yield what objects of others keep from being deployed, and what can be done."""
-    others = look.preview.others
-    for name in sorted(look.preview.strange):
-        yield (
-            f"{name} exists and is not Divvy's (made by {others[name]}): nothing is taken over; "
-            "rename it, or choose another `namespace`"
-        )
-    ours = {whose for name, whose in others.items() if name not in look.preview.strange}
-    if ours:
-        yield (
-            f"this cluster's Divvy was deployed by {', '.join(sorted(ours))}: go on with that, or "
-            "take it over with --take-over. Taking over restarts no pod; delete nothing"
-        )
-
-
 def _refuse_conflicts(look: Look) -> None:
     lines = [
         f"{change.name}: {field} is owned by {manager}"
@@ -367,6 +363,7 @@ def _as_json(look: Look) -> dict[str, Any]:
             }
             for change in look.changes
         ],
+        "values": list(look.values),
         "unchanged": look.preview.unchanged,
         "unknown": list(look.preview.unknown),
     }

@@ -45,18 +45,14 @@ def agent_image(cluster: Cluster, deployed: Record | None) -> AgentImage:
     Raises BuildFailed where registry, base or tools do not allow what is needed: before anything
     is changed.
     """
+    if missing := cluster.plugin.missing():
+        raise BuildFailed(missing)
     image = cluster.plugin.image
-    if image is None:
-        raise BuildFailed(
-            "divvy:cluster: plugin.image is missing: name a `registry` and a `base` to build "
-            "it, or a `reference` by digest"
-        )
+    assert image is not None
     if image.reference is not None:
         return AgentImage(image.reference)
-    if image.base is None or image.registry is None:
-        raise BuildFailed(
-            "divvy:cluster: plugin.image.base is missing: name a Debian image with Python 3.11"
-        )
+    assert image.base is not None
+    assert image.registry is not None
     inputs = f"{input_digest(image.base)[:16]} {' '.join(sorted(image.platforms))}"
     annotations = deployed.annotations if deployed else {}
     reference = annotations.get(_IMAGE, "")

@@ -2,7 +2,7 @@
 
 After Helm has removed the agents:
 
-1. their pods are waited for: an agent that still ends writes its node's status once more;
+1. pods are waited for: an agent that still ends writes its node's status once more;
 2. labels and annotations that an agent has written, and nobody else, are removed from the Nodes;
 3. a DaemonSet runs ``divvy.agent.clean_up`` where the agents ran, and its log says what stays;
 4. the DaemonSet is deleted.
@@ -41,11 +41,17 @@ NAME = "divvy-clean-up"
 _LABELS = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "clean-up"}
 _SELECTOR = ",".join(f"{key}={value}" for key, value in _LABELS.items())
 _DAEMON_SET = kind_named("apps/v1", "DaemonSet")
+_RELEASED = "app.kubernetes.io/name=divvy,app.kubernetes.io/component!=clean-up"
+_AGENTS_UNKNOWN = (
+    "files of agents may be left on nodes: no agents were there any more that say on which. "
+    "`divvy up`, then `divvy destroy` removes them"
+)
 _AGENTS_MANAGER = "divvy-agent"
 _ANNOTATIONS = (*OWNED_ANNOTATIONS, VERIFY_ANNOTATION, CONFORMANCE_SUCCESS)
 _FOLDERS = {"host-lib": "/var/lib", "host-run": "/run"}
 _SECONDS, _LOOK_SECONDS = 60.0, 0.5
 _AT_ONCE = 8
+_MAX_PODS = 3
 
 
 class CleanUp:
@@ -65,24 +71,31 @@ class CleanUp:
 
     def run(self) -> list[str]:
         """Clean the nodes; return what stays on them, one sentence for each."""
-        left = self._until_agents_have_ended()
-        left += clean_nodes(self._client)
+        left = clean_nodes(self._client)
         try:
             left += self._clean_files()
         except ApiError as refusal:
             left.append(f"the agents' files stay on the nodes: {refusal}")
         return left + [f"pod {name} cannot be read: its node is not known" for name in self._unread]
 
-    def _until_agents_have_ended(self) -> list[str]:
-        if self._until(lambda: not self._pods(AGENTS), "the agents to end"):
+    def until_pods_have_ended(self) -> list[str]:
+        """Wait for pods of what was removed; return what is to be known of those that go on.
+
+        On a node that is down they never end: the other nodes are cleaned all the same.
+        """
+        if self._until(lambda: not self._pods(_RELEASED), "pods to end"):
             return []
-        return ["some agents have not ended, and may write to their nodes again"]
+        names = sorted(pod["metadata"]["name"] for pod in self._pods(_RELEASED))
+        shown = ", ".join([*names[:_MAX_PODS], *["…"][: len(names) > _MAX_PODS]])
+        return [f"{len(names)} pods have not ended, and may write to their nodes again: {shown}"]
 
     def _clean_files(self) -> list[str]:
         path = _DAEMON_SET.path(self._namespace, NAME)
         live = self._client.find(path)
         if live is None:
-            if self._desired is None or not self._nodes:
+            if self._desired is None:
+                return [_AGENTS_UNKNOWN]
+            if not self._nodes:
                 return []
             self._client.request("POST", _DAEMON_SET.path(self._namespace), self._desired)
         else:  # of a run that was killed

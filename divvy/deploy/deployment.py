@@ -23,7 +23,7 @@ import socket
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +32,6 @@ from typing import Any
 
 from divvy.deploy.agent_image import AgentImage, agent_image, built
 from divvy.deploy.changes import (
-    DIVVY,
     PULUMI,
     Action,
     Change,
@@ -60,6 +59,7 @@ from divvy.deploy.records import (
     newest,
     record_of,
 )
+from divvy.deploy.rights import missing_rights
 from divvy.deploy.waiting import WORKLOADS
 from divvy.distribution import git_revision
 from divvy.distribution import version as installed_version
@@ -78,7 +78,6 @@ _MANAGER = "divvy"
 _LEASE = "divvy-deploy"
 _LASTS, _DEADLINE, _RENEW, _RETRY = 15, 10.0, 3.0, 1.0
 _GONE_SECONDS, _LOOK_SECONDS = 120.0, 0.25
-_MAX_PODS = 3
 _POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 _LEVEL = "pod-security.kubernetes.io/"
 STACK, SOURCE, DEPLOYER = "divvy.gpu/stack", "divvy.gpu/source", "divvy.gpu/deployed-by"
@@ -104,10 +103,14 @@ class Stack:
 
 @dataclass(frozen=True)
 class Look:
-    """A stack beside its cluster: ``deployed`` is the newest record, ``before`` its cluster."""
+    """A stack beside its cluster: ``deployed`` is the last deployed record, ``before`` its cluster.
+
+    ``newest`` is the newest record: another one, if what wrote it was killed or failed.
+    """
 
     release: Release
     deployed: Record | None
+    newest: Record | None
     before: Cluster | None
     image: AgentImage
     preview: Preview
@@ -120,7 +123,7 @@ class Look:
     @property
     def is_current(self) -> bool:
         """Return whether there is nothing to do for Helm; what is unknown may be something."""
-        if self.deployed is None or not self.deployed.is_deployed:
+        if self.newest is None or not self.newest.is_deployed:
             return False
         open_ = self.changes or self.preview.unknown or self.values
         return not open_ and self.image.build is None
@@ -147,6 +150,8 @@ class Deployment:
         """
         release = self.release
         deployed = self.deployed
+        if not take_over:
+            self.refuse_another_stack("take it over with --take-over")
         image = agent_image(self._stack.cluster, deployed)
         desired = self._desired(image)
         namespace = self._live_namespace()
@@ -161,13 +166,38 @@ class Deployment:
         own = self._namespace_change(namespace)
         if own is not None:
             preview = preview.with_change(own)
-        return Look(release, deployed, self.cluster_of(deployed), image, preview)
+            try:
+                self._apply_namespace(namespace, {"dryRun": "All"})
+            except ApiError as error:
+                preview = preview.with_refusal(own.name, error)
+        try:
+            preview = preview.with_problems([*missing_rights(self._client, self._namespace)])
+        except ApiError as error:
+            self._report(f"whether this user may write Helm's records is not known: {error}")
+        last = newest(self._records)
+        return Look(release, deployed, last, self.cluster_of(deployed), image, preview)
 
     @property
     def deployed(self) -> Record | None:
         """Return the last deployed record, else the newest; None without any."""
         deployed = (record for record in self._records if record.is_deployed)
         return newest(deployed) or newest(self._records)
+
+    def refuse_another_stack(self, remedy: str) -> None:
+        """Raise DeployError if another stack has deployed the release; the remedy is for renames.
+
+        A kubeconfig or a context may lead to another cluster than the one that is meant.
+        """
+        record = self.deployed
+        stack = record.annotations.get(STACK) if record else None
+        if record is None or stack in (None, self._stack.name):
+            return
+        raise DeployError(
+            f"release {record.name} in namespace {self._namespace} is of stack {stack}, not of "
+            f"{self._stack.name} (deployed from {record.annotations.get(SOURCE)}, by "
+            f"{record.annotations.get(DEPLOYER)}): choose the right context or another "
+            f"`namespace`; if the stack was renamed, {remedy}"
+        )
 
     def workloads(self, image: AgentImage) -> list[ObjectName]:
         """Return the workloads whose pods a deployment starts."""
@@ -230,9 +260,7 @@ class Deployment:
             # The policies may be there before Helm's first record.
             known = [*self._recorded(), *self._desired(AgentImage(""))]
             helm.uninstall(self.release)
-            deleted = delete_owned(self._client, self.release, removed(known, []))
-            self._await_pods_gone()
-            return deleted
+            return delete_owned(self._client, self.release, removed(known, []))
 
     def remove_namespace(self) -> str:
         """Delete the namespace if Divvy has made it and nobody else uses it; return why it stays.
@@ -261,52 +289,57 @@ class Deployment:
     @staticmethod
     def cluster_of(record: Record | None) -> Cluster | None:
         """Return the cluster that a record has deployed, None for one that cannot be read."""
-        for obj in record.objects() if record else ():
-            if (obj["kind"], obj["metadata"]["name"]) == ("ConfigMap", CONFIG_MAP):
-                try:
+        try:
+            for obj in record.objects if record else ():
+                if (obj["kind"], obj["metadata"]["name"]) == ("ConfigMap", CONFIG_MAP):
                     return parse_canonical(obj["data"][CONFIG_KEY])
-                except (InvalidCluster, NewerSchema, KeyError, TypeError):
-                    return None
+        except (UnreadableRecord, InvalidCluster, NewerSchema, KeyError, TypeError):
+            pass
         return None
 
     @cached_property
-    def _secrets(self) -> list[dict[str, Any]]:
-        query = {"labelSelector": RECORDS}
+    def _records(self) -> tuple[Record, ...]:
+        records, unreadable = [], []
+        for secret in self._secrets():
+            try:
+                record = record_of(secret)
+                if record.chart == NAME:
+                    records.append(record)
+                    _ = record.is_superseded or record.objects
+            except UnreadableRecord as unread:
+                unreadable.append(unread)
+        # Somebody else's release may have any form; one of ours has not.
+        ours = {NAME, *(record.name for record in records)}
+        for bad in unreadable:
+            if bad.release in ours:
+                raise DeployError(
+                    f"namespace {self._namespace}: {bad}. Restore it, or let Helm forget that "
+                    f"revision: kubectl delete secret -n {self._namespace} {bad.name}"
+                )
+        return tuple(records)
+
+    def _secrets(self) -> Iterator[dict[str, Any]]:
+        """Yield the Secrets of Helm's records; what cannot be read may be one of ours."""
         try:
-            pages = self._client.pages(SECRET.path(self._namespace), query)
-            return [secret for page in pages for secret in page.items]
+            for page in self._client.pages(
+                SECRET.path(self._namespace), {"labelSelector": RECORDS}
+            ):
+                for name, why in page.skipped.items():
+                    raise DeployError(f"Secret {name}, a record of Helm's, cannot be read: {why}")
+                yield from page.items
         except ApiError as error:
-            if error.code == NOT_FOUND:
-                return []
             if error.code == FORBIDDEN:
                 raise DeployError(
                     f"this user may not read Secrets in namespace {self._namespace}, where Helm "
                     f"keeps the release's records: {error}"
                 ) from None
-            raise
-
-    @cached_property
-    def _records(self) -> tuple[Record, ...]:
-        records = []
-        for secret in self._secrets:
-            try:
-                record = record_of(secret)
-            except UnreadableRecord as unreadable:
-                # Somebody else's release may have any form; one of ours has not.
-                if (secret["metadata"].get("labels") or {}).get("name") == NAME:
-                    raise DeployError(f"namespace {self._namespace}: {unreadable}") from None
-                continue
-            if record.chart == NAME:
-                records.append(record)
-        return tuple(records)
+            if error.code != NOT_FOUND:
+                raise
 
     def _recorded(self) -> list[dict[str, Any]]:
         """Return the objects that may be in the cluster: of a superseded record, none are."""
         return [
-            obj
-            for record in self._records
-            if record.status != "superseded"
-            for obj in record.objects()
+            obj for record in self._records if not record.is_superseded for obj in record.objects
         ]
 
     def _desired(self, image: AgentImage) -> list[dict[str, Any]]:
@@ -314,21 +347,20 @@ class Deployment:
 
     def _settle_records(self) -> None:
         """Make failed records of pending ones: whoever holds the Lease knows that they are dead."""
-        self.__dict__.pop("_secrets", None)
         self.__dict__.pop("_records", None)
         for record in self._records:
             if not record.is_pending:
                 continue
-            name = f"sh.helm.release.v1.{record.name}.v{record.revision}"
+            name = record.secret["metadata"]["name"]
             if DEPLOYER not in record.annotations or record.status == "pending-rollback":
                 raise DeployError(
                     f"Helm has been at work on release {record.name} since {record.time} "
                     f"({record.status}), and not for `divvy up`: wait until it has ended. If it "
                     f"was interrupted: kubectl delete secret -n {self._namespace} {name}"
                 )
-            secret = next(item for item in self._secrets if item["metadata"]["name"] == name)
             self._report(f"revision {record.revision} was interrupted: going on from there")
-            self._client.request("PUT", SECRET.path(self._namespace, name), as_interrupted(secret))
+            failed = as_interrupted(record.secret)
+            self._client.request("PUT", SECRET.path(self._namespace, name), failed)
 
     def _write_chart(self, folder: Path, image: AgentImage) -> Path:
         version = installed_version()
@@ -364,22 +396,6 @@ class Deployment:
         """Return the namespace, None if there is none, or one that is being deleted."""
         live = self._client.find(NAMESPACE.path("", self._namespace))
         return None if live is None or live["metadata"].get("deletionTimestamp") else live
-
-    def _await_pods_gone(self) -> None:
-        """Wait until the pods of the release have ended; raises DeployError."""
-        deadline = time.monotonic() + _GONE_SECONDS
-        query = {"labelSelector": f"app.kubernetes.io/name={DIVVY}"}
-        while pods := [
-            pod["metadata"]["name"]
-            for page in self._client.pages(POD.path(self._namespace), query)
-            for pod in page.items
-        ]:
-            if time.monotonic() > deadline:
-                raise DeployError(
-                    f"pods of namespace {self._namespace} have not ended after "
-                    f"{_GONE_SECONDS:.0f} s: {', '.join(sorted(pods)[:_MAX_PODS])}"
-                )
-            time.sleep(_LOOK_SECONDS)
 
     def _await_gone(self) -> None:
         """Wait until a namespace that is being deleted is gone; raises DeployError."""
@@ -422,12 +438,14 @@ class Deployment:
     def _ensure_namespace(self) -> None:
         self._await_gone()
         live = self._live_namespace()
-        if live is not None and self._namespace_change(live) is None:
-            return
-        query = {"fieldManager": _MANAGER, "force": str(live is None or is_divvys(live)).lower()}
-        path = NAMESPACE.path("", self._namespace)
+        if live is None or self._namespace_change(live) is not None:
+            self._apply_namespace(live, {})
+
+    def _apply_namespace(self, live: Mapping[str, Any] | None, query: Mapping[str, str]) -> None:
+        force = str(live is None or is_divvys(live)).lower()
+        path, wanted = NAMESPACE.path("", self._namespace), self._wanted_namespace(live)
+        query = {**query, "fieldManager": _MANAGER, "force": force}
         try:
-            wanted = self._wanted_namespace(live)
             self._client.request("PATCH", path, wanted, kind=APPLY, query=query)
         except ApiError as error:
             if error.code != CONFLICT:

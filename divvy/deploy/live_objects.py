@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from divvy.deploy.changes import (
     update_of,
 )
 from divvy.kube.client import Client
-from divvy.kube.errors import CONFLICT, FORBIDDEN, NOT_FOUND, ApiError
+from divvy.kube.errors import CONFLICT, FORBIDDEN, NOT_FOUND, ApiError, Unreachable
 from divvy.kube.media_types import APPLY, JSON_PATCH
 
 # Helm 4's field manager for server-side apply.
@@ -32,14 +32,13 @@ _AT_ONCE = 8
 class Preview:
     """What a deployment would do.
 
-    ``problems`` keep it from being done, ``unknown`` is what cannot be foreseen. ``others`` are
-    objects of somebody else, with whose they are; ``strange`` those of them that are not Divvy's.
+    ``problems`` keep it from being done, ``unknown`` is what cannot be foreseen, ``others`` have
+    deployed a Divvy here that can be taken over.
     """
 
     changes: tuple[Change, ...] = ()
     unchanged: int = 0
-    others: Mapping[ObjectName, str] = field(default_factory=dict)
-    strange: frozenset[ObjectName] = frozenset()
+    others: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
@@ -47,14 +46,23 @@ class Preview:
         """Return the same with one more change, before all others."""
         return replace(self, changes=(change, *self.changes))
 
+    def with_problems(self, problems: Iterable[str]) -> Preview:
+        """Return the same with more problems."""
+        return replace(self, problems=(*self.problems, *problems))
+
+    def with_refusal(self, name: ObjectName, error: ApiError) -> Preview:
+        """Return the same after an object was refused: a problem, or what cannot be foreseen."""
+        look = _refused(name, error)
+        unknown = (*self.unknown, look.unknown) if look.unknown else self.unknown
+        return replace(self.with_problems(filter(None, (look.problem,))), unknown=unknown)
+
 
 @dataclass(frozen=True)
 class _Look:
     """What was found out about one object."""
 
     change: Change | None = None
-    other: tuple[ObjectName, str] | None = None
-    is_strange: bool = False
+    other: str = ""
     problem: str = ""
     unknown: str = ""
 
@@ -80,8 +88,7 @@ def preview_objects(
     return Preview(
         changes=tuple(seen.change for seen in looks if seen.change),
         unchanged=sum(seen == _Look() for seen in looks[: len(desired)]),
-        others=dict(seen.other for seen in looks if seen.other),
-        strange=frozenset(seen.other[0] for seen in looks if seen.other and seen.is_strange),
+        others=frozenset(seen.other for seen in looks if seen.other),
         problems=tuple(dict.fromkeys(seen.problem for seen in looks if seen.problem)),
         unknown=tuple(dict.fromkeys(seen.unknown for seen in looks if seen.unknown)),
     )
@@ -92,11 +99,12 @@ def _look(
 ) -> _Look:
     name, wanted = ObjectName.of(obj), as_released(obj, release)
     try:
-        live = _find(client, name)
+        live = _find_served(client, name)
         if live is not None and not release.owns(live):
-            strange = not is_divvys(live)
-            if strange or not take_over:
-                return _Look(other=(name, whose(live)), is_strange=strange)
+            if problem := _why_not_taken_over(name, live, release):
+                return _Look(problem=problem)
+            if not take_over:
+                return _Look(other=whose(live))
         if not is_tried:  # its namespace is not there yet
             return _Look(Change(Action.CREATE, name))
         try:
@@ -107,15 +115,49 @@ def _look(
                 return _Look(Change(Action.CREATE, name))
             raise
     except ApiError as error:
-        return _refused(name, obj, error)
+        return _refused(name, error)
+    except Unreachable as error:
+        if not error.waited:
+            raise
+        problem = f"the cluster does not say in time what it makes of {name}: is a webhook slow?"
+        return _Look(problem=problem)
     if live is None:
         return _Look(Change(Action.CREATE, name))
     return _Look(update_of(live, applied, managers))
 
 
+def _find_served(client: Client, name: ObjectName) -> dict[str, Any] | None:
+    """Return an object, None if it does not exist; raises ApiError if its kind does not."""
+    try:
+        live: dict[str, Any] = client.get(name.path)
+    except ApiError as error:
+        # Of a kind that is not served, the server says 404 without a Status.
+        if error.code == NOT_FOUND and error.body:
+            return None
+        raise
+    return live
+
+
+def _why_not_taken_over(name: ObjectName, live: Mapping[str, Any], release: Release) -> str:
+    """Return why an object is never taken over, "" if it may be."""
+    if not is_divvys(live):
+        return (
+            f"{name} exists and is not Divvy's (made by {whose(live)}): nothing is taken over; "
+            "rename it, or choose another `namespace`"
+        )
+    other = owner(live)
+    if other is None or other.namespace == release.namespace:
+        return ""
+    # Helm would still uninstall it there.
+    return (
+        f"{name} belongs to {whose(live)}: nothing is taken over; set `namespace` to that one to "
+        "go on with it, or destroy it there first"
+    )
+
+
 def _look_at_gone(client: Client, release: Release, name: ObjectName) -> _Look:
     try:
-        live = _find(client, name)
+        live = client.find(name.path)
     except ApiError as error:
         return _Look(unknown=f"whether {name} is left behind is not known: {error}")
     if live is None or not release.owns(live):
@@ -146,10 +188,10 @@ def _conflicts(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield str(cause.get("field")), manager[1] if len(manager) > 1 else "unknown"
 
 
-def _refused(name: ObjectName, obj: Mapping[str, Any], error: ApiError) -> _Look:
+def _refused(name: ObjectName, error: ApiError) -> _Look:
     if error.code == NOT_FOUND and not error.body:
         return _Look(
-            problem=f"the cluster has no {name.kind} ({obj['apiVersion']}), which {name} is"
+            problem=f"the cluster has no {name.kind} ({name.api_version}), which {name} is"
         )
     if error.code == FORBIDDEN:
         return _Look(problem=f"this user may not deploy {name}: {error}")
@@ -173,7 +215,7 @@ def delete_owned(client: Client, release: Release, names: Iterable[ObjectName]) 
     """Delete objects that still belong to a release; return which were there."""
     deleted = []
     for name in names:
-        live = _find(client, name)
+        live = client.find(name.path)
         if live is None or not release.owns(live):
             continue
         body = {
@@ -191,13 +233,13 @@ def delete_owned(client: Client, release: Release, names: Iterable[ObjectName]) 
 
 def owned(client: Client, release: Release, names: Iterable[ObjectName]) -> list[ObjectName]:
     """Return which objects exist and belong to a release."""
-    lives = ((name, _find(client, name)) for name in names)
+    lives = ((name, client.find(name.path)) for name in names)
     return [name for name, live in lives if live is not None and release.owns(live)]
 
 
 def is_there(client: Client, obj: Mapping[str, Any]) -> bool:
     """Return whether the cluster has an object of this name."""
-    return _find(client, ObjectName.of(obj)) is not None
+    return client.find(ObjectName.of(obj).path) is not None
 
 
 def apply_owned(client: Client, release: Release, obj: Mapping[str, Any]) -> None:
@@ -207,18 +249,6 @@ def apply_owned(client: Client, release: Release, obj: Mapping[str, Any]) -> Non
     client.request("PATCH", name.path, as_released(obj, release), kind=APPLY, query=query)
 
 
-def _find(client: Client, name: ObjectName) -> dict[str, Any] | None:
-    """Return an object, None if it does not exist; raises ApiError if its kind does not."""
-    try:
-        live: dict[str, Any] = client.get(name.path)
-    except ApiError as error:
-        # Of a kind that is not served, the server says 404 without a Status.
-        if error.code == NOT_FOUND and error.body:
-            return None
-        raise
-    return live
-
-
 def forget_manager(client: Client, objects: Iterable[Mapping[str, Any]], prefix: str) -> None:
     """Leave the fields of an earlier manager to the others.
 
@@ -226,7 +256,7 @@ def forget_manager(client: Client, objects: Iterable[Mapping[str, Any]], prefix:
     """
     for obj in objects:
         name = ObjectName.of(obj)
-        live = _find(client, name)
+        live = client.find(name.path)
         managed = ((live or {}).get("metadata") or {}).get("managedFields") or []
         kept = [entry for entry in managed if not str(entry.get("manager")).startswith(prefix)]
         if live is None or kept == managed:

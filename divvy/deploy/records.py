@@ -15,6 +15,7 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import yaml
@@ -22,18 +23,29 @@ import yaml
 RECORDS = "owner=helm"
 _KEY = "release"
 _FAILED = "failed"
+# Of such a record, nothing is in the cluster but what a later one has, too.
+_SUPERSEDED = "superseded"
 # An uninstall that was killed: Helm upgrades no such release, and uninstalls it once more.
 _UNINSTALLING = "uninstalling"
 _PENDING = ("pending-install", "pending-upgrade", "pending-rollback", _UNINSTALLING)
 
 
 class UnreadableRecord(Exception):
-    """A Secret of Helm's that holds no record of a release; the text says why."""
+    """A Secret of Helm's that holds no record of a release; the text names it and says why."""
+
+    def __init__(self, secret: Mapping[str, Any], why: str) -> None:
+        metadata = secret.get("metadata") or {}
+        super().__init__(f"Secret {metadata.get('name')} cannot be read: {why}")
+        self.release = str((metadata.get("labels") or {}).get("name") or "")
+        self.name = str(metadata.get("name"))
 
 
 @dataclass(frozen=True)
 class Record:
-    """One revision of a release; ``values`` are those that were given beside the chart's own."""
+    """One revision of a release; ``values`` are those that were given beside the chart's own.
+
+    ``secret`` is where Helm keeps it.
+    """
 
     name: str
     namespace: str
@@ -45,6 +57,7 @@ class Record:
     manifest: str = ""
     time: str = ""
     description: str = ""
+    secret: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def is_pending(self) -> bool:
@@ -56,10 +69,23 @@ class Record:
         """Return whether its objects are what the cluster has been brought to."""
         return self.status == "deployed"
 
+    @property
+    def is_superseded(self) -> bool:
+        """Return whether a later revision has replaced it."""
+        return self.status == _SUPERSEDED
+
+    @cached_property
     def objects(self) -> list[dict[str, Any]]:
-        """Return the objects of the manifest."""
-        documents = yaml.load_all(self.manifest, Loader=yaml.CSafeLoader)
-        return [document for document in documents if isinstance(document, dict)]
+        """Return the objects of the manifest; raises UnreadableRecord."""
+        try:
+            documents = [*yaml.load_all(self.manifest, Loader=yaml.CSafeLoader)]
+        except (yaml.YAMLError, RecursionError, ValueError) as odd:
+            reason = " ".join(str(odd).split())
+            raise UnreadableRecord(self.secret, f"its manifest is no YAML: {reason}") from None
+        present = [document for document in documents if document is not None]
+        if not all(map(_is_object, present)):
+            raise UnreadableRecord(self.secret, "its manifest has something that is no object")
+        return present
 
 
 def record_of(secret: Mapping[str, Any]) -> Record:
@@ -78,9 +104,10 @@ def record_of(secret: Mapping[str, Any]) -> Record:
             manifest=str(release.get("manifest") or ""),
             time=str(info.get("last_deployed") or ""),
             description=str(info.get("description") or ""),
+            secret=secret,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as odd:
-        raise UnreadableRecord(f"{_name(secret)} has another form: {odd!r}") from None
+        raise UnreadableRecord(secret, f"it has another form: {odd!r}") from None
 
 
 def newest(records: Iterable[Record]) -> Record | None:
@@ -113,9 +140,9 @@ def _decoded(secret: Mapping[str, Any]) -> dict[str, Any]:
         packed = base64.b64decode(base64.b64decode(secret["data"][_KEY]))
         release = dict(json.loads(gzip.decompress(packed)))
     except (KeyError, TypeError, ValueError, OSError, EOFError, zlib.error, binascii.Error) as odd:
-        raise UnreadableRecord(f"{_name(secret)} cannot be read: {odd}") from None
+        raise UnreadableRecord(secret, str(odd)) from None
     except RecursionError:
-        raise UnreadableRecord(f"{_name(secret)} cannot be read: it is nested too deep") from None
+        raise UnreadableRecord(secret, "it is nested too deep") from None
     return release
 
 
@@ -124,5 +151,9 @@ def _encoded(release: Mapping[str, Any]) -> str:
     return base64.b64encode(base64.b64encode(packed)).decode()
 
 
-def _name(secret: Mapping[str, Any]) -> str:
-    return f"Secret {(secret.get('metadata') or {}).get('name')}"
+def _is_object(document: object) -> bool:
+    """Return whether a document of a manifest can be named as an object of the API."""
+    if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
+        return False
+    names = (document.get("apiVersion"), document.get("kind"), document["metadata"].get("name"))
+    return all(isinstance(name, str) for name in names)

@@ -144,7 +144,12 @@ class Client:
         return Answer(answer.status_code, whole, _retry_after(answer))
 
     def request(self, method: str, path: str, body: object = None, **options: Any) -> Any:
-        """Make one request and return the object that it is answered with."""
+        """Make one request and return the object that it is answered with.
+
+        A dry run, which changes nothing, is retried as a read is.
+        """
+        if options.get("query", _NOTHING).get("dryRun"):
+            return self._patiently(lambda: self.send(method, path, body, **options)).object()
         return self.send(method, path, body, **options).object()
 
     def get(self, path: str, query: Mapping[str, str] = _NOTHING) -> Any:
@@ -152,12 +157,12 @@ class Client:
 
         No retry begins later than one answer may take.
         """
-        return self._patiently(path, query, _MAX_ANSWER).object()
+        return self._patiently(lambda: self.send("GET", path, query=query)).object()
 
-    def _patiently(self, path: str, query: Mapping[str, str], longest: int) -> Answer:
+    def _patiently(self, send: Callable[[], Answer]) -> Answer:
         deadline = time.monotonic() + self._patience
         while True:
-            answer = self.send("GET", path, query=query, longest=longest)
+            answer = send()
             delay = answer.retry_after
             if delay is None or time.monotonic() + delay > deadline:
                 return answer
@@ -211,7 +216,8 @@ class Client:
                 return
 
     def _page(self, path: str, query: Mapping[str, str], size: int) -> Page:
-        answer = self._patiently(path, query, _MAX_ANSWER if size == 1 else _MAX_PAGE)
+        longest = _MAX_ANSWER if size == 1 else _MAX_PAGE
+        answer = self._patiently(lambda: self.send("GET", path, query=query, longest=longest))
         if not answer.is_success:
             raise refusal(answer.code, answer.text)
         resource = resource_of(path)

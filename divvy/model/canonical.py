@@ -12,9 +12,9 @@ from divvy.model.problems import InvalidCluster, NewerSchema, Problem
 from divvy.model.stack import Cluster
 
 SCHEMA_VERSION = 1
-# How the machine that deploys reaches the cluster: says nothing about the cluster, and another
-# machine has other paths.
-_LOCAL = ("kubeconfig", "context")
+# How the machine that deploys reaches the cluster, and what it builds: says nothing about the
+# cluster, and another machine has other paths.
+DEPLOYMENT_KEYS = ("kubeconfig", "context", "plugin")
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ def parse_document(value: object) -> ClusterDocument:
 def canonical_json(value: object) -> str:
     """Return a cluster value as compact JSON with sorted keys and its version.
 
-    Verbatim, without the keys that say how this machine reaches the cluster.
+    Verbatim, without what is null, and without the keys that only a deployment reads.
     """
     cluster = _plain(value)
     if isinstance(cluster, dict):
-        cluster = {key: item for key, item in cluster.items() if key not in _LOCAL}
+        cluster = {key: item for key, item in cluster.items() if key not in DEPLOYMENT_KEYS}
     document = {"cluster": cluster, "schemaVersion": SCHEMA_VERSION}
     return json.dumps(
         document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -79,12 +79,14 @@ def generation(text: str | None) -> str:
 def _plain(value: object) -> Any:
     """Make keys text, as JSON has them, so that they can be sorted, and 2.0 the same as 2.
 
+    What is null is as if it were not there; a chart's values cannot have it.
+
     Programs in other languages, and Pulumi's own engine, hand over the one for the other.
     """
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value

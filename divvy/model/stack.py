@@ -231,6 +231,19 @@ class Plugin(StackPart):
     image: PluginImage | None = None
     """Its image."""
 
+    def missing(self) -> str | None:
+        """Return what a deployment lacks to have the image, None for nothing."""
+        if self.image is None:
+            return (
+                "divvy:cluster: plugin.image is missing: name a `registry` and a `base` to build "
+                "it, or a `reference` by digest"
+            )
+        if self.image.reference is None and self.image.base is None:
+            return (
+                "divvy:cluster: plugin.image.base is missing: name a Debian image with Python 3.11"
+            )
+        return None
+
 
 class Observability(StackPart):
     """What is set up for monitoring."""

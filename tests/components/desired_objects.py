@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from divvy.model.contract import CONFIG_KEY
-from divvy.render.chart.values_schema import DEPLOYMENT_KEYS
 from tests.bare_cluster import BareCluster
 from tests.deploy.own_stack import KINDS, NAMESPACE
 
@@ -44,11 +41,4 @@ def desired_of(cluster: BareCluster) -> dict[str, Any]:
             if kept:
                 metadata[kind] = kept
         objects[name] = {**{k: v for k, v in obj.items() if k != "status"}, "metadata": metadata}
-    # A chart takes these from its values; to the agent they say nothing.
-    config = objects.get("ConfigMap divvy")
-    if config is not None:
-        value = json.loads(config["data"][CONFIG_KEY])
-        for key in DEPLOYMENT_KEYS:
-            value["cluster"].pop(key, None)
-        config["data"] = value
     return objects

@@ -19,13 +19,19 @@ def cluster(profile: object) -> Cluster:
     return parse_cluster({"profiles": {"p": profile}, "pools": {"a": {"profile": "p"}}})
 
 
-def look(preview: Preview) -> Look:
-    return Look(Release("divvy", "n"), DEPLOYED, None, AgentImage("i"), preview)
+def look(preview: Preview, newest: Record = DEPLOYED) -> Look:
+    return Look(Release("divvy", "n"), DEPLOYED, newest, None, AgentImage("i"), preview)
 
 
 def test_is_current_only_where_every_object_could_be_compared() -> None:
     assert look(Preview(unchanged=3)).is_current
     assert not look(Preview(unchanged=2, unknown=("a webhook takes no dry run",))).is_current
+
+
+@pytest.mark.parametrize("status", ["pending-upgrade", "failed"])
+def test_is_not_current_while_a_later_record_is_not_deployed(status: str) -> None:
+    later = Record("divvy", "n", 2, status, "divvy")
+    assert not look(Preview(unchanged=3), later).is_current
 
 
 @pytest.mark.parametrize(

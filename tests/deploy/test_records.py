@@ -18,7 +18,9 @@ RELEASE: dict[str, Any] = {
     "info": {"status": "pending-upgrade", "last_deployed": "2026-11-29T12:00:00Z"},
     "chart": {"metadata": {"name": "divvy", "annotations": {"a": "b"}}},
     "config": {"agent": {}},
-    "manifest": "---\nkind: A\n---\nkind: B\n",
+    "manifest": "".join(
+        f"---\napiVersion: v1\nkind: {kind}\nmetadata: {{name: n}}\n" for kind in "AB"
+    ),
     "hooks": [{"unknown": True}],
 }
 
@@ -35,7 +37,7 @@ def test_reads_a_record() -> None:
     record = record_of(secret(RELEASE))
     assert (record.name, record.revision, record.chart) == ("divvy", 3, "divvy")
     assert record.is_pending
-    assert [obj["kind"] for obj in record.objects()] == ["A", "B"]
+    assert [obj["kind"] for obj in record.objects] == ["A", "B"]
 
 
 def test_makes_a_failed_record_of_a_pending_one_and_keeps_all_else() -> None:

@@ -132,6 +132,13 @@ def test_reads_again_when_a_busy_server_wants_it(
     assert (pauses, calls) == ([pause], ["GET", "GET"])
 
 
+def test_tries_a_dry_run_again_as_a_read(pauses: list[float]) -> None:
+    calls: list[str] = []
+    with Client(ClusterConfig("http://x"), transport=_busy(429, "1", calls)) as client:
+        assert client.request("PATCH", "/y", {}, query={"dryRun": "All"}) == {"items": []}
+    assert (pauses, calls) == ([1], ["PATCH", "PATCH"])
+
+
 def test_leaves_it_to_the_suite_how_often_a_busy_server_is_asked(pauses: list[float]) -> None:
     transport = _busy(429, "1", [])
     impatient = Client(ClusterConfig("http://x"), transport=transport, is_patient=False)

@@ -28,9 +28,13 @@ def test_writes_a_number_one_way():
     assert [canonical_json(value) for value in values] == [text, text]
 
 
-def test_omits_how_this_machine_reaches_the_cluster():
-    here = {**VALUE, "kubeconfig": "~/.kube/config", "context": "prod"}
+def test_omits_what_only_a_deployment_reads():
+    here = {**VALUE, "kubeconfig": "~/.kube/config", "context": "prod", "plugin": {"image": None}}
     assert canonical_json(here) == canonical_json(VALUE)
+
+
+def test_omits_what_is_null_as_a_chart_does():
+    assert canonical_json({**VALUE, "change": None}) == canonical_json(VALUE)
 
 
 def test_parses_canonical_text_back_to_the_cluster():

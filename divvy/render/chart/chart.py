@@ -20,7 +20,6 @@ from divvy.model import (
     generation,
     gpu_model,
     gpu_models,
-    parse_document,
 )
 from divvy.model.claims_floor import SHARES_SINCE
 from divvy.plan import plan
@@ -28,7 +27,7 @@ from divvy.render.chart.readme import readme
 from divvy.render.chart.templated_objects import TemplatedObjects, templated_objects
 from divvy.render.chart.templates import template_files
 from divvy.render.chart.values import chart_values, values_text
-from divvy.render.chart.values_schema import DEPLOYMENT_KEYS, stack_values, values_schema
+from divvy.render.chart.values_schema import NOT_VALUES, stack_values, values_schema
 from divvy.render.chart.yaml_text import scalar
 from divvy.render.objects.claims.claimable import UNKNOWN_LARGEST_MIB, types_of
 from divvy.render.objects.claims.controller import NODE_STATE, controller_affinity
@@ -86,15 +85,9 @@ def chart_files(document: ClusterDocument, chart: Chart) -> dict[str, str]:
 
 
 def chart_objects(document: ClusterDocument, image: str, version: str) -> list[dict[str, Any]]:
-    """Return the objects that Helm makes of the chart of a stack, without what Helm adds itself.
-
-    The configuration in them is without kubeconfig, context and the build of the image.
-    """
-    own = objects(parse_document(values_of(document)), image)
-    # But the controllers' values say which nodes the image is for.
-    controllers = [obj for obj in objects(document, image) if obj["kind"] == "Deployment"]
-    others = [obj for obj in own if obj["kind"] not in ("Namespace", "Deployment")]
-    return [_labelled(obj, version) for obj in (*others, *controllers)]
+    """Return the objects that Helm makes of the chart of a stack, without what Helm adds itself."""
+    own = objects(document, image)
+    return [_labelled(obj, version) for obj in own if obj["kind"] != "Namespace"]
 
 
 def _labelled(obj: dict[str, Any], version: str) -> dict[str, Any]:
@@ -159,7 +152,7 @@ def _gpu_models() -> str:
 
 
 def _filled(name: str, named: str) -> str:
-    keys = [key for key in stack_values()[0] if key not in DEPLOYMENT_KEYS]
+    keys = [key for key in stack_values()[0] if key not in NOT_VALUES]
     return (
         _packaged(name)
         .replace("CLUSTER_KEYS", " ".join(f'"{key}"' for key in keys))

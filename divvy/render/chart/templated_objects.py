@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from divvy.model import canonical_json, generation, parse_document
+from divvy.model import generation, parse_document
 from divvy.model.contract import CONFIG_KEY, CONFIG_MAP, component_of
 from divvy.render.chart.actions import EVERYTHING, GENERATION, IMAGE, RUNTIME
 from divvy.render.chart.conditionals import conditional
 from divvy.render.chart.switches import READERS, SWITCHES
 from divvy.render.chart.yaml_text import Conditional, Expression, Lines
 from divvy.render.objects.claims.pod_variables import DERIVED
-from divvy.render.objects.cluster import objects
+from divvy.render.objects.cluster import configuration_of, objects
 
 _LABEL = "app.kubernetes.io/name"
 _POD = ("spec", "template", "spec")
@@ -79,10 +79,11 @@ def pod_spec_of(workload: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _objects(value: dict[str, Any]) -> dict[tuple[str, str], Any]:
-    named = generation(canonical_json(value))
+    stack = parse_document(value)
+    named = generation(configuration_of(stack))
     return {
         (document["kind"], document["metadata"]["name"]): _with_text(document, named, GENERATION)
-        for document in objects(parse_document(value), IMAGE)
+        for document in objects(stack, IMAGE)
         if document["kind"] != "Namespace"
     }
 

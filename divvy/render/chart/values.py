@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from divvy.render.chart.value_docs import ValueDoc, value_doc, walk
-from divvy.render.chart.values_schema import CHART_VALUES, DEPLOYMENT_KEYS, stack_values
+from divvy.render.chart.values_schema import CHART_VALUES, NOT_VALUES, stack_values
 from divvy.render.chart.yaml_text import flow, scalar
 
 _WIDTH = 96
@@ -23,7 +23,7 @@ _HEAD = """\
 def chart_values(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a stack file's value a chart has as values."""
     plain: dict[str, Any] = _without_nulls(value)
-    return {key: item for key, item in plain.items() if key not in DEPLOYMENT_KEYS}
+    return {key: item for key, item in plain.items() if key not in NOT_VALUES}
 
 
 def values_text(value: Mapping[str, Any], own: Mapping[str, Any]) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from divvy.model.canonical import DEPLOYMENT_KEYS
 from divvy.model.checks import MAX_POOL_CHARACTERS
 from divvy.model.schema import cluster_schema
 
-# How a cluster is reached and what is built are the program's; the release has the namespace.
-DEPLOYMENT_KEYS = ("kubeconfig", "context", "namespace", "plugin")
+# The release has the namespace.
+NOT_VALUES = (*DEPLOYMENT_KEYS, "namespace")
 
 # Draft 7 is read by every helm of version 3 and 4; references by pointer mean the same in it.
 _DIALECT = "http://json-schema.org/draft-07/schema#"
@@ -91,7 +92,7 @@ def stack_values() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     properties = schema["properties"]
     properties["profiles"]["propertyNames"] = {"pattern": _LABEL_VALUE}
     properties["pools"]["propertyNames"] = {"pattern": _POOL}
-    values = {key: value for key, value in properties.items() if key not in DEPLOYMENT_KEYS}
+    values = {key: value for key, value in properties.items() if key not in NOT_VALUES}
     return values, schema["$defs"]
 
 

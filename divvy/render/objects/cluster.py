@@ -36,6 +36,14 @@ _CLAIM_RULES = [
 ]
 
 
+def configuration_of(document: ClusterDocument) -> str:
+    """Return what agents read of a stack: the same text, whatever deploys it.
+
+    The namespace is written out, as that of a Helm release is.
+    """
+    return canonical_json({**document.value, "namespace": document.cluster.namespace})
+
+
 def objects(document: ClusterDocument, image: Any) -> list[dict[str, Any]]:
     """Return every object for a cluster, in the order in which they can be created.
 
@@ -43,7 +51,7 @@ def objects(document: ClusterDocument, image: Any) -> list[dict[str, Any]]:
     known later.
     """
     cluster = document.cluster
-    configuration = canonical_json(document.value)
+    configuration = configuration_of(document)
     by_claims = any(profile.by_claims for profile in cluster.profiles.values())
     return [
         _namespace(cluster),

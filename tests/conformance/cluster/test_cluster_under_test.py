@@ -84,7 +84,7 @@ def test_prefers_the_stack_files_configuration_to_a_different_live_one() -> None
     target = ClusterUnderTest(
         "s", parse_document(CLUSTER), OneConfigMap(other), [], [], {}, {}, None, None, "", None
     )  # type: ignore[arg-type]
-    assert target.configuration == canonical_json(CLUSTER)
+    assert target.configuration == canonical_json({**CLUSTER, "namespace": "divvy-system"})
 
 
 def test_asks_a_pod_first_whether_gpus_are_simulated() -> None:

@@ -16,7 +16,7 @@ from divvy.model.stack import Cluster
 from divvy.render.chart.actions import EVERYTHING
 from divvy.render.chart.conditionals import CannotTemplate, conditional
 from divvy.render.chart.templated_objects import templated_objects
-from divvy.render.chart.values_schema import CHART_VALUES, DEPLOYMENT_KEYS
+from divvy.render.chart.values_schema import CHART_VALUES, NOT_VALUES
 from divvy.render.chart.yaml_text import Conditional, Expression, Lines, flow, yaml_text
 from tests.render.chart.charts import IMAGE, STACKS, example, files_of, stack_value
 from tests.render.documents import objects_of
@@ -58,7 +58,7 @@ def test_writes_the_values_of_the_stack_file_and_the_chart(path: Path) -> None:
     value = stack_value(path)
     values = yaml.safe_load(files_of(value)["values.yaml"])
     own = {key: values.pop(key) for key in CHART_VALUES}
-    assert values == {key: item for key, item in value.items() if key not in DEPLOYMENT_KEYS}
+    assert values == {key: item for key, item in value.items() if key not in NOT_VALUES}
     assert f"{own['image']['repository']}@{own['image']['digest']}" == IMAGE
     (agent,) = [
         obj
@@ -97,8 +97,8 @@ def test_explains_every_value_in_the_values_and_the_readme() -> None:
 def test_covers_every_stack_key_of_a_chart_in_its_schema() -> None:
     schema = json.loads(files_of(example("lab"))["values.schema.json"])
     fields = {field.alias or name for name, field in Cluster.model_fields.items()}
-    assert fields - set(DEPLOYMENT_KEYS) <= schema["properties"].keys()
-    assert not set(DEPLOYMENT_KEYS) & schema["properties"].keys()
+    assert fields - set(NOT_VALUES) <= schema["properties"].keys()
+    assert not set(NOT_VALUES) & schema["properties"].keys()
     tolerations = {field.alias for field in Toleration.model_fields.values()}
     assert tolerations == schema["$defs"]["Toleration"]["properties"].keys()
 

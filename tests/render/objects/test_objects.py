@@ -11,7 +11,11 @@ import pytest
 import yaml
 
 from divvy.agent.node_runtime.prepare import MAX_CHANGE_SECONDS
-from divvy.model import parse_canonical
+from divvy.model import parse_canonical, parse_document
+from divvy.model.canonical import DEPLOYMENT_KEYS
+from divvy.model.contract import CONFIG_KEY, CONFIG_MAP
+from divvy.render.chart import chart_objects
+from divvy.render.objects.cluster import objects
 from tests.plugin_stack import without_claims
 from tests.render.documents import objects_of
 
@@ -56,8 +60,9 @@ def test_renders_the_same_bytes_each_time(path: Path) -> None:
 def test_carries_the_configuration_verbatim() -> None:
     (config,) = (obj for obj in objects_of(lab(), IMAGE) if "cluster.json" in obj.get("data", {}))
     carried = json.loads(config["data"]["cluster.json"])
-    # How this machine reaches the cluster is of no interest to a node.
-    sent = {key: value for key, value in lab().items() if key not in ("kubeconfig", "context")}
+    # How this machine reaches the cluster, and what it builds, are of no interest to a node.
+    sent = {key: value for key, value in lab().items() if key not in DEPLOYMENT_KEYS}
+    sent["namespace"] = "divvy-system"
     assert carried == {"cluster": sent, "schemaVersion": 1}
     assert parse_canonical(config["data"]["cluster.json"]).namespace == "divvy-system"
 
@@ -209,3 +214,17 @@ def test_rolls_out_to_a_quarter_of_the_nodes_and_runs_never_two_agents_on_one() 
     ]
     rolling = {"maxSurge": 0, "maxUnavailable": "25%"}
     assert agent["spec"]["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
+
+
+def test_a_chart_and_a_program_give_the_agents_the_same_bytes() -> None:
+    """Whoever deploys after the other overwrites no field of the configuration."""
+    value = {**lab(), "kubeconfig": "~/k"}
+    for namespace in ({}, {"namespace": "gpus"}):
+        document = parse_document({**value, **namespace})
+        texts = {
+            obj["data"][CONFIG_KEY]
+            for rendered in (objects(document, IMAGE), chart_objects(document, IMAGE, "1"))
+            for obj in by_kind("ConfigMap", rendered)
+            if name_of(obj) == CONFIG_MAP
+        }
+        assert len(texts) == 1
