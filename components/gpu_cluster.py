@@ -10,7 +10,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from divvy.model import Cluster, InvalidCluster, parse_document
-from divvy.model.contract import Component, component_of
+from divvy.model.api_names import Component, component_of
 from divvy.model.problems import Problem, problem
 from divvy.plan import plan
 from divvy.pulumi_resources.cluster_identity import ClusterIdentity, ClusterUnknown

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypedDict
 
 import pulumi
 
-from divvy.model.contract import POOL_LABEL
+from divvy.model.api_names import POOL_LABEL
 
 # A pod needs its account, rights and configuration first.
 _WAIT_FOR_ALL = ("DaemonSet", "Deployment")

@@ -9,9 +9,9 @@ import pulumi
 from pulumi.provider import ConstructResult, Provider
 from pulumi.provider import main as serve
 
-from divvy.distribution import version
 from divvy.model import InvalidCluster
 from divvy.render.exports.pulumi_schema import COMPONENT, pulumi_schema
+from divvy.version_info import version
 
 from .gpu_cluster import GpuCluster
 

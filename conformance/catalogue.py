@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from divvy.model.contract import (
+from divvy.model.api_names import (
     AGENT,
     CDI_FILE,
     CDI_FOLDER,

@@ -23,14 +23,14 @@ from conformance.cluster.node_life import NodeLife
 from conformance.cluster.node_success import note_success
 from conformance.cluster.open_cluster import open_cluster
 from conformance.evidence import Evidence, sentence
-from conformance.not_made import Missed, NotApplicable, NotMade
 from conformance.options import add_options, narrowing, options_of
 from conformance.promise import NO_POOL, NodePromise
 from conformance.report.identities import without_identities
 from conformance.report.progress import Progress
 from conformance.report.report import Record, Report
+from conformance.skips import CheckSkipped, Missed, NotApplicable
 from divvy.kube.errors import ApiError, KubeError
-from divvy.model.contract import Mode
+from divvy.model.api_names import Mode
 
 _REPORT = pytest.StashKey[Report]()
 _PROGRESS = pytest.StashKey[Progress]()
@@ -180,7 +180,7 @@ def _why_not(item: pytest.Item) -> tuple[Missed, str] | None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip at once what is late, or about a node that has died: its pods would be waited for."""
     if time.monotonic() > item.config.stash.get(_DEADLINE, math.inf):
-        raise NotMade("the time limit of the run was over")
+        raise CheckSkipped("the time limit of the run was over")
     node = _node_of(item)
     if node is None:
         return
@@ -190,7 +190,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         raise NotApplicable(_NEEDS_HARDWARE)
     gone = item.config.stash[CLUSTER].gone
     if node.name in gone and (why := _gone(item, wait=False)):
-        raise NotMade(why)
+        raise CheckSkipped(why)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -226,8 +226,8 @@ def _what_came(
 ) -> tuple[str, str, Missed | None]:
     """Return a check's status, the reason, and why it was not made where it was not."""
     problem = None if call.excinfo is None else call.excinfo.value
-    if isinstance(problem, NotMade | NotApplicable):
-        own: Missed = "not made" if isinstance(problem, NotMade) else "not applicable"
+    if isinstance(problem, CheckSkipped | NotApplicable):
+        own: Missed = "not made" if isinstance(problem, CheckSkipped) else "not applicable"
         return "skipped", str(problem), item.stash.get(_MISSED, None) or own
     text = "" if problem is None else sentence(problem)
     if outcome.passed:

@@ -26,7 +26,6 @@ from conformance.load.known_images import BURN_ARGUMENTS
 from conformance.load.neighbours import Figures, contended, measure
 from conformance.load.overcommit import Overcommit, overcommit
 from conformance.load.release import release
-from conformance.not_made import NotApplicable, NotMade, not_made
 from conformance.observe.allocated import allocation
 from conformance.observe.bare_look import (
     BareLook,
@@ -40,22 +39,23 @@ from conformance.observe.gpu_condition import Conditions, read_conditions
 from conformance.observe.holders import is_free, require_free, require_idle, require_idle_node
 from conformance.observe.host_mounts import SCRIPT as FIND_MOUNTS
 from conformance.observe.installed import Installation
-from conformance.observe.probes import AtOnce, Part, is_simulated, look_around, part
+from conformance.observe.probes import Part, Prefetched, is_simulated, look_around, part
 from conformance.observe.scrape import MetricsSample, sample_metrics
 from conformance.observe.sibling import look_beside
 from conformance.promise import ClaimPromise, DevicePromise, NodePromise
+from conformance.skips import CheckSkipped, NotApplicable, not_made
 
 EVIDENCE = pytest.StashKey[Evidence]()
-FreshStatuses = AtOnce[NodePromise, FreshStatus]
-Bare = AtOnce[NodePromise, BareLook]
-Probes = AtOnce[DevicePromise, Outcome]
-ClaimProbes = AtOnce[ClaimPromise, ClaimProbe]
-Fills = AtOnce[DevicePromise, FillResult]
-Allocations = AtOnce[DevicePromise, tuple[str, str]]
-Releases = AtOnce[DevicePromise, tuple[str, str]]
-Overcommits = AtOnce[DevicePromise, Overcommit]
-GpuConditions = AtOnce[NodePromise, Conditions | None]
-MetricsSamples = AtOnce[NodePromise, MetricsSample | None]
+FreshStatuses = Prefetched[NodePromise, FreshStatus]
+Bare = Prefetched[NodePromise, BareLook]
+Probes = Prefetched[DevicePromise, Outcome]
+ClaimProbes = Prefetched[ClaimPromise, ClaimProbe]
+Fills = Prefetched[DevicePromise, FillResult]
+Allocations = Prefetched[DevicePromise, tuple[str, str]]
+Releases = Prefetched[DevicePromise, tuple[str, str]]
+Overcommits = Prefetched[DevicePromise, Overcommit]
+GpuConditions = Prefetched[NodePromise, Conditions | None]
+MetricsSamples = Prefetched[NodePromise, MetricsSample | None]
 _MAX_PODS = 16
 # An answer of an agent needs no pod.
 _MAX_ANSWERS = 64
@@ -108,14 +108,14 @@ def installation(target: ClusterUnderTest) -> Installation:
 @pytest.fixture(scope="session")
 def statuses(target: ClusterUnderTest) -> FreshStatuses:
     """Have every agent answer in its status."""
-    return AtOnce(target.ready_nodes, lambda node: ask_agent(target, node), _MAX_PODS)
+    return Prefetched(target.ready_nodes, lambda node: ask_agent(target, node), _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
 def other_statuses(target: ClusterUnderTest) -> FreshStatuses:
     """Have the agents answer that the run leaves out."""
     others = target.unsampled_nodes
-    return AtOnce(others, lambda node: ask_agent(target, node), _MAX_ANSWERS)
+    return Prefetched(others, lambda node: ask_agent(target, node), _MAX_ANSWERS)
 
 
 @pytest.fixture
@@ -143,18 +143,18 @@ def bare(target: ClusterUnderTest, pods: PodNamespace, namespaces: PodNamespaces
     """Look around without a request on every node: with few rights, and with the usual ones."""
     classes = nvidia_runtime_classes(target.api)
     usual: PodNamespace | None = None
-    with suppress(NotMade):
+    with suppress(CheckSkipped):
         usual = namespaces.at("baseline")
 
     def look(node: NodePromise) -> BareLook:
         numbers: Outcome | None = None
         if usual is not None:
-            with suppress(NotMade):
+            with suppress(CheckSkipped):
                 numbers = usual.run(node.name, ["open-devices"])
         fitting = classes_of(classes, node.labels)
         return BareLook(look_without_request(pods, node.name, fitting), numbers)
 
-    return AtOnce(target.ready_nodes, look, _MAX_PODS)
+    return Prefetched(target.ready_nodes, look, _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
@@ -168,7 +168,7 @@ def probes(target: ClusterUnderTest, pods: PodNamespace) -> Probes:
             target.drivers[promise.node.name] = simulated
         return outcome
 
-    return AtOnce(target.ready_devices, free(target, work), _MAX_PODS)
+    return Prefetched(target.ready_devices, free(target, work), _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
@@ -183,7 +183,7 @@ def claim_probes(target: ClusterUnderTest, pods: PodNamespace) -> ClaimProbes:
             target.drivers[promise.node.name] = simulated
         return probe
 
-    return AtOnce(target.ready_claims, work, _MAX_PODS)
+    return Prefetched(target.ready_claims, work, _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
@@ -197,7 +197,7 @@ def claim_openings(target: ClusterUnderTest, namespaces: PodNamespaces) -> Claim
             usual, promise, gpu, small_claim(promise, gpu, target.implementation), ["open-devices"]
         )
 
-    return AtOnce(target.ready_claims, work, _MAX_PODS)
+    return Prefetched(target.ready_claims, work, _MAX_PODS)
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class DriverLooks:
 
     def of(self, node: NodePromise) -> Part:
         """Return what nvidia-smi said on a node; skips the check if no GPU was free."""
-        skipped: NotMade | None = None
+        skipped: CheckSkipped | None = None
         looks: list[Callable[[], Outcome]] = [
             *(partial(self.probes.__getitem__, device) for device in self.target.devices_of(node)),
             *(partial(self._by_claim, device) for device in self.target.claims_of(node)),
@@ -218,7 +218,7 @@ class DriverLooks:
         for look in looks:
             try:
                 return part(look(), "nvidia-smi")
-            except NotMade as why:
+            except CheckSkipped as why:
                 skipped = why
         raise skipped or NotApplicable("the node offers no GPU to pods")
 
@@ -244,18 +244,20 @@ def past_scheduler(target: ClusterUnderTest, pods: PodNamespace) -> Probes:
             case.node.name, command, case.resource, _PATIENCE, past_scheduler=True
         ),
     )
-    return AtOnce(target.ready_devices, work, _MAX_PODS)
+    return Prefetched(target.ready_devices, work, _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
 def siblings(target: ClusterUnderTest, pods: PodNamespace) -> Probes:
     """Look from both containers of a pod of which one holds one device."""
     work = free(target, lambda case: look_beside(pods, case.node.name, case.resource))
-    return AtOnce(target.ready_devices, work, _MAX_PODS)
+    return Prefetched(target.ready_devices, work, _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
-def claim_siblings(target: ClusterUnderTest, pods: PodNamespace) -> AtOnce[ClaimPromise, Outcome]:
+def claim_siblings(
+    target: ClusterUnderTest, pods: PodNamespace
+) -> Prefetched[ClaimPromise, Outcome]:
     """Look from both containers of a pod of which one uses its claim of a small share."""
 
     def work(promise: ClaimPromise) -> Outcome:
@@ -263,13 +265,15 @@ def claim_siblings(target: ClusterUnderTest, pods: PodNamespace) -> AtOnce[Claim
         with resource_claim(pods, spec) as name:
             return look_beside(pods, promise.node.name, claim=name)
 
-    return AtOnce(target.ready_claims, work, _MAX_PODS)
+    return Prefetched(target.ready_claims, work, _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
 def gpu_conditions(target: ClusterUnderTest) -> GpuConditions:
     """Read what makes a node's GPUs slow."""
-    return AtOnce(target.ready_nodes, lambda node: read_conditions(target, node.name), _MAX_PODS)
+    return Prefetched(
+        target.ready_nodes, lambda node: read_conditions(target, node.name), _MAX_PODS
+    )
 
 
 @pytest.fixture(scope="session")
@@ -278,7 +282,7 @@ def openings(target: ClusterUnderTest, namespaces: PodNamespaces) -> Probes:
     usual = namespaces.at("baseline")
     command = ["open-devices"]
     work = free(target, lambda case: usual.run(case.node.name, command, case.resource, _PATIENCE))
-    return AtOnce(target.ready_devices, work, _MAX_PODS)
+    return Prefetched(target.ready_devices, work, _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
@@ -287,7 +291,7 @@ def mountings(target: ClusterUnderTest, namespaces: PodNamespaces) -> Probes:
     usual = namespaces.at("baseline")
     command = ["/bin/sh", "-c", FIND_MOUNTS]
     work = free(target, lambda case: usual.run(case.node.name, command, case.resource, _PATIENCE))
-    return AtOnce(target.ready_devices, work, _MAX_PODS)
+    return Prefetched(target.ready_devices, work, _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
@@ -300,7 +304,7 @@ def metrics_samples(target: ClusterUnderTest, pods: PodNamespace) -> MetricsSamp
             target, pods, node.name, [promise for promise in own if is_free(target, promise)]
         )
 
-    return AtOnce(target.ready_nodes, work, _MAX_PODS)
+    return Prefetched(target.ready_nodes, work, _MAX_PODS)
 
 
 def _at_most(target: ClusterUnderTest, simulated: int) -> int:
@@ -316,7 +320,7 @@ def allocations(target: ClusterUnderTest, pods: PodNamespace) -> Allocations:
         require_free(target, promise)
         return allocation(target, pods, promise)
 
-    return AtOnce(target.ready_devices, work, _MAX_PODS)
+    return Prefetched(target.ready_devices, work, _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
@@ -327,7 +331,7 @@ def fills(target: ClusterUnderTest, pods: PodNamespace) -> Fills:
         require_idle(target, promise)
         return fill(pods, promise, target.implementation.shortage(promise.resource))
 
-    return AtOnce(target.ready_devices, work, _at_most(target, _FILLS_SIMULATED))
+    return Prefetched(target.ready_devices, work, _at_most(target, _FILLS_SIMULATED))
 
 
 @pytest.fixture(scope="session")
@@ -338,7 +342,7 @@ def releases(target: ClusterUnderTest, pods: PodNamespace) -> Releases:
         require_idle(target, promise)
         return release(pods, promise, _ROW_SIMULATED if target.simulated else _ROW)
 
-    return AtOnce(target.ready_devices, work, _MAX_PODS)
+    return Prefetched(target.ready_devices, work, _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
@@ -352,7 +356,7 @@ def overcommits(target: ClusterUnderTest, pods: PodNamespace) -> Overcommits:
     cut = [
         ready_device for ready_device in target.ready_devices if ready_device.mode in PARTITIONED
     ]
-    return AtOnce(cut, work, _at_most(target, _BURNS_SIMULATED))
+    return Prefetched(cut, work, _at_most(target, _BURNS_SIMULATED))
 
 
 @dataclass(frozen=True)
@@ -361,8 +365,8 @@ class KnownImages:
 
     vector_add: str | None
     gpu_burn: str | None
-    vector_adds: AtOnce[DevicePromise, Outcome]
-    burns: AtOnce[DevicePromise, Outcome]
+    vector_adds: Prefetched[DevicePromise, Outcome]
+    burns: Prefetched[DevicePromise, Outcome]
 
 
 @pytest.fixture(scope="session")
@@ -385,8 +389,8 @@ def known_images(
     return KnownImages(
         vector_add,
         gpu_burn,
-        AtOnce(target.ready_devices, add, _MAX_PODS),
-        AtOnce(target.ready_devices, burn, _at_most(target, _BURNS_SIMULATED)),
+        Prefetched(target.ready_devices, add, _MAX_PODS),
+        Prefetched(target.ready_devices, burn, _at_most(target, _BURNS_SIMULATED)),
     )
 
 
@@ -396,7 +400,7 @@ class Contention:
 
     target: ClusterUnderTest
     pods: PodNamespace
-    _known: dict[tuple[str, ...], AtOnce[NodePromise, Mapping[str, Figures]]] = field(
+    _known: dict[tuple[str, ...], Prefetched[NodePromise, Mapping[str, Figures]]] = field(
         default_factory=dict
     )
 
@@ -405,7 +409,7 @@ class Contention:
         if command not in self._known:
             nodes = [node for node in self.target.ready_nodes if self._devices(node)]
             work = partial(self._measure, command)
-            self._known[command] = AtOnce(nodes, work, _at_most(self.target, 1))
+            self._known[command] = Prefetched(nodes, work, _at_most(self.target, 1))
         return self._known[command][promise.node][promise.resource]
 
     def _measure(self, command: tuple[str, ...], node: NodePromise) -> Mapping[str, Figures]:

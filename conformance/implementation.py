@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from divvy.model.api_names import AGENT, CDI_FILE, CDI_FOLDER
 from divvy.model.claim_names import GPU_CLASS, NVIDIA, share_class
-from divvy.model.contract import AGENT, CDI_FILE, CDI_FOLDER
 
 
 @dataclass(frozen=True)

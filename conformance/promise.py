@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from divvy.live.difference import LiveNode, concerns
+from divvy.live.live_diff import LiveNode, concerns
 from divvy.model import Cluster, NodeFacts, Offer, pool_of, select_profile
-from divvy.model.contract import Mode
+from divvy.model.api_names import Mode
 from divvy.model.sharing import Sharing
 from divvy.plan import Device, NodePlan, Plan, PoolPlan, predict_node
 

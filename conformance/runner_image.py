@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from divvy.distribution import NAME, revision, version
+from divvy.bundled_sources import PACKAGE, VERIFY_REQUIREMENTS
 from divvy.image.build import (
     BuildFailed,
     build_tools,
@@ -18,7 +18,7 @@ from divvy.image.build import (
     require_tools,
 )
 from divvy.image.platforms import LINUX_AMD64
-from divvy.sources import PACKAGE, VERIFY_REQUIREMENTS
+from divvy.version_info import NAME, revision, version
 
 _RUNNER = Path(__file__).resolve().parent / "runner"
 _FAILED = "the image of the suite cannot be built and pushed"

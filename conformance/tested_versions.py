@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from divvy.distribution import revision, version
+from divvy.version_info import revision, version
 
 _NODE_INFO = {
     "kubelet": "kubeletVersion",

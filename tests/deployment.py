@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from divvy.model.contract import STATUS_ANNOTATION
+from divvy.model.api_names import STATUS_ANNOTATION
 from lab.cluster import registry
 from lab.cluster.paths import REPOSITORY
 from tests.divvy_command import run_divvy

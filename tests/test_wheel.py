@@ -146,7 +146,7 @@ def test_finds_the_conformance_suite(installed: Installed, project: Path) -> Non
     ended = installed.run("divvy", "verify", "-s", "lab", folder=project, expect=1)
     assert ended.stderr.startswith("error: no usable kubeconfig: ")
     listed = installed.run(
-        *("python", "-c", "from divvy.sources import CONFORMANCE; print(CONFORMANCE)"),
+        *("python", "-c", "from divvy.bundled_sources import CONFORMANCE; print(CONFORMANCE)"),
         folder=project,
     )
     assert "site-packages/divvy/share/conformance" in listed.stdout

@@ -18,10 +18,10 @@ from conformance.bare.kit import Kit
 from conformance.bare.processes import kill_descendants
 from conformance.bare.time_share import TimeShare
 from conformance.evidence import Evidence
-from conformance.not_made import NotMade, not_applicable, not_made
+from conformance.skips import CheckSkipped, not_applicable, not_made
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.nvml.discovery import discover
-from divvy.distribution import install_command
+from divvy.version_info import install_command
 
 # A check says otherwise by @pytest.mark.limit(SECONDS).
 _LIMIT_SECONDS = 60.0
@@ -30,7 +30,7 @@ _LIMIT_SECONDS = 60.0
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Begin no check of a run that is to stop."""
     if why := item.config.stash[INTERRUPTION].stopped:
-        raise NotMade(why)
+        raise CheckSkipped(why)
 
 
 @pytest.hookimpl(wrapper=True)

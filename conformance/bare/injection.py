@@ -15,7 +15,7 @@ from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.limiter import write_share
 from divvy.agent.nvml.discovery import discover
 from divvy.agent.settings import settings_from
-from divvy.model.contract import CDI_FILE, limited_cdi_file
+from divvy.model.api_names import CDI_FILE, limited_cdi_file
 from divvy.model.sharing import Compute, DeviceShare, Sharing
 
 NODE = "bare-host"

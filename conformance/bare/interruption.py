@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from conformance.not_made import NotMade
+from conformance.skips import CheckSkipped
 
 # A call of the driver may hang once more while the check cleans up.
 _REPEAT_SECONDS = 30.0
@@ -40,7 +40,7 @@ class Interruption:
 
     @contextmanager
     def limited(self, seconds: float) -> Iterator[None]:
-        """Let a check run for so long; raises TooLate, NotMade where the run is to stop."""
+        """Let a check run for so long; raises TooLate, CheckSkipped where the run is to stop."""
         self._limit = max(1.0, min(seconds, self.deadline - time.monotonic()))
         before = signal.signal(signal.SIGALRM, self._late)
         earlier = signal.setitimer(signal.ITIMER_REAL, self._limit, _REPEAT_SECONDS)
@@ -66,7 +66,7 @@ class Interruption:
             return
         self.stopped = "the run was stopped"
         if self._checking:
-            raise NotMade(self.stopped)
+            raise CheckSkipped(self.stopped)
 
     def _late(self, _number: int, _frame: FrameType | None) -> None:
         if self._checking:

@@ -13,7 +13,7 @@ from conformance.bare.gpus import idle_gpu
 from conformance.bare.host import BareHost
 from conformance.bare.kit import AGENT_SCENE, Kit
 from conformance.catalogue import check
-from conformance.not_made import not_made
+from conformance.skips import not_made
 
 
 @check("BARE-11")

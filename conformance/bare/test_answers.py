@@ -15,7 +15,7 @@ from conformance.bare.gpus import Gpu
 from conformance.bare.host import BareHost
 from conformance.bare.kit import Kit
 from conformance.catalogue import check
-from conformance.not_made import not_made
+from conformance.skips import not_made
 from divvy.model import model_of_product
 
 _MAX_ROWS = 400

@@ -21,7 +21,7 @@ from conformance.bare.kit import Kit
 from conformance.bare.time_share import TimeShare
 from conformance.catalogue import check
 from conformance.evidence import Evidence
-from divvy.agent.inject.account import Figures, read_account
+from divvy.agent.inject.share_usage import Figures, read_account
 
 pytestmark = [pytest.mark.exclusive, pytest.mark.kit]
 

@@ -19,7 +19,7 @@ from conformance.bare.run_state import STATE
 from conformance.bare.time_share import Start, TimeShare
 from conformance.catalogue import check
 from conformance.load.neighbours import Figures, gigabytes, mig_keeps, replicas_keep
-from conformance.not_made import not_applicable
+from conformance.skips import not_applicable
 from divvy.model import model_of_product
 
 _REPLICAS = 4

@@ -22,7 +22,7 @@ from conformance.observe.scrape import (
     service_address,
 )
 from conformance.promise import DevicePromise, NodePromise
-from divvy.model.contract import AGENT, METRICS_PORT
+from divvy.model.api_names import AGENT, METRICS_PORT
 
 _NO_AGENT = "no agent on the node"
 

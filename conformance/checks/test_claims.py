@@ -38,7 +38,6 @@ from conformance.load.claims import (
     tenants_without_gpu,
     usual_size,
 )
-from conformance.not_made import not_applicable
 from conformance.observe.claims import (
     claimed_gpu_of,
     claimed_now,
@@ -48,11 +47,12 @@ from conformance.observe.claims import (
     tenants_together,
 )
 from conformance.observe.kubelet_settings import kubelet_settings, syncs_soon
-from conformance.observe.probes import AtOnce, part
+from conformance.observe.probes import Prefetched, part
 from conformance.observe.sibling import sibling_sees_nothing
 from conformance.promise import ClaimPromise, NodePromise
+from conformance.skips import not_applicable
 from divvy.model import mig_resource
-from divvy.model.contract import TENANT_LABEL
+from divvy.model.api_names import TENANT_LABEL
 from divvy.model.gpu_models import GpuModel
 from divvy.plan.fit.live_claims import offered_kinds
 
@@ -315,7 +315,7 @@ def test_a_kubelet_asks_again_soon(
 
 @check("CLM-14")
 def test_a_container_without_the_claim_sees_no_gpu(
-    claim_siblings: AtOnce[ClaimPromise, Outcome], claimed_gpu: ClaimPromise, evidence: Evidence
+    claim_siblings: Prefetched[ClaimPromise, Outcome], claimed_gpu: ClaimPromise, evidence: Evidence
 ) -> None:
     evidence.add(claim_siblings[claimed_gpu].log)
     evidence.require(*sibling_sees_nothing(claim_siblings[claimed_gpu]))

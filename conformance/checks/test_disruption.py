@@ -26,10 +26,10 @@ from conformance.disruption.restarts import (
 )
 from conformance.evidence import Evidence
 from conformance.load.workload_pods import WorkloadPods, kinds_to_hold, workload_pods
-from conformance.not_made import not_applicable
 from conformance.observe.claims import require_unclaimed
 from conformance.observe.holders import require_free, require_idle_node
 from conformance.promise import NodePromise
+from conformance.skips import not_applicable
 
 pytestmark = pytest.mark.disruptive
 

@@ -18,9 +18,9 @@ from conformance.load.neighbours import (
     mig_keeps,
     replicas_keep,
 )
-from conformance.not_made import not_applicable
 from conformance.observe.holders import require_idle_node
 from conformance.promise import DevicePromise
+from conformance.skips import not_applicable
 
 pytestmark = pytest.mark.exclusive
 

@@ -11,12 +11,12 @@ from conformance.checks.verdicts import opens_nothing_by_number, sees_nothing
 from conformance.evidence import Evidence
 from conformance.fixtures import Allocations, Bare, Fills, Overcommits, Probes
 from conformance.load.overcommit import refuses_beyond
-from conformance.not_made import not_applicable
 from conformance.observe.device_memory import allowed_mib, memory_fits
 from conformance.observe.host_mounts import host_mounts, of_mps, of_one_share
 from conformance.observe.probes import part, smi_total
 from conformance.observe.sibling import sibling_sees_nothing
 from conformance.promise import DevicePromise, NodePromise
+from conformance.skips import not_applicable
 
 
 @check("ISO-01")

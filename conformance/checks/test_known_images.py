@@ -8,8 +8,8 @@ from conformance.catalogue import check
 from conformance.evidence import Evidence
 from conformance.fixtures import KnownImages
 from conformance.load.known_images import BURN_ARGUMENTS, BURN_MIB, gpu_burn, vector_add
-from conformance.not_made import not_applicable
 from conformance.promise import DevicePromise
+from conformance.skips import not_applicable
 
 
 @check("WORK-04")

@@ -13,7 +13,6 @@ from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.node_life import NodeLife
 from conformance.evidence import Evidence
 from conformance.fixtures import DriverLooks, FreshStatuses, GpuConditions
-from conformance.not_made import not_applicable, not_made
 from conformance.observe.compute_mode import compute_modes, let_in
 from conformance.observe.fabric import fabric_is_up, read_fabric
 from conformance.observe.feature_labels import judge_labels, versions_are_advertised
@@ -23,7 +22,8 @@ from conformance.observe.gpu_memory_errors import memory_errors, memory_is_sound
 from conformance.observe.identities import driver_version, libraries_version
 from conformance.observe.runtime import driver_devices, kernel_module, runtime_lacks, specification
 from conformance.promise import NO_POOL, NodePromise
-from divvy.live.difference import LiveDifference, compare_live
+from conformance.skips import not_applicable, not_made
+from divvy.live.live_diff import LiveDifference, compare_live
 from divvy.model.versions import is_older
 
 # A kubelet tells a changed list within its status period, 10 s by default; a busy one later.

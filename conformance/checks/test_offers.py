@@ -13,7 +13,6 @@ from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pods import PodNamespace
 from conformance.evidence import Evidence
 from conformance.fixtures import Fills, Probes, Releases
-from conformance.not_made import not_applicable
 from conformance.observe.holders import require_free, require_idle
 from conformance.observe.identities import visible_devices
 from conformance.observe.kubelet_plugins import only_ours, read_plugins
@@ -21,6 +20,7 @@ from conformance.observe.numa import hints_are_right, read_numa
 from conformance.observe.other_offers import other_offers
 from conformance.observe.runtime import driver_devices
 from conformance.promise import DevicePromise, NodePromise
+from conformance.skips import not_applicable
 from divvy.kube.kind import RESOURCE_SLICE
 
 _FIELD = ".resources."

@@ -14,11 +14,11 @@ from conformance.fixtures import Probes
 from conformance.load import mps_share
 from conformance.load.share_limit import ask, go_past, judge_requests
 from conformance.load.training import judge_training, side_by_side, train
-from conformance.not_made import not_made
 from conformance.observe.device_memory import memory_fits, share_sizes
 from conformance.observe.holders import require_idle
 from conformance.observe.probes import part, visible_memory
 from conformance.promise import DevicePromise
+from conformance.skips import not_made
 from divvy.model.sharing import ALL_COMPUTE
 
 

@@ -15,7 +15,6 @@ from conformance.cluster.api import Api
 from conformance.cluster.inspectors import Inspectors
 from conformance.cluster.slices import offered_devices
 from conformance.implementation import DIVVY, Implementation
-from conformance.not_made import not_made
 from conformance.promise import (
     ClaimPromise,
     DevicePromise,
@@ -23,10 +22,11 @@ from conformance.promise import (
     claim_promises,
     device_promises,
 )
+from conformance.skips import not_made
 from divvy.kube import kind
 from divvy.kube.errors import ApiError
 from divvy.kube.kind import DEVICE_CLASS, NODE, POD, RESOURCE_SLICE
-from divvy.live.difference import LiveNode, device_counts, node_status, offered_resources
+from divvy.live.live_diff import LiveNode, device_counts, node_status, offered_resources
 from divvy.model import (
     Cluster,
     ClusterDocument,
@@ -35,7 +35,7 @@ from divvy.model import (
     generation,
     parse_canonical,
 )
-from divvy.model.contract import CONFIG_KEY, CONFIG_MAP, Component, component_labels
+from divvy.model.api_names import CONFIG_KEY, CONFIG_MAP, Component, component_labels
 from divvy.render.objects.cluster import configuration_of
 
 # What kubectl says of a command that it has run; of all else it could not.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from conformance.not_made import not_made
+from conformance.skips import not_made
 
 _PATIENCE = 600.0
 # How long a registry may go on refusing: the kubelet tries again after 10 s, then after 20 s.

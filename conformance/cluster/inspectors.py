@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 
 from conformance.cluster.pods import PodNamespace
-from conformance.not_made import not_made
+from conformance.skips import not_made
 from divvy.image.build import BuildFailed, build_and_push
 from divvy.model import Cluster
-from divvy.model.contract import DRIVER_ROOT, DRIVER_ROOT_VARIABLE
+from divvy.model.api_names import DRIVER_ROOT, DRIVER_ROOT_VARIABLE
 
 _COMMAND = ("sleep", "infinity")
 _STARTED = 300

@@ -16,10 +16,10 @@ from conformance.cluster.image_pull import ImagePulls
 from conformance.cluster.pod_spec import OWN, Level
 from conformance.cluster.pods import PodNamespace, is_of_rules
 from conformance.cluster.run_lease import RunLease, living
-from conformance.not_made import not_made
+from conformance.skips import not_made
 from divvy.kube.errors import ApiError, KubeError
 from divvy.kube.kind import NAMESPACE, NODE, PRIORITY_CLASS, SECRET, SERVICE_ACCOUNT
-from divvy.model.contract import CONFORMANCE_CORDON, CONFORMANCE_PROFILE, PROFILE_LABEL
+from divvy.model.api_names import CONFORMANCE_CORDON, CONFORMANCE_PROFILE, PROFILE_LABEL
 
 _PATIENCE = 30
 OWN_NAMESPACE = re.compile(r"divvy-conformance-[0-9a-f]{6}-(restricted|baseline|privileged)")

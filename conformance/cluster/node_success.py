@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from conformance.cluster.api import Api
 from divvy.kube.errors import ApiError, Unreachable
 from divvy.kube.kind import NODE
-from divvy.model.contract import CONFORMANCE_SUCCESS
+from divvy.model.api_names import CONFORMANCE_SUCCESS
 
 
 def note_success(api: Api, nodes: Iterable[str], when: float) -> None:

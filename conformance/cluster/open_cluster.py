@@ -25,20 +25,20 @@ from conformance.tested_versions import (
     program_versions,
     server_version,
 )
-from divvy.distribution import git_revision
 from divvy.image.build import BuildFailed
 from divvy.kube.client import Client
 from divvy.kube.errors import ApiError, KubeconfigError, Unreachable
 from divvy.kube.kind import NODE, POD
 from divvy.kube.kubeconfig import cluster_config
-from divvy.live.difference import LiveNode, live_node, node_status
+from divvy.live.live_diff import LiveNode, live_node, node_status
 from divvy.model import PluginImage
-from divvy.model.contract import Component
+from divvy.model.api_names import Component
 from divvy.model.problems import printable
 from divvy.plan import plan
 from divvy.stack.errors import StackError
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_document
+from divvy.version_info import git_revision
 
 _NO_IMAGE = "no workload image: give --workload-image, or plugin.image.registry"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from divvy.model.contract import CONFORMANCE_LABEL
+from divvy.model.api_names import CONFORMANCE_LABEL
 
 Level = Literal["restricted", "baseline", "privileged"]
 OWN: dict[str, Any] = {CONFORMANCE_LABEL: "yes"}

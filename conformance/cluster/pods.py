@@ -13,7 +13,7 @@ from conformance.cluster.api import Api, is_momentary
 from conformance.cluster.image_pull import FOREIGN, ImagePulls
 from conformance.cluster.pod_spec import OWN, WORKING, Level, PodRequest, pod_spec
 from conformance.cluster.pod_watch import PodWatch
-from conformance.not_made import not_made
+from conformance.skips import not_made
 from divvy.kube.errors import FORBIDDEN, INVALID, NOT_FOUND, ApiError, KubeError
 from divvy.kube.kind import EVENT, NODE, POD
 from divvy.model.pod_phase import FINISHED

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conformance.evidence import Verdict
-from divvy.model.contract import Component, component_of
+from divvy.model.api_names import Component, component_of
 
 ON_NODES = (Component.AGENT, Component.NODE_RUNTIME)
 

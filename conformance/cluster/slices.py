@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from divvy.model import mig_resource
-from divvy.model.claim_allocation import allocation_results
+from divvy.model.claim_status import allocation_results
 from divvy.model.quantities import parse_quantity
 from divvy.model.resource_names import GPU
 from divvy.plan.fit.live_claims import (

@@ -17,8 +17,8 @@ from conformance.disruption.observation import (
     expect_plan,
 )
 from conformance.load.workload_pods import WorkloadPods
-from conformance.not_made import not_applicable, not_made
 from conformance.promise import NodePromise
+from conformance.skips import not_applicable, not_made
 
 _XIDS = (48, 63, 64, 74, 79, 94, 95)
 

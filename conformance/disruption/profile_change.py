@@ -22,9 +22,9 @@ from conformance.disruption.observation import (
 from conformance.disruption.restarts import run_script
 from conformance.load.idle_holder import idle_holder
 from conformance.load.workload_pods import WorkloadPods
-from conformance.not_made import not_applicable, not_made
 from conformance.promise import DevicePromise, NodePromise, plan_under
-from divvy.model.contract import PROFILE_LABEL, State
+from conformance.skips import not_applicable, not_made
+from divvy.model.api_names import PROFILE_LABEL, State
 from divvy.plan import NodePlan
 
 

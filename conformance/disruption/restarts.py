@@ -24,8 +24,8 @@ from conformance.disruption.observation import (
     expect_service,
 )
 from conformance.load.workload_pods import WorkloadPods
-from conformance.not_made import NotApplicable, not_applicable
 from conformance.promise import NodePromise
+from conformance.skips import NotApplicable, not_applicable
 from divvy.kube.kind import POD
 
 

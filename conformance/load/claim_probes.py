@@ -11,13 +11,13 @@ from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Verdict
 from conformance.implementation import Implementation
 from conformance.load.claims import Size, claim_spec, resource_claim, rounded, share_request
-from conformance.not_made import not_applicable, not_made
 from conformance.observe.device_memory import LIMIT_DEVIATION_MIB, MAX_DEVIATION
 from conformance.observe.identities import visible_devices
 from conformance.observe.probes import PARTS, part, script, visible_memory
 from conformance.promise import ClaimPromise
+from conformance.skips import not_applicable, not_made
+from divvy.model.api_names import CLAIMS_DRIVER
 from divvy.model.claim_names import UUID
-from divvy.model.contract import CLAIMS_DRIVER
 from divvy.model.gpu_models import GpuModel
 from divvy.plan.fit.live_claims import ClaimedGpu, LiveDevice
 

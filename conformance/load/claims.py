@@ -14,8 +14,8 @@ from conformance.cluster.pods import Outcome, PodNamespace, is_of_rules, without
 from conformance.evidence import Verdict
 from conformance.implementation import Implementation
 from conformance.load.share_limit import GRANTED, REFUSED
-from conformance.not_made import not_made
 from conformance.promise import NodePromise
+from conformance.skips import not_made
 from divvy.kube.errors import ApiError
 from divvy.kube.kind import RESOURCE_CLAIM
 from divvy.model.claim_names import CORES, MEMORY

@@ -7,10 +7,10 @@ import time
 from dataclasses import dataclass
 
 from conformance.cluster.pods import Outcome, PodNamespace
-from conformance.not_made import not_made
 from conformance.observe.identities import visible_devices
 from conformance.observe.probes import Part, part, script
 from conformance.promise import DevicePromise
+from conformance.skips import not_made
 from divvy.model.pod_phase import FINISHED
 
 # What every tenant does before it stays: the device's identity, then all that it must be able to.

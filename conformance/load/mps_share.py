@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Verdict
-from conformance.not_made import not_made
 from conformance.observe.device_memory import share_sizes
 from conformance.promise import DevicePromise
+from conformance.skips import not_made
 from divvy.model.enforcement import MPS_V3_SINCE
 from divvy.model.sharing import ALL_COMPUTE
 from divvy.model.versions import is_older
-from divvy.plan.predict.weaker_rungs import DRIVER_LABEL
+from divvy.plan.predict.enforcement_warnings import DRIVER_LABEL
 
 _SECONDS = 120
 _CHUNK_MIB = 64

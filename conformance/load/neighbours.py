@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from conformance.catalogue import PARTITIONED, SHARED
 from conformance.cluster.pods import Outcome, PodNamespace
-from conformance.not_made import not_made
 from conformance.promise import DevicePromise
+from conformance.skips import not_made
 
 _SECONDS = 6
 BURN = ("gpu-burn", "-m", "64", "-stts", "1", str(_SECONDS))

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from conformance.cluster.pods import PodNamespace
-from conformance.not_made import not_applicable
 from conformance.promise import DevicePromise
+from conformance.skips import not_applicable
 
 _MARK = "computed"
 _LOOP = f"""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pods import PodNamespace
 from conformance.cluster.slices import claimed_uuids
-from conformance.not_made import not_applicable
 from conformance.observe.identities import physical, visible_devices
 from conformance.observe.runtime import held_devices
 from conformance.promise import DevicePromise
+from conformance.skips import not_applicable
 from divvy.kube.kind import POD, RESOURCE_CLAIM, RESOURCE_SLICE
 
 _MARK = "@@ listed"

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import OWN_NAMESPACE
 from conformance.cluster.slices import whole_gpus
-from conformance.not_made import not_applicable, not_made
 from conformance.observe.device_memory import MAX_DEVIATION
 from conformance.promise import ClaimPromise, NodePromise
+from conformance.skips import not_applicable, not_made
 from divvy.kube.kind import RESOURCE_CLAIM, RESOURCE_SLICE
 from divvy.plan.fit.live_claims import ClaimedGpu, LiveDevice, claimed_gpus
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.evidence import Verdict
-from conformance.not_made import not_applicable
 from conformance.observe.nvml_script import OPEN_NVML, run_nvml_script
+from conformance.skips import not_applicable
 
 # As nvidia-smi -q words NVML_GPU_FABRIC_STATE_*; the first is that of GPUs without NVSwitches.
 _STATES = ("N/A", "Not Started", "In Progress", "Completed")

@@ -9,7 +9,7 @@ from conformance.evidence import Verdict
 from conformance.observe.identities import cuda_version, driver_version
 from conformance.promise import NodePromise
 from divvy.model import is_memory_of, parse_count
-from divvy.model.contract import OWNED_LABELS
+from divvy.model.api_names import OWNED_LABELS
 from divvy.model.mig_names import resource_part
 from divvy.plan import Device
 

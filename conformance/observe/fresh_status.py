@@ -10,12 +10,12 @@ from typing import Any
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.node_life import NodeLife
-from conformance.not_made import not_made
 from conformance.promise import NodePromise
+from conformance.skips import not_made
 from divvy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError
 from divvy.kube.kind import NODE
-from divvy.live.difference import node_status
-from divvy.model.contract import VERIFY_ANNOTATION
+from divvy.live.live_diff import node_status
+from divvy.model.api_names import VERIFY_ANNOTATION
 
 _PATIENCE = 60.0
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.evidence import Verdict
-from conformance.not_made import not_applicable
 from conformance.observe.nvml_script import OPEN_NVML, run_nvml_script
+from conformance.skips import not_applicable
 
 # NVML's reasons for lower clocks that are none of the load's; a power cap is every busy GPU's.
 _SLOWED = {

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.evidence import Verdict
-from conformance.not_made import not_applicable
 from conformance.observe.nvml_script import OPEN_NVML, run_nvml_script
+from conformance.skips import not_applicable
 
 Counters = Mapping[str, int | str | None]
 # Corrected errors, and what was remapped or retired for good, are the past of a GPU that works.

@@ -10,11 +10,11 @@ from typing import Any
 from conformance.catalogue import SHARED
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import OWN_NAMESPACE
-from conformance.not_made import NotMade, not_made
 from conformance.promise import DevicePromise, NodePromise
+from conformance.skips import CheckSkipped, not_made
 from divvy.kube.kind import POD, RESOURCE_CLAIM
 from divvy.model import parse_count
-from divvy.model.claim_allocation import allocation_results, consumer_pods
+from divvy.model.claim_status import allocation_results, consumer_pods
 from divvy.model.pod_phase import is_finished
 from divvy.model.resource_names import VENDOR
 
@@ -88,7 +88,7 @@ def is_free(target: ClusterUnderTest, promise: DevicePromise) -> bool:
     """Return whether a device can be used without disturbing a pod."""
     try:
         require_free(target, promise)
-    except NotMade:
+    except CheckSkipped:
         return False
     return True
 

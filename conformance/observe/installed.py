@@ -13,14 +13,14 @@ from typing import Any
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.running_images import images_by_node
 from conformance.evidence import Verdict
-from conformance.not_made import not_applicable, not_made
 from conformance.observe.owned_fields import differences
 from conformance.observe.rollout import not_rolled_out
+from conformance.skips import not_applicable, not_made
 from divvy.image.build import input_digest
 from divvy.kube.errors import ApiError
 from divvy.kube.kind import POD, Kind
 from divvy.model import PluginImage, generation
-from divvy.model.contract import AGENT, CONFIG_MAP, Component, component_of
+from divvy.model.api_names import AGENT, CONFIG_MAP, Component, component_of
 from divvy.render.objects.cluster import configuration_of, objects
 
 _FORBIDDEN, _NOT_FOUND = 403, 404

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.cluster.api import Api
-from conformance.not_made import not_made
+from conformance.skips import not_made
 from divvy.kube.errors import ApiError
 from divvy.kube.kind import NODE
 from divvy.model.quantities import parse_duration

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.evidence import Verdict
-from conformance.not_made import not_applicable
 from conformance.observe.identities import physical
 from conformance.observe.nvml_script import OPEN_NVML, run_nvml_script
+from conformance.skips import not_applicable
 
 # Runs in the agent's pod: what the kubelet was told, on the kubelet's own socket. The messages are
 # those of k8s.io/kubelet/pkg/apis/podresources/v1, as far as they are needed.

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
-from divvy.model.contract import DRIVER_ROOT
+from divvy.model.api_names import DRIVER_ROOT
 
 # What a script begins with. ``ask`` returns None for what the GPU or its driver does not have, and
 # the driver's words for another error; ``print_each`` prints by UUID what is seen of each GPU, and

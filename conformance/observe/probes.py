@@ -116,7 +116,7 @@ def is_simulated(log: str) -> bool | None:
     return None if driver is None else driver[1] == "simulated"
 
 
-class AtOnce(Generic[Case, Result]):
+class Prefetched(Generic[Case, Result]):
     """Does the same for many cases at the same time; all are done when the first is answered."""
 
     def __init__(self, cases: Iterable[Case], work: Callable[[Case], Result], maximum: int) -> None:

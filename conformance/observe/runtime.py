@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.observe.nvml_script import OPEN_NVML, run_nvml_script
-from divvy.model.contract import DRIVER_ROOT, DRIVER_ROOT_VARIABLE, Component
+from divvy.model.api_names import DRIVER_ROOT, DRIVER_ROOT_VARIABLE, Component
 
 # Runs in the agent's pod, where the host's driver root is mounted at DRIVER_ROOT.
 _LOOK = """

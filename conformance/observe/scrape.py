@@ -13,7 +13,7 @@ from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pods import PodNamespace
 from conformance.promise import DevicePromise
 from divvy.kube.kind import ENDPOINT_SLICE
-from divvy.model.contract import AGENT, METRICS_PORT
+from divvy.model.api_names import AGENT, METRICS_PORT
 
 _URL = f"http://127.0.0.1:{METRICS_PORT}/metrics"
 _READ = f"import urllib.request as u; print(u.urlopen('{_URL}').read().decode())"

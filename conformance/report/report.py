@@ -18,7 +18,7 @@ import yaml
 
 from conformance.catalogue import Check
 from conformance.evidence import Evidence
-from conformance.not_made import Missed
+from conformance.skips import Missed
 from divvy.atomic_file import replace_file
 
 # XML 1.0 has no other characters (section 2.2 of its specification).

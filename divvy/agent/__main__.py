@@ -20,7 +20,7 @@ from divvy.agent.node_lock import NodeLock
 from divvy.agent.settings import InvalidSetting, Settings, settings_from
 from divvy.agent.web import Answer, Page, cached, serve, serve_on_socket, text
 from divvy.kube.errors import KubeconfigError, KubeError
-from divvy.model.contract import AGENT_ANNOTATION, STATUS_ANNOTATION
+from divvy.model.api_names import AGENT_ANNOTATION, STATUS_ANNOTATION
 
 _LOCK_SECONDS = 2.0
 # A DaemonSet has its pod back in seconds; one whose agent fails at each start, in five minutes.

@@ -13,6 +13,7 @@ from divvy.agent.api_server.client import ApiServer
 from divvy.agent.api_server.node_status import NodeStatusWriter
 from divvy.agent.checkpoint_file import CheckpointFile
 from divvy.agent.claims.service import Claims
+from divvy.agent.debouncer import Debouncer
 from divvy.agent.decision_record import DecisionRecord
 from divvy.agent.gpu.coexistence import feature_discovery_beside, others_at_work
 from divvy.agent.gpu.desired import DesiredState, desired_state
@@ -23,7 +24,6 @@ from divvy.agent.gpu.reconcile_interval import IDLE_SECONDS, pause
 from divvy.agent.gpu.reconciliation import Observation
 from divvy.agent.gpu.status import NodeStatus, gpu_states, healthy_counts
 from divvy.agent.kubelet.pod_resources import PodResources
-from divvy.agent.loops import Loops
 from divvy.agent.memory.shares import ShareAccounts
 from divvy.agent.memory.watch import MemoryWatch
 from divvy.agent.mps.service import Mps
@@ -35,9 +35,9 @@ from divvy.agent.plugin.device_holders import DeviceHolders
 from divvy.agent.reconfigure import Reconfigurer
 from divvy.agent.settings import Settings
 from divvy.agent.state_clock import StateClock
-from divvy.agent.wake import Wake
+from divvy.agent.supervised_tasks import Loops
 from divvy.model import generation
-from divvy.model.contract import CONFORMANCE_SUCCESS, VERIFY_ANNOTATION
+from divvy.model.api_names import CONFORMANCE_SUCCESS, VERIFY_ANNOTATION
 
 _log = logging.getLogger(__name__)
 _RESEND_SECONDS = 5.0
@@ -57,7 +57,7 @@ class Agent:
     def __init__(self, settings: Settings, api: ApiServer) -> None:
         self._settings = settings
         self._api = api
-        self._wake = Wake()
+        self._debouncer = Debouncer()
         self._boot = boot_id(settings.driver_root)
         self._problems: dict[str, str] = {}
         checkpoint_file = CheckpointFile(settings.state_folder)
@@ -66,7 +66,7 @@ class Agent:
         self._config = saved.config
         self._node = NodeView("", saved.labels, {}, saved.runtime)
         self._desired = DesiredState()
-        self._loops = Loops(self._wake.soon)
+        self._loops = Loops(self._debouncer.trigger)
         self._resent = 0.0
         self._kubelet_unknown = False
         self._began = self._reconciled = monotonic()
@@ -77,7 +77,7 @@ class Agent:
         self.driver = Driver(
             settings.driver_root,
             saved.gpus,
-            on_change=self._wake.soon,
+            on_change=self._debouncer.trigger,
             on_xid=self._health.on_xid,
             on_scan=self._health.on_scan,
         )
@@ -96,17 +96,17 @@ class Agent:
             self._on_health,
         )
         self._advertiser = Advertiser(
-            settings, self.driver, self._health, self.holders, self.mps, self._wake.soon
+            settings, self.driver, self._health, self.holders, self.mps, self._debouncer.trigger
         )
         self.plugins = self._advertiser.plugins
-        self._reconfigurer = Reconfigurer(self.driver, api, self._wake.soon)
+        self._reconfigurer = Reconfigurer(self.driver, api, self._debouncer.trigger)
         self.claims = Claims(
             settings,
             self.driver,
             self._health,
             self._advertiser.injection,
             pod_resources,
-            self._wake.soon,
+            self._debouncer.trigger,
         )
         self._observer = Observer(
             api,
@@ -228,12 +228,12 @@ class Agent:
         if beside and beside != feature_discovery_beside(self._node.labels):
             _log.warning("%s", beside)
         self._node = node
-        self._wake.soon()
+        self._debouncer.trigger()
 
     def _on_config(self, text: str | None) -> None:
         if text is not None:
             self._config = text
-        self._wake.now()
+        self._debouncer.trigger(immediate=True)
 
     async def _reconcile_for_ever(self) -> None:
         await self._advertiser.tried()
@@ -241,11 +241,11 @@ class Agent:
             # It may be this loop's own: the same error would keep it from being told again.
             self._report(self.driver.snapshot)
         while True:
-            self._wake.clear()
+            self._debouncer.clear()
             longest = await self._reconcile()
             self._reconciled = monotonic()
             self._loops.is_well("reconciliation")
-            await self._wake.wait(longest)
+            await self._debouncer.wait(longest)
 
     async def _reconcile(self) -> float:
         """Observe, decide, advertise, apply, report; return how long the next may wait."""
@@ -330,7 +330,7 @@ class Agent:
 
     def _on_health(self) -> None:
         self._health_changed.set()
-        self._wake.soon()
+        self._debouncer.trigger()
 
     async def _advertise_health(self) -> None:
         """Advertise another health at once: a look at the kubelet may take its time."""

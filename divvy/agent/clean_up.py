@@ -26,7 +26,7 @@ from divvy.agent.kubelet.pod_resources import PodResources
 from divvy.agent.node_lock import NodeLock
 from divvy.agent.settings import InvalidSetting, Settings, settings_from
 from divvy.agent.web import Answer, serve_while, text
-from divvy.model.contract import CLAIMS_DRIVER, CLEANED_HOST, DOMAIN, LEFT
+from divvy.model.api_names import CLAIMS_DRIVER, CLEANED_HOST, DOMAIN, LEFT
 
 _LOOKS, _LOOK_SECONDS = 40, 0.5
 _MAX_NAMED = 3

@@ -15,7 +15,7 @@ from divvy.agent.gpu.node import NodeView
 from divvy.agent.gpu.owner import Ownership
 from divvy.agent.gpu.reconciliation import Observation, decisions, ownerships
 from divvy.agent.gpu.transition import Decision
-from divvy.model.contract import State
+from divvy.model.api_names import State
 
 
 class DecisionRecord:

@@ -30,7 +30,7 @@ from divvy.agent.mps.service import MpsFigures
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.plugin.device_holders import HoldersUnknown
 from divvy.agent.plugin.inventory import Resource
-from divvy.model.contract import Mode, State
+from divvy.model.api_names import Mode, State
 
 # name of the reading → (DCGM's name, help)
 _DCGM = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from divvy.model.contract import (
+from divvy.model.api_names import (
     CDI_FOLDER,
     CONFIG_MAP,
     DRIVER_ROOT,

@@ -12,7 +12,7 @@ from divvy.claim_templates.client import Api
 from divvy.claim_templates.maker import Maker
 from divvy.claim_templates.metrics import metrics_page
 from divvy.kube.errors import KubeconfigError
-from divvy.model.contract import METRICS_PORT
+from divvy.model.api_names import METRICS_PORT
 
 _LISTEN, _PORT = "DIVVY_LISTEN", "DIVVY_PORT"
 _UNUSED, _WATCH = "DIVVY_UNUSED_SECONDS", "DIVVY_WATCH_SECONDS"

@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
+from divvy.claim_templates.desired_templates import Key, digest_of
 from divvy.claim_templates.offered import Share, shares_of
-from divvy.claim_templates.wanted import Key, digest_of
 from divvy.kube.access import access_from
 from divvy.kube.async_client import AsyncClient, raising_unreachable, until_silent
 from divvy.kube.errors import CONFLICT, MALFORMED, NOT_FOUND, ApiError, KubeError, Unreachable
 from divvy.kube.kind import POD, RESOURCE_SLICE, Kind
 from divvy.kube.objects import name_of, resource_of
-from divvy.model.contract import (
+from divvy.model.api_names import (
     BY_SIZE_LABEL,
     CLAIMS_DRIVER,
     MAX_NAMED_TEMPLATES,

@@ -8,10 +8,10 @@ import time
 from collections.abc import Mapping
 
 from divvy.claim_templates.client import Api
+from divvy.claim_templates.desired_templates import Key, Step, Templates, digest_of
 from divvy.claim_templates.offered import OfferedShares, Share
-from divvy.claim_templates.wanted import Key, Step, Templates, digest_of
 from divvy.kube.errors import CONFLICT, TOO_MANY_REQUESTS, ApiError, KubeError, Unreachable
-from divvy.model.contract import MAX_TEMPLATES_OF_NAMESPACE
+from divvy.model.api_names import MAX_TEMPLATES_OF_NAMESPACE
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 8

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from divvy.claim_templates.offered import Share
+from divvy.model.api_names import CLAIMS_DRIVER, MAX_ALTERNATIVES
 from divvy.model.claim_names import (
     CORES,
     GPU_CLASS,
@@ -15,7 +16,6 @@ from divvy.model.claim_names import (
     is_of_type,
     share_class,
 )
-from divvy.model.contract import CLAIMS_DRIVER, MAX_ALTERNATIVES
 
 _REQUEST = "gpu"
 _ALL, _LEAST = 100, 1

@@ -13,7 +13,6 @@ from divvy.cli.generated_folder import archive, differences, write_folder
 from divvy.cli.operator_files import operator as for_operator
 from divvy.cli.options import StackName, StackPath, named_stack
 from divvy.cli.output import counted
-from divvy.distribution import version as installed_version
 from divvy.errors import fail
 from divvy.model import ClusterDocument
 from divvy.render.chart import NAME, Chart, chart_files
@@ -21,6 +20,7 @@ from divvy.render.exports.manifests import manifests
 from divvy.render.exports.operator import Site
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_document
+from divvy.version_info import version as installed_version
 
 
 class Kind(StrEnum):

@@ -5,11 +5,11 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 
+from divvy.bundled_sources import CONFORMANCE
 from divvy.errors import fail
 from divvy.image.build import IMAGE_NAME
 from divvy.image.platforms import platform_options
 from divvy.model import Cluster, ClusterDocument, PluginImage
-from divvy.sources import CONFORMANCE
 
 _BY_DIGEST = r"\S+@sha256:[0-9a-f]{64}"
 

@@ -53,6 +53,6 @@ def _run() -> None:
 def _exit_without(missing: ModuleNotFoundError, need: str, extras: str) -> NoReturn:
     if missing.name is None or missing.name.partition(".")[0] == "divvy":
         raise missing
-    from divvy.distribution import install_command  # noqa: PLC0415
+    from divvy.version_info import install_command  # noqa: PLC0415
 
     sys.exit(f"error: {need} the package {missing.name}: {install_command(extras)}")

@@ -20,11 +20,11 @@ from divvy.deploy.claims_checks import check_claims, check_held
 from divvy.deploy.clean_up import CleanUp, stays
 from divvy.deploy.deployment import DeployError, Deployment, Look
 from divvy.deploy.deployment import Stack as DeployedStack
+from divvy.deploy.enforcement_check import warn_of_weaker_rungs
 from divvy.deploy.helm import Helm, HelmFailed, find_helm
 from divvy.deploy.other_agents import AGENTS, nodes_of_others
 from divvy.deploy.platform_check import check_platforms
 from divvy.deploy.records import Record
-from divvy.deploy.rung_check import warn_of_weaker_rungs
 from divvy.deploy.waiting import NotReady, Waiting
 from divvy.errors import fail
 from divvy.image.build import BuildFailed

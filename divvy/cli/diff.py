@@ -15,7 +15,7 @@ from divvy.cli.output import Format, write
 from divvy.errors import fail
 from divvy.live.advertised import live_nodes
 from divvy.live.cluster_reader import ClusterReader, NotAllowed, reading
-from divvy.live.difference import compare_live
+from divvy.live.live_diff import compare_live
 from divvy.live.node_moves import NodeMove
 from divvy.live.node_moves_reader import NodeMovesReader
 from divvy.model import Cluster
@@ -24,7 +24,7 @@ from divvy.plan import diff as compare
 from divvy.plan.review.object_changes import object_changes
 from divvy.plan.review.review import Review
 from divvy.render.objects.cluster import objects
-from divvy.render.views.live import live_json, live_text
+from divvy.render.views.live_diff import live_json, live_text
 from divvy.render.views.markdown import difference_markdown, review_markdown
 from divvy.render.views.page import difference_page
 from divvy.render.views.plan_json import difference_json, review_json

@@ -16,7 +16,7 @@ from divvy.live.cluster_reader import reading
 from divvy.live.fit_reader import FitReader
 from divvy.model import Cluster, InvalidValue
 from divvy.plan import plan as predict
-from divvy.plan.fit import AskingPod, Fit, FitNode, nodes_of_plan, read_manifests
+from divvy.plan.fit import Fit, FitNode, PodToFit, nodes_of_plan, read_manifests
 from divvy.plan.fit import fit as put
 from divvy.plan.fit.manifests import Document
 from divvy.render.views.fit import fit_json, fit_text
@@ -81,7 +81,7 @@ def _with_cluster(reader: FitReader, documents: list[Document], name: str, *, li
 
 def _read(
     documents: list[Document], cluster: Cluster
-) -> tuple[tuple[AskingPod, ...], tuple[str, ...]]:
+) -> tuple[tuple[PodToFit, ...], tuple[str, ...]]:
     try:
         read = read_manifests(documents, cluster)
     except InvalidValue as invalid:
@@ -90,7 +90,7 @@ def _read(
 
 
 def _against_plan(
-    cluster: Cluster, name: str, pods: tuple[AskingPod, ...], notes: tuple[str, ...]
+    cluster: Cluster, name: str, pods: tuple[PodToFit, ...], notes: tuple[str, ...]
 ) -> Fit:
     predicted = predict(cluster, name)
     unknown = tuple(

@@ -14,7 +14,6 @@ from divvy.cli.chart_images import require_digest
 from divvy.cli.cluster_survey import Survey, survey
 from divvy.cli.nvidia_files import operator_profiles
 from divvy.cli.schema import schema_text
-from divvy.distribution import NAME, is_installed_from_a_path, requirement, version
 from divvy.errors import fail
 from divvy.init.answers import MAX_GPUS, Answer, Answers, Question
 from divvy.init.draft import Draft, draft
@@ -34,6 +33,7 @@ from divvy.model import UnknownGpuModel, gpu_model, gpu_models
 from divvy.model.nvidia import ImportResult
 from divvy.stack.file import StackFile
 from divvy.stack.sections import read_cluster
+from divvy.version_info import NAME, is_installed_from_a_path, requirement, version
 
 _Name = Annotated[str, typer.Argument(help="The stack's name: the cluster's.")]
 _Files = Annotated[

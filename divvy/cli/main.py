@@ -16,10 +16,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from divvy.cli.bare_stack import BareStackCommand
 from divvy.cli.exit_codes import FAILED, INTERRUPTED
-from divvy.distribution import install_command
 from divvy.errors import CommandError
 from divvy.kube.errors import KubeconfigError
 from divvy.stack.errors import StackError
+from divvy.version_info import install_command
 
 # Group of `divvy --help` → name of the command → its module in divvy.cli, and what the help says.
 _GROUPS = {
@@ -41,7 +41,7 @@ _GROUPS = {
         "destroy": ("deploy", "Delete what is deployed in the cluster."),
     },
     "Set up": {
-        "import": ("imports", "Turn existing configurations into profiles."),
+        "import": ("import_configs", "Turn existing configurations into profiles."),
         "schema": ("schema", "Print the JSON Schema of stack files."),
     },
 }
@@ -198,7 +198,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from divvy.distribution import version_words  # noqa: PLC0415
+        from divvy.version_info import version_words  # noqa: PLC0415
 
         typer.echo(version_words())
         raise typer.Exit

@@ -8,10 +8,10 @@ from rich.console import Console, RenderableType
 
 from divvy.errors import CommandError
 from divvy.live.advertised import live_nodes
-from divvy.live.difference import NodeDifference, compare_live
+from divvy.live.live_diff import NodeDifference, compare_live
 from divvy.model import Cluster
-from divvy.model.contract import State
-from divvy.render.views.live import live_text
+from divvy.model.api_names import State
+from divvy.render.views.live_diff import live_text
 
 _PATIENCE = 60.0
 _PAUSE = 0.25

@@ -16,11 +16,11 @@ from divvy.cli.output import write
 from divvy.live.advertised import live_node_of, with_claims
 from divvy.live.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.live.cluster_status import Alert, ClusterStatus, PendingPod, cluster_status
-from divvy.live.difference import named_resources, unread_node
+from divvy.live.live_diff import named_resources, unread_node
 from divvy.live.pods import live_pod
 from divvy.live.prometheus import ask_prometheus
 from divvy.model import Cluster
-from divvy.model.contract import Component, component_labels
+from divvy.model.api_names import Component, component_labels
 from divvy.model.problems import printable
 from divvy.plan.fit.live_claims import claimed_gpus
 from divvy.plan.fit.readable import Note, key_of, readable

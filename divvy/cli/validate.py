@@ -9,7 +9,7 @@ import typer
 from divvy.cli.options import named_stack, stack_names
 from divvy.cli.output import counted
 from divvy.deploy.claims_checks import check_floor
-from divvy.deploy.rung_check import warn_of_weaker_rungs
+from divvy.deploy.enforcement_check import warn_of_weaker_rungs
 from divvy.errors import fail
 from divvy.model import Cluster
 from divvy.model.stack_policy import Policy

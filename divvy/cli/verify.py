@@ -17,6 +17,7 @@ import typer
 import yaml
 from rich.console import Console
 
+from divvy.bundled_sources import CONFORMANCE
 from divvy.cli.exit_codes import (
     FAILED,
     INTERRUPTED,
@@ -33,23 +34,22 @@ from divvy.cli.run_archive import (
     write_product,
 )
 from divvy.cli.verify_in_cluster import write_job
-from divvy.distribution import install_command
 from divvy.errors import fail
 from divvy.kube.errors import KubeconfigError
 from divvy.kube.kind import kind_named
 from divvy.live.cluster_reader import NotAllowed, reading
 from divvy.live.kept_report import keep_report, kept_report
 from divvy.model import Cluster
-from divvy.model.contract import AGENT
+from divvy.model.api_names import AGENT
 from divvy.render.views.comparison import comparison_lines, comparison_markdown
 from divvy.render.views.conformance import summary_lines, summary_words
 from divvy.reports.archive import report_archive
 from divvy.reports.comparison import Comparison, compare_reports, continued, require_stack
 from divvy.reports.product import product_rows
-from divvy.sources import CONFORMANCE
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_cluster
 from divvy.verify_options import OPTIONS, OWN_TARGET, command_line, given, misuse
+from divvy.version_info import install_command
 
 # What the extra `verify` brings and the suite imports.
 _PACKAGES = ("pytest", "testinfra")

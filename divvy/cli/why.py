@@ -9,7 +9,7 @@ from divvy.cli.output import write
 from divvy.errors import fail
 from divvy.live.cluster_reader import reading
 from divvy.live.fit_reader import FitReader
-from divvy.live.waiting import is_unscheduled, notes_of
+from divvy.live.pending_pods import is_unscheduled, notes_of
 from divvy.plan.fit import PodsFit
 from divvy.plan.fit import fit as put
 from divvy.plan.fit.pods import asking_pod

@@ -9,7 +9,7 @@ from divvy.errors import fail
 from divvy.live.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.live.node_moves_reader import NodeMovesReader
 from divvy.model import Cluster
-from divvy.model.claims_floor import floor_problems, floor_warnings
+from divvy.model.kubernetes_support import floor_problems, floor_warnings
 from divvy.plan.fit.live_claims import pods_with_claims
 from divvy.plan.quota.share_quota import quota_warning, size_quota_warning, uncovered_quotas
 from divvy.plan.review.lost_priorities import priorities_warning

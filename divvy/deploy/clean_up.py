@@ -26,7 +26,7 @@ from divvy.kube.errors import CONFLICT, NOT_FOUND, ApiError, KubeError
 from divvy.kube.kind import NODE, POD, kind_named
 from divvy.kube.media_types import MERGE_PATCH
 from divvy.model import Cluster
-from divvy.model.contract import (
+from divvy.model.api_names import (
     AGENT,
     CLEANED_HOST,
     CONFORMANCE_SUCCESS,

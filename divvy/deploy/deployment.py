@@ -61,8 +61,6 @@ from divvy.deploy.records import (
 )
 from divvy.deploy.rights import missing_rights
 from divvy.deploy.waiting import WORKLOADS
-from divvy.distribution import git_revision
-from divvy.distribution import version as installed_version
 from divvy.kube.client import Client
 from divvy.kube.errors import CONFLICT, FORBIDDEN, NOT_FOUND, ApiError
 from divvy.kube.kind import CONFIG_MAP as CONFIG_MAP_KIND
@@ -70,9 +68,11 @@ from divvy.kube.kind import NAMESPACE, POD, SECRET
 from divvy.kube.lease import HeldLease, Lease, hold_lease
 from divvy.kube.media_types import APPLY
 from divvy.model import Cluster, ClusterDocument, InvalidCluster, NewerSchema, parse_canonical
-from divvy.model.contract import CONFIG_KEY, CONFIG_MAP, KEPT_REPORT
+from divvy.model.api_names import CONFIG_KEY, CONFIG_MAP, KEPT_REPORT
 from divvy.render.chart import NAME, Chart, chart_files, chart_objects
 from divvy.render.objects.cluster import objects
+from divvy.version_info import git_revision
+from divvy.version_info import version as installed_version
 
 _MANAGER = "divvy"
 _LEASE = "divvy-deploy"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from divvy.model import Cluster, NodeFacts, select_profile
-from divvy.model.contract import Component, component_labels
+from divvy.model.api_names import Component, component_labels
 from divvy.model.problems import printable
 
 AGENTS = ",".join(f"{key}={value}" for key, value in component_labels(Component.AGENT).items())

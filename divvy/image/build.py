@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from divvy.bundled_sources import AGENT_REQUIREMENTS, PACKAGE, PLUGIN_IMAGE
 from divvy.image.platforms import (
     DEFAULT_PLATFORMS,
     LINUX_AMD64,
@@ -24,7 +25,6 @@ from divvy.image.platforms import (
     named_platforms,
     platforms_of,
 )
-from divvy.sources import AGENT_REQUIREMENTS, PACKAGE, PLUGIN_IMAGE
 
 _HOOK = PLUGIN_IMAGE / "hook"
 _LIMITER = PLUGIN_IMAGE / "limiter"

@@ -11,7 +11,7 @@ from divvy.init.gpu_node import GpuNode
 from divvy.init.pools import Member, NodesAlike, pools_of
 from divvy.init.sharing import Described, GpusUnknown, Unexplained, describe
 from divvy.model import Cluster, InvalidCluster, gpu_model, parse_cluster
-from divvy.model.contract import ALIAS_LABELS
+from divvy.model.api_names import ALIAS_LABELS
 from divvy.plan.predict.prediction import predict_node
 
 _Key = tuple[Literal["model", "gpus"], tuple[tuple[str, int], ...], str, int | None]

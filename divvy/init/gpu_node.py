@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from divvy.live.difference import node_status
+from divvy.live.live_diff import node_status
 from divvy.model import GpuModel, UnknownGpuModel, gpu_model, gpu_models, is_memory_of, parse_count
-from divvy.model.contract import STATUS_ANNOTATION
+from divvy.model.api_names import STATUS_ANNOTATION
 from divvy.model.resource_names import GPU, SHARED_SUFFIX, VENDOR
 
 _HAMI = "hami.io/node-nvidia-register"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from divvy.live.cluster_reader import reading
-from divvy.live.difference import LiveNode, live_node, unread_node
+from divvy.live.live_diff import LiveNode, live_node, unread_node
 from divvy.live.node_conditions import not_ready
 from divvy.model import Cluster
 from divvy.plan.fit.live_claims import ClaimedGpu, claimed_gpus, offered_kinds

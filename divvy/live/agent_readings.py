@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
-from divvy.model.contract import Mode
+from divvy.model.api_names import Mode
 from divvy.model.problems import printable
 
 # What is read of an agent's metrics; the rest is for dashboards.

@@ -12,12 +12,12 @@ from datetime import datetime
 from math import inf
 from typing import Any
 
-from divvy.live.difference import LiveDifference, LiveNode, NodeDifference, compare_live, concerns
-from divvy.live.difference import node_status as agent_status
+from divvy.live.live_diff import LiveDifference, LiveNode, NodeDifference, compare_live, concerns
+from divvy.live.live_diff import node_status as agent_status
 from divvy.live.node_conditions import is_cordoned, not_running
 from divvy.live.observed_cluster import gpu_entries
 from divvy.model import Cluster, NodeFacts, select_profile
-from divvy.model.contract import State
+from divvy.model.api_names import State
 from divvy.model.problems import printable
 
 _WAITING = (State.CHANGING, State.WAITING, State.BLOCKED)

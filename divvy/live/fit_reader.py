@@ -9,14 +9,14 @@ import typer
 
 from divvy.live.advertised import live_node_of, with_claims
 from divvy.live.cluster_reader import ClusterReader, NotAllowed
-from divvy.live.difference import compare_live
+from divvy.live.live_diff import compare_live
+from divvy.live.pending_pods import is_claim_of
 from divvy.live.taint_rules import taint_rules
-from divvy.live.waiting import is_claim_of
 from divvy.model import Cluster
-from divvy.model.claim_allocation import is_allocated
+from divvy.model.claim_status import is_allocated
 from divvy.model.pod_phase import UNFINISHED
 from divvy.plan import plan as predict
-from divvy.plan.fit import AskingPod, FitNode, asking_pod, nodes_of_cluster
+from divvy.plan.fit import FitNode, PodToFit, asking_pod, nodes_of_cluster
 from divvy.plan.fit.live_claims import claimed_gpus
 from divvy.plan.fit.pods import Around, claims_by_name
 from divvy.plan.fit.readable import key_of, readable
@@ -67,7 +67,7 @@ class FitReader:
         )
         yield from (key for key, pods in named.items() if pods > 1)
 
-    def pending(self) -> tuple[AskingPod, ...]:
+    def pending(self) -> tuple[PodToFit, ...]:
         """Return the pods that wait for a node, the oldest first."""
         waiting = [
             pod

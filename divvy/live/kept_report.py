@@ -12,7 +12,7 @@ from divvy.kube.kubeconfig import cluster_config
 from divvy.kube.media_types import APPLY
 from divvy.live.cluster_reader import reading
 from divvy.model import Cluster
-from divvy.model.contract import CONFORMANCE_LABEL, KEPT_REPORT
+from divvy.model.api_names import CONFORMANCE_LABEL, KEPT_REPORT
 from divvy.reports.archive import REPORT, DamagedArchive, condensed, report_archive, unpack
 from divvy.reports.shape import is_report
 

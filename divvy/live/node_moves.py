@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from divvy.live.difference import node_status
+from divvy.live.live_diff import node_status
 from divvy.live.observed_cluster import gpu_entries
 from divvy.live.pods import LivePod
 from divvy.model import Cluster, NodeFacts, pool_of, select_profile

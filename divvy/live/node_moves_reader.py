@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from divvy.live.cluster_reader import ClusterReader
-from divvy.live.difference import named_resources
+from divvy.live.live_diff import named_resources
 from divvy.live.node_moves import NodeMove, advertises_gpus, node_moves, pods_left
 from divvy.live.pods import live_pod
 from divvy.model import Cluster

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from divvy.live.agent_readings import Sample
-from divvy.live.difference import device_counts, node_status
+from divvy.live.live_diff import device_counts, node_status
 from divvy.live.pods import LivePod
 from divvy.plan.fit.live_claims import ClaimedGpu
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from divvy.live.cluster_reader import ClusterReader, NotAllowed
-from divvy.model.contract import CLAIMS_DRIVER
+from divvy.model.api_names import CLAIMS_DRIVER
 
 _API, _RULES = "/apis/resource.k8s.io/v1", "devicetaintrules"
 

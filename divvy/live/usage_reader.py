@@ -12,14 +12,14 @@ from urllib.parse import quote
 from divvy.errors import fail
 from divvy.live.agent_metrics import samples_of
 from divvy.live.cluster_reader import ClusterReader, NotAllowed, Silent
-from divvy.live.difference import named_resources
+from divvy.live.live_diff import named_resources
 from divvy.live.observed_cluster import AgentAnswer, ObservedCluster, ObservedNode, observed_node
 from divvy.live.pods import Claims, live_pod
 from divvy.live.taint_rules import taint_rules
 from divvy.live.usage import Usage
 from divvy.live.usage_reading import read_usage
 from divvy.model import Cluster
-from divvy.model.contract import METRICS_PORT, Component, component_labels
+from divvy.model.api_names import METRICS_PORT, Component, component_labels
 from divvy.model.pod_phase import UNFINISHED
 from divvy.plan.fit.live_claims import ClaimedGpu, claimed_gpus
 from divvy.plan.fit.readable import key_of, readable

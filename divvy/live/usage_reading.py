@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from divvy.live.agent_readings import HeldDevice, agent_readings, device_words
-from divvy.live.difference import offered_resources
+from divvy.live.live_diff import offered_resources
 from divvy.live.observed_cluster import AgentAnswer, ObservedCluster, ObservedNode, gpu_entries
 from divvy.live.pods import LivePod
 from divvy.live.usage import Holding, ResourceUse, Usage, UsedGpu, UsedNode, UsingPod
 from divvy.model import Cluster, NodeFacts, hardware_model, select_profile
-from divvy.model.contract import Mode, State
+from divvy.model.api_names import Mode, State
 from divvy.model.gpu_models import gpu_models, is_memory_of
 from divvy.model.problems import printable
 from divvy.model.resource_names import SHARED_SUFFIX, VENDOR

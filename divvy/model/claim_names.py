@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from divvy.model.contract import CLAIMS_DRIVER, TEMPLATE_PREFIX
+from divvy.model.api_names import CLAIMS_DRIVER, TEMPLATE_PREFIX
 from divvy.model.mig_names import resource_part
 
 # Attributes of a device, in the driver's own domain.

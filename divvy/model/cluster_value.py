@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from divvy.model.checks import check_cluster
 from divvy.model.plain_value import plain_problems
 from divvy.model.problems import InvalidCluster, Keys, problem, value_text
-from divvy.model.reading import problems as problems_of
 from divvy.model.stack import Cluster
+from divvy.model.validation import problems as problems_of
 
 
 def parse_cluster(value: object) -> Cluster:

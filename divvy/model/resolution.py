@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Literal
 
+from divvy.model.api_names import ALIAS_LABELS, PROFILE_LABEL
 from divvy.model.claims import Claims
-from divvy.model.contract import ALIAS_LABELS, PROFILE_LABEL
 from divvy.model.enforcement import NodeCapabilities, driver_limits_problem
 from divvy.model.gpu_models import GpuModel, UnknownGpuModel, is_memory_of
 from divvy.model.hardware_model import hardware_model

@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 from divvy.model.field_docs import field_doc
 from divvy.model.gpu_models import gpu_models
-from divvy.model.reading import model_in
 from divvy.model.stack import Cluster
+from divvy.model.validation import model_in
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

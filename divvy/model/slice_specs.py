@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from divvy.model import claim_names as names
+from divvy.model.api_names import CLAIMS_DRIVER, claims_pool
 from divvy.model.claim_devices import (
     CORES,
     MEMORY_SLICE,
@@ -21,7 +22,6 @@ from divvy.model.claim_devices import (
     ShareSize,
     counter_set_name,
 )
-from divvy.model.contract import CLAIMS_DRIVER, claims_pool
 from divvy.model.offered_gpu import OfferedGpu
 from divvy.model.quantities import mib_quantity
 from divvy.model.slice_attributes import Attributes, nvidia_attributes, shortened

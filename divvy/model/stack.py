@@ -9,11 +9,10 @@ from pydantic import (
     model_validator,
 )
 
+from divvy.model.api_names import RUNBOOKS
 from divvy.model.claims import Claims
-from divvy.model.contract import RUNBOOKS
 from divvy.model.profile import Profile
 from divvy.model.quantities import memory_mib
-from divvy.model.reading import Matches
 from divvy.model.resource_names import GPU, VENDOR
 from divvy.model.stack_part import (
     DevicePath,
@@ -25,6 +24,7 @@ from divvy.model.stack_part import (
     Text,
     Version,
 )
+from divvy.model.validation import Matches
 
 DEFAULT_NAMESPACE = "divvy-system"
 IGNORED_XIDS = (13, 31, 43, 45, 68, 109)

@@ -15,7 +15,7 @@ from divvy.model.quantities import (
     MEMORY_PATTERN,
     parse_duration,
 )
-from divvy.model.reading import Matches
+from divvy.model.validation import Matches
 
 
 def camel_case(name: str) -> str:

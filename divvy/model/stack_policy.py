@@ -10,8 +10,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 
 from divvy.model.problems import value_text
-from divvy.model.reading import read
 from divvy.model.stack_part import Count, StackPart
+from divvy.model.validation import read
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _CLOCK = r"([01]\d|2[0-3]):([0-5]\d)"

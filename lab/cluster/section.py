@@ -15,9 +15,9 @@ from pydantic import (
 
 from divvy.model.gpu_models import UnknownGpuModel, gpu_model
 from divvy.model.quantities import DURATION_PATTERN
-from divvy.model.reading import Matches, read
 from divvy.model.resource_names import label_key_error, label_value_error
 from divvy.model.stack_part import StackPart, Text
+from divvy.model.validation import Matches, read
 from divvy.stack.file import StackFile
 from divvy.stack.keys import LAB
 from divvy.stack.sections import read_section

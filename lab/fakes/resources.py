@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from divvy.model.contract import CLAIMS_DRIVER, claims_pool
+from divvy.model.api_names import CLAIMS_DRIVER, claims_pool
 
 _CLAIM = "ResourceClaim"
 _REASONS = {

@@ -19,7 +19,7 @@ from conformance.bare.injection import NODE, agent_environment
 from conformance.bare.kit import AGENT_SCENE, Kit
 from conformance.bare.run_state import STATE
 from divvy.model import canonical_json, gpu_resource
-from divvy.model.contract import CDI_KIND
+from divvy.model.api_names import CDI_KIND
 from lab.fakes.agent import AgentNode
 from lab.fakes.api import fake_api
 from lab.fakes.dra_kubelet import fake_dra_kubelet

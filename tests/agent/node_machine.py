@@ -51,8 +51,8 @@ from divvy.agent.gpu.owner import (
 from divvy.agent.gpu.reconciliation import Observation, differing
 from divvy.agent.plugin.inventory import Device, Resource, inventory
 from divvy.model import canonical_json, model_of_product
+from divvy.model.api_names import State
 from divvy.model.claim_devices import LEAST_STEPS, ClaimDevice
-from divvy.model.contract import State
 from divvy.model.offered_gpu import OfferedGpu
 from tests.agent.devices import gpu, snapshot
 
@@ -229,8 +229,12 @@ class Machine:
             before = self.record.offered.keys()
             self.record = replace(self.record, offered=next_offered(owners, self.record))
             decided = self.decider.decisions
-            left_behind = {uuid for uuid, decision in decided.items() if decision.left_behind}
-            others = {self._gpu_of(holder.device_id) for holder in self.pods.values()} - left_behind
+            excluded_from_move = {
+                uuid for uuid, decision in decided.items() if decision.excluded_from_move
+            }
+            others = {
+                self._gpu_of(holder.device_id) for holder in self.pods.values()
+            } - excluded_from_move
             if self.record.offered.keys() - before and (others or _healthy(self.kubelet_resources)):
                 raise Broken("a GPU is offered to claims while the node has devices or pods")
         leaving = retiring(owners, self.record)

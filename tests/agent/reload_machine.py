@@ -49,7 +49,7 @@ from divvy.agent.plugin.allocation import Refused, allocated_uuids, device_share
 from divvy.agent.plugin.inventory import inventory, undescribed
 from divvy.agent.settings import Settings, settings_from
 from divvy.model import model_of_product
-from divvy.model.contract import CLAIM_CDI_KIND, CLAIMS_DRIVER
+from divvy.model.api_names import CLAIM_CDI_KIND, CLAIMS_DRIVER
 from divvy.model.sharing import parse_limits
 from tests.agent.node_machine import (
     NODE,
@@ -303,7 +303,9 @@ class ReloadedNode(Machine):
         before = self.record.offered.keys()
         self.claims.consider(self.desired, self._snapshot(), self.decider.owners, "uid")
         others = {self._gpu_of(holder.device_id) for holder in self.pods.values()}
-        others -= {u for u, decision in self.decider.decisions.items() if decision.left_behind}
+        others -= {
+            u for u, decision in self.decider.decisions.items() if decision.excluded_from_move
+        }
         if self.record.offered.keys() - before and others & self.gpus.keys():
             raise Broken("a GPU is offered to claims while the node has pods")
         leaving = self.claims._retirement.retiring

@@ -16,7 +16,7 @@ from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.containers import Member, Process
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.gpu.status import GpuStatus, NodeStatus
-from divvy.agent.inject.account import Figures
+from divvy.agent.inject.share_usage import Figures
 from divvy.agent.memory.shares import ShareFigures
 from divvy.agent.metrics import metrics_page, mode
 from divvy.agent.mps.service import MpsFigures

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from divvy.claim_templates.client import Api, templates_of
-from divvy.claim_templates.wanted import Key
+from divvy.claim_templates.desired_templates import Key
 from divvy.kube.errors import Unreachable
 from lab.fakes.scene import running, until
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from divvy.claim_templates.desired_templates import Key, digest_of
 from divvy.claim_templates.maker import Maker
 from divvy.claim_templates.template import template_of
-from divvy.claim_templates.wanted import Key, digest_of
 from divvy.model.claim_names import parse_template_name
 from lab.fakes.scene import play, running, until
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from divvy.claim_templates.desired_templates import Key, Step, Templates, digest_of
 from divvy.claim_templates.offered import OfferedShares, Share
 from divvy.claim_templates.template import template_of
-from divvy.claim_templates.wanted import Key, Step, Templates, digest_of
 from divvy.model.claim_names import SizedRequest
 
 SIZED, PART, FOREIGN = Key("a", "divvy-1x10m"), Key("a", "divvy-1x50p"), Key("a", "divvy-mine")
@@ -337,7 +337,7 @@ def test_looks_at_many_templates_in_slices(
         looks += 1
         return template_of(request, offered)
 
-    monkeypatch.setattr("divvy.claim_templates.wanted.template_of", counted)
+    monkeypatch.setattr("divvy.claim_templates.desired_templates.template_of", counted)
     pieces = []
     while templates.has_due:
         looks = 0

@@ -13,8 +13,8 @@ import yaml
 from typer.testing import CliRunner
 
 from divvy.cli.main import COMMANDS, app
-from divvy.distribution import install_command
 from divvy.model import parse_cluster
+from divvy.version_info import install_command
 from lab.cluster.paths import REPOSITORY
 from tests.divvy_command import divvy_command, divvy_environment
 from tests.plan.stacks import FOLDER

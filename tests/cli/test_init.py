@@ -20,12 +20,12 @@ from typer.testing import CliRunner, Result
 import divvy.cli.cluster_survey
 import divvy.cli.init
 from divvy.cli.main import app
-from divvy.distribution import version
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
 from divvy.live.cluster_reader import ClusterReader
 from divvy.stack.file import StackFile
 from divvy.stack.sections import read_cluster
+from divvy.version_info import version
 from tests.divvy_command import divvy_environment
 from tests.init.nodes import gfd, node
 

@@ -21,7 +21,7 @@ from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
 from divvy.live.agent_metrics import samples_of
 from divvy.live.cluster_reader import ClusterReader
-from divvy.model.contract import CLAIMS_DRIVER
+from divvy.model.api_names import CLAIMS_DRIVER
 from lab.cluster.paths import REPOSITORY
 from tests.agent.tenants import pod as tenant
 from tests.agent.tenants import run as start

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from divvy.distribution import version
 from divvy.render.exports.pulumi_schema import pulumi_schema
+from divvy.version_info import version
 from tests.installed import copy_sources
 
 

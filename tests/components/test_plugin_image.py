@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from divvy.bundled_sources import PACKAGE
 from divvy.image import build
 from divvy.image.build import BuildFailed, exists, readable_by_all
 from divvy.image.platforms import (
@@ -22,7 +23,6 @@ from divvy.image.platforms import (
     platforms_of,
 )
 from divvy.pulumi_resources.agent_image import Builder
-from divvy.sources import PACKAGE
 
 DIGEST = f"sha256:{'0' * 64}"
 UNKNOWN = b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}'

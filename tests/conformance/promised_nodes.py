@@ -3,7 +3,7 @@
 from typing import Any
 
 from conformance.promise import DevicePromise, NodePromise, device_promises, node_promises
-from divvy.live.difference import LiveNode, live_node
+from divvy.live.live_diff import LiveNode, live_node
 from divvy.model import parse_cluster
 from divvy.plan import plan
 

@@ -17,7 +17,7 @@ from conformance.implementation import (
     NVIDIA_DRA,
     Implementation,
 )
-from conformance.not_made import NotApplicable, NotMade
+from conformance.skips import CheckSkipped, NotApplicable
 from divvy.kube.kind import DEVICE_CLASS, RESOURCE_SLICE, Kind
 from divvy.model import parse_document
 from tests.conformance.promised_nodes import CLUSTER as STACK
@@ -103,7 +103,7 @@ def test_restarts_the_plugins_pod_and_not_feature_discoverys() -> None:
 def test_asks_nothing_in_the_plugins_own_pod_without_an_image() -> None:
     """A pod of another implementation is not entered: it need not have what the agent's has."""
     target = foreign({}, [pod(NVIDIA_DEVICE_PLUGIN.daemon_set)])
-    with pytest.raises(NotMade, match="no workload image"):
+    with pytest.raises(CheckSkipped, match="no workload image"):
         target.enter("n1", "true")
 
 

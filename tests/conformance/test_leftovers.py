@@ -15,10 +15,10 @@ from conformance.cluster.namespaces import (
     pod_namespaces,
     profile_on,
 )
-from conformance.not_made import NotMade
+from conformance.skips import CheckSkipped
 from divvy.kube.errors import ApiError
 from divvy.kube.kind import LEASE, NAMESPACE, NODE, PRIORITY_CLASS
-from divvy.model.contract import CONFORMANCE_CORDON, CONFORMANCE_PROFILE, PROFILE_LABEL
+from divvy.model.api_names import CONFORMANCE_CORDON, CONFORMANCE_PROFILE, PROFILE_LABEL
 from tests.conformance.fake_api import FakeApi, refusal
 
 RUN = "divvy-conformance-0a1b2c"
@@ -190,7 +190,9 @@ def test_judges_nothing_in_a_cluster_that_admits_no_namespace(kind: Any) -> None
 
     api.create = ruled  # type: ignore[method-assign]
     namespaces = PodNamespaces(api, "image", "divvy-system")  # type: ignore[arg-type]
-    with pytest.raises(NotMade, match="does not admit our restricted namespace: namespaces need"):
+    with pytest.raises(
+        CheckSkipped, match="does not admit our restricted namespace: namespaces need"
+    ):
         namespaces.at("restricted")
     namespaces.remove()
     assert api.left[-1] == frozenset()
@@ -205,9 +207,9 @@ def test_says_each_time_that_a_pull_secret_cannot_be_read_and_leaves_nothing() -
     api.get = refused  # type: ignore[method-assign]
     namespaces = PodNamespaces(api, "image", "divvy-system", ["registry"])  # type: ignore[arg-type]
     for _ in range(2):
-        with pytest.raises(NotMade, match="divvy-system/registry cannot be read"):
+        with pytest.raises(CheckSkipped, match="divvy-system/registry cannot be read"):
             namespaces.at("restricted")
-    with pytest.raises(NotMade, match="divvy-system/registry cannot be read"):
+    with pytest.raises(CheckSkipped, match="divvy-system/registry cannot be read"):
         namespaces.at("baseline")
     namespaces.remove()
     assert api.left[-1] == frozenset()

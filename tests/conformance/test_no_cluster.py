@@ -22,10 +22,10 @@ from conformance.cluster import api, run_lease
 from conformance.cluster.open_cluster import open_cluster
 from conformance.image import compile_workloads
 from divvy.cli.main import app
-from divvy.distribution import install_command
 from divvy.image.build import BuildFailed
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
+from divvy.version_info import install_command
 from lab.cluster.paths import REPOSITORY
 
 FORBIDDEN = {

@@ -18,11 +18,11 @@ from conformance.cluster.image_pull import pull_state
 from conformance.cluster.pod_spec import PodRequest, pod_spec
 from conformance.cluster.pods import PodNamespace
 from conformance.load.fill import fill
-from conformance.not_made import NotMade
 from conformance.promise import DevicePromise, device_promises, node_promises
+from conformance.skips import CheckSkipped
 from divvy.kube.errors import ApiError, Unreachable
 from divvy.kube.kind import NODE
-from divvy.live.difference import live_node
+from divvy.live.live_diff import live_node
 from divvy.model import parse_cluster
 from divvy.plan import plan
 from tests.conformance.fake_api import FakeApi, refusal, running, succeeded
@@ -73,10 +73,10 @@ def test_judges_no_gpu_by_an_image_that_cannot_be_pulled(
     waiting = {"reason": "ErrImagePull", "message": "401 Unauthorized"}
     status = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]}
     pods = namespace(FakeApi(lambda _: status))
-    with pytest.raises(NotMade, match=r"cannot run the image: ErrImagePull: 401 Unauthorized"):
+    with pytest.raises(CheckSkipped, match=r"cannot run the image: ErrImagePull: 401 Unauthorized"):
         pods.run("n1", ["true"], "nvidia.com/gpu", 1)
     # The second check does not wait for the registry again.
-    with pytest.raises(NotMade, match="ErrImagePull"):
+    with pytest.raises(CheckSkipped, match="ErrImagePull"):
         pods.run("n1", ["true"], "nvidia.com/gpu", 1)
 
 
@@ -97,7 +97,9 @@ def test_judges_no_gpu_by_an_image_of_another_architecture(state: dict[str, Any]
     api = FakeApi(lambda _: status, lambda _: log)
     api.nodes["n1"] = {"status": {"nodeInfo": {"architecture": "arm64"}}}
     pods = namespace(api)
-    with pytest.raises(NotMade, match="n1 cannot run the image: the node is arm64, and image is n"):
+    with pytest.raises(
+        CheckSkipped, match="n1 cannot run the image: the node is arm64, and image is n"
+    ):
         pods.run("n1", ["true"], "nvidia.com/gpu", 1)
 
 
@@ -112,7 +114,7 @@ def test_judges_no_gpu_by_a_preempted_pod() -> None:
     pods = namespace(api)
     name = pods.start("n1", ["sleep"], "nvidia.com/gpu")
     api.vanish(name, "PreemptionByScheduler")
-    with pytest.raises(NotMade, match="preempted"):
+    with pytest.raises(CheckSkipped, match="preempted"):
         pods.wait(name, 5)
 
 
@@ -140,7 +142,7 @@ def is_pull(body: dict[str, Any]) -> bool:
 def test_skips_what_the_clusters_rules_refuse(code: int, message: str) -> None:
     api = FakeApi()
     api.refuse = lambda _: refusal(code, message)
-    with pytest.raises(NotMade, match="does not admit our restricted pod"):
+    with pytest.raises(CheckSkipped, match="does not admit our restricted pod"):
         namespace(api).run("n1", ["true"])
 
 
@@ -148,7 +150,7 @@ def test_judges_nothing_when_its_namespace_is_gone() -> None:
     """A run that lost its lease is cleaned up by the next one."""
     api = FakeApi()
     api.refuse = lambda _: refusal(404, 'namespaces "run-restricted" not found')
-    with pytest.raises(NotMade, match="somebody has removed the namespace of the run"):
+    with pytest.raises(CheckSkipped, match="somebody has removed the namespace of the run"):
         namespace(api).run("n1", ["true"])
 
 
@@ -174,7 +176,7 @@ def test_waits_for_nothing_when_the_run_is_stopped() -> None:
         waiting = threads.submit(pods.wait, name, 60)
         began = time.monotonic()
         pods.end()
-        with pytest.raises(NotMade, match="the run was stopped"):
+        with pytest.raises(CheckSkipped, match="the run was stopped"):
             waiting.result()
     assert time.monotonic() - began < 30
 
@@ -255,7 +257,7 @@ def test_leaves_no_tenant_behind_after_a_refusal_half_way() -> None:
     pods = namespace(api)
     pods.run("n1", ["true"])
     api.refuse = lambda _: refusal(403, "exceeded quota") if api.pods else None
-    with contextlib.suppress(NotMade):
+    with contextlib.suppress(CheckSkipped):
         fill(pods, whole(), "Insufficient nvidia.com/gpu")
     assert api.pods == {}
 
@@ -296,5 +298,5 @@ def test_judges_no_devices_by_a_node_that_takes_no_more_pods(
 
     monkeypatch.setattr(fill_module, "_REFUSAL", 0.2)
     api = FakeApi(partial(pending, message="0/9 nodes are available: 1 Too many pods."))
-    with pytest.raises(NotMade, match=r"2 of 2 pods find no place: 0/9 nodes .* 1 Too many"):
+    with pytest.raises(CheckSkipped, match=r"2 of 2 pods find no place: 0/9 nodes .* 1 Too many"):
         fill(namespace(api), whole(), "Insufficient nvidia.com/gpu")

@@ -5,7 +5,7 @@ import json
 
 from conformance.observe.device_memory import memory_fits
 from conformance.promise import claim_promises, device_promises
-from divvy.live.difference import live_node
+from divvy.live.live_diff import live_node
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 

@@ -9,8 +9,8 @@ import yaml
 
 from conformance.catalogue import CATALOGUE, Check
 from conformance.evidence import Evidence
-from conformance.not_made import Missed
 from conformance.report.report import MEANING, Record, Report
+from conformance.skips import Missed
 from divvy.render.views.conformance import summary_lines
 
 MUST = next(check for check in CATALOGUE.values() if check.level == "MUST")

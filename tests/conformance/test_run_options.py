@@ -12,8 +12,8 @@ from conformance import conftest
 from conformance.cluster.cluster_under_test import CLUSTER
 from conformance.cluster.node_life import NodeLife
 from conformance.implementation import DIVVY, NVIDIA_DEVICE_PLUGIN, Implementation
-from conformance.not_made import NotMade
 from conformance.report.report import Report
+from conformance.skips import CheckSkipped
 from divvy.cli.main import app
 from divvy.kube.errors import KubeconfigError, Unreachable
 from divvy.kube.kind import LEASE
@@ -101,7 +101,7 @@ def test_begins_no_check_after_the_time_limit() -> None:
     item: Any = SimpleNamespace(config=SimpleNamespace(stash=stash))
     conftest.pytest_runtest_setup(item)
     stash[conftest._DEADLINE] = 0.0
-    with pytest.raises(NotMade, match="the time limit of the run was over"):
+    with pytest.raises(CheckSkipped, match="the time limit of the run was over"):
         conftest.pytest_runtest_setup(item)
 
 
@@ -168,7 +168,7 @@ def test_judges_nothing_by_failures_on_a_node_that_left(node: Any, left: bool) -
     assert result == (gone if left else ("failed", "no pod", None))
     assert known == ({"n1": gone[1]} if left else {})
     # What comes after it is not tried at all.
-    with pytest.raises(NotMade, match="has left") if left else nullcontext():
+    with pytest.raises(CheckSkipped, match="has left") if left else nullcontext():
         conftest.pytest_runtest_setup(item)
 
 

@@ -7,15 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from divvy.distribution import revision, version
+from divvy.version_info import revision, version
 from lab.cluster.paths import REPOSITORY
 
 SCRIPT = """
 from pathlib import Path
 import divvy
-from divvy.distribution import revision, version
+from divvy.version_info import revision, version
 from divvy.image.build import input_digest
-from divvy.sources import CONFORMANCE
+from divvy.bundled_sources import CONFORMANCE
 print(Path(divvy.__file__).parents[1])
 print(version())
 print(revision())

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.tested_versions import node_versions, program_versions
-from divvy.distribution import git_revision
+from divvy.version_info import git_revision
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from divvy.distribution import requirement
+from divvy.version_info import requirement
 from lab.cluster.paths import REPOSITORY
 from lab.cluster.tools import HELM, KUBERNETES
 

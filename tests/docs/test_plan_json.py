@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from divvy.live.difference import LiveDifference, LiveNode, compare_live
+from divvy.live.live_diff import LiveDifference, LiveNode, compare_live
 from divvy.live.node_moves import MoveTarget, NodeMove
 from divvy.model import parse_cluster
 from divvy.plan import diff, plan
@@ -19,7 +19,7 @@ from divvy.plan.fit.manifests import Document
 from divvy.plan.predict.guarantees import MEMORY_LEVELS, Guarantees, level
 from divvy.plan.review.review import Review
 from divvy.render.views.fit import fit_json
-from divvy.render.views.live import live_json
+from divvy.render.views.live_diff import live_json
 from divvy.render.views.plan_json import difference_document, plan_document, review_json
 
 PAGE = (Path(__file__).parents[2] / "docs/plan-json.md").read_text()

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from divvy.distribution import version
+from divvy.version_info import version
 from lab.cluster.paths import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()

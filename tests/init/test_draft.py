@@ -13,7 +13,7 @@ from divvy.init.draft import Draft, draft
 from divvy.init.gpu_node import gpu_node
 from divvy.init.stack_text import remarks, stack_text
 from divvy.live.advertised import live_node_of
-from divvy.live.difference import compare_live
+from divvy.live.live_diff import compare_live
 from divvy.model import Cluster, parse_cluster
 from tests.init.nodes import TYPE, gfd, hami, node, status
 

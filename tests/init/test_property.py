@@ -13,7 +13,7 @@ from divvy.init.draft import draft
 from divvy.init.gpu_node import gpu_node
 from divvy.init.stack_text import stack_text
 from divvy.live.advertised import live_node_of
-from divvy.live.difference import compare_live
+from divvy.live.live_diff import compare_live
 from divvy.model import GpuModel, InvalidCluster, gpu_models, parse_cluster
 from divvy.model.mig_names import resource_part
 from divvy.plan.predict.prediction import predict_node

@@ -26,8 +26,8 @@ from divvy.cli.node_wait import wait_advertised
 from divvy.deploy.claims_checks import check_claims, check_held
 from divvy.deploy.clean_up import CleanUp, clean_nodes
 from divvy.deploy.deployment import Deployment
+from divvy.deploy.enforcement_check import warn_of_weaker_rungs
 from divvy.deploy.platform_check import check_platforms
-from divvy.deploy.rung_check import warn_of_weaker_rungs
 from divvy.deploy.waiting import Waiting
 from divvy.errors import CommandError
 from divvy.kube import kind
@@ -370,7 +370,7 @@ READS = {
     "divvy/live/advertised.py": {"paged"},
     "divvy/live/node_moves_reader.py": {"paged"},
     "divvy/deploy/platform_check.py": {"pages"},
-    "divvy/deploy/rung_check.py": {"paged"},
+    "divvy/deploy/enforcement_check.py": {"paged"},
     "divvy/cli/status.py": {"paged"},
     "divvy/live/taint_rules.py": {"paged"},
     "divvy/live/usage_reader.py": {"paged"},

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from divvy.agent.inject.account import Figures, create_account, read_account
-from divvy.agent.inject.gate_page import create_page
+from divvy.agent.inject.share_usage import Figures, create_account, read_account
+from divvy.agent.inject.time_share_page import create_page
 from divvy.model.sharing import DeviceShare, limits_text
 from lab.driver_clients.driver_root import DriverRoot
 from lab.target import CC, PYTHON, RUN

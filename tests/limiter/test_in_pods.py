@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from divvy.model.contract import METRICS_PORT
+from divvy.model.api_names import METRICS_PORT
 from tests.deployment import Deployment
 from tests.limited_shares import followed, limited_shares
 from tests.running_lab import RunningLab

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.inject.account import MAX_SLOTS
+from divvy.agent.inject.share_usage import MAX_SLOTS
 from lab.target import CC, RUN
 from tests.limiter.programs import compiled
 

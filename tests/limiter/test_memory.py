@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from divvy.agent.inject.account import write_beyond
+from divvy.agent.inject.share_usage import write_beyond
 from tests.limiter.tenant import line, tell
 
 EVERY_WAY = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from divvy.agent.inject.account import write_beyond
+from divvy.agent.inject.share_usage import write_beyond
 from tests.limiter.tenant import line, tell
 from tests.limiter.test_memory import PREPARE
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.inject.gate_page import create_page
+from divvy.agent.inject.time_share_page import create_page
 from divvy.model.profile import MAX_GATED_REPLICAS
 from tests.limiter.tenant import LIMITER, line, tell
 

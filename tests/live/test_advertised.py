@@ -11,9 +11,9 @@ from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
 from divvy.live.advertised import live_node_of
 from divvy.live.cluster_reader import ClusterReader
-from divvy.live.difference import compare_live
+from divvy.live.live_diff import compare_live
 from divvy.model import parse_cluster
-from divvy.render.views.live import live_text
+from divvy.render.views.live_diff import live_text
 
 
 def node(annotation=None, allocatable=None):

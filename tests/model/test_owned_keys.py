@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from divvy.model.contract import OWNED_ANNOTATIONS, OWNED_LABELS
+from divvy.model.api_names import OWNED_ANNOTATIONS, OWNED_LABELS
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from divvy.distribution import NAME, version
+from divvy.version_info import NAME, version
 from lab.cluster.paths import REPOSITORY
 from release import __main__ as command
 from release.__main__ import NAMESPACE

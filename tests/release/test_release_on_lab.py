@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from divvy.distribution import version
-from divvy.model.contract import OWNED_LABELS, STATUS_ANNOTATION
+from divvy.model.api_names import OWNED_LABELS, STATUS_ANNOTATION
+from divvy.version_info import version
 from lab.cluster import registry
 from lab.cluster.paths import REPOSITORY
 from lab.cluster.tools import HELM, KUBERNETES

@@ -6,8 +6,8 @@ from typing import Any
 
 from conformance.catalogue import CATALOGUE, Check
 from conformance.evidence import Evidence
-from conformance.not_made import Missed
 from conformance.report.report import Record, Report
+from conformance.skips import Missed
 
 MUST = next(check for check in CATALOGUE.values() if check.level == "MUST")
 SHOULD = next(check for check in CATALOGUE.values() if check.level == "SHOULD")

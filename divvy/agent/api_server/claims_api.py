@@ -10,7 +10,7 @@ from divvy.kube.access import access_from
 from divvy.kube.async_client import AsyncClient, raising_unreachable, until_silent
 from divvy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError, Unreachable
 from divvy.kube.shapes import shape_problem
-from divvy.model.contract import CLAIMS_DRIVER
+from divvy.model.api_names import CLAIMS_DRIVER
 
 _API = "/apis/resource.k8s.io/v1"
 _SLICES = f"{_API}/resourceslices"

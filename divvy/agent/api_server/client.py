@@ -19,7 +19,7 @@ from divvy.kube.async_client import AsyncClient, raising_unreachable
 from divvy.kube.backoff import Backoff
 from divvy.kube.errors import MALFORMED, NOT_FOUND, ApiError, KubeError
 from divvy.kube.media_types import MERGE_PATCH
-from divvy.model.contract import CONFIG_KEY
+from divvy.model.api_names import CONFIG_KEY
 
 _log = logging.getLogger(__name__)
 # A watch begins with the objects that exist: one that stays silent has lost its server, or the

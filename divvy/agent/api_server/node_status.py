@@ -18,7 +18,7 @@ from divvy.agent.gpu.status import NodeStatus
 from divvy.agent.plugin.inventory import Resource
 from divvy.kube.backoff import Backoff
 from divvy.kube.errors import KubeError
-from divvy.model.contract import STATUS_ANNOTATION, State
+from divvy.model.api_names import STATUS_ANNOTATION, State
 
 _log = logging.getLogger(__name__)
 _BEHIND_SECONDS = 300.0
@@ -43,20 +43,20 @@ class _Outbox:
         self._send = send
         self._what = what
         self._pending: _Message | None = None
-        self._wake = asyncio.Event()
+        self._debouncer = asyncio.Event()
 
     def put(self, message: _Message) -> None:
         """Send this one next, in place of any other."""
         self._pending = message
-        self._wake.set()
+        self._debouncer.set()
 
     async def run(self) -> None:
         """Send what is pending, forever."""
         backoff = Backoff()
         reported = ""
         while True:
-            await self._wake.wait()
-            self._wake.clear()
+            await self._debouncer.wait()
+            self._debouncer.clear()
             message, self._pending = self._pending, None
             if message is None:
                 continue
@@ -69,7 +69,7 @@ class _Outbox:
                 if self._pending is None:
                     self._pending = message
                 await asyncio.sleep(backoff.failed(error))
-                self._wake.set()
+                self._debouncer.set()
             else:
                 backoff.answered()
                 reported = ""

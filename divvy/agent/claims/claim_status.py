@@ -10,7 +10,7 @@ from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.gpu.mig_plan import mig_layout
 from divvy.agent.gpu.owner import Owner, Ownership
-from divvy.model.contract import State
+from divvy.model.api_names import State
 
 
 @dataclass(frozen=True)

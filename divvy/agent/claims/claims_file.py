@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from divvy.agent.claims.copies import read_copies
-from divvy.agent.claims.record import ClaimRecord, HeldClaim, decoded, encoded, put_right
+from divvy.agent.claims.record import ClaimRecord, HeldClaim, decoded, encoded, repair_from_copies
 from divvy.atomic_file import replace_file
 
 _log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class ClaimsFile:
 
     def _put_right(self, record: ClaimRecord, why: str) -> ClaimRecord:
         copies = read_copies(self._copies)
-        repaired = put_right(record, copies.record)
+        repaired = repair_from_copies(record, copies.record)
         for uid, (path, error) in copies.unreadable.items():
             # Of a claim that stands in the record, the copy is written again.
             if uid not in record.claims:

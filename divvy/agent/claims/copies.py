@@ -16,7 +16,7 @@ from pathlib import Path
 
 from divvy.agent.claims.record import ClaimRecord, ClaimState, HeldClaim, decoded, encoded
 from divvy.atomic_file import replace_file
-from divvy.model.contract import CLAIMS_DRIVER
+from divvy.model.api_names import CLAIMS_DRIVER
 from divvy.model.offered_gpu import OfferedGpu
 
 # No ending that a container runtime reads.

@@ -13,7 +13,7 @@ from divvy.agent.claims.instance_plan import device_uuid
 from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.metrics_page import NodeGauge, Page
-from divvy.model.contract import Mode
+from divvy.model.api_names import Mode
 
 _GPU = ["gpu", "uuid"]
 # A share takes milliseconds, a MIG device some hundred; what waits for another pod up to 40 s.

@@ -49,7 +49,7 @@ from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.settings import Settings
 from divvy.kube.async_client import raising_unreachable
 from divvy.kube.errors import KubeError
-from divvy.model.contract import claims_pool
+from divvy.model.api_names import claims_pool
 
 _log = logging.getLogger(__name__)
 # The kubelet gives up a call after 45 s, and repeats a failed one after 60 to 90.

@@ -10,11 +10,11 @@ from typing import Any
 
 from divvy.agent.claims.quantities import amount, mib_of
 from divvy.agent.gpu.plain_values import from_plain
-from divvy.model.claim_allocation import allocation_results, consumer_pods, is_allocated
+from divvy.model.api_names import CLAIMS_DRIVER
 from divvy.model.claim_devices import CORES, ClaimableGpu, ClaimDevice, ShareSize
 from divvy.model.claim_names import CORES as CORES_CAPACITY
 from divvy.model.claim_names import MEMORY, unqualified
-from divvy.model.contract import CLAIMS_DRIVER
+from divvy.model.claim_status import allocation_results, consumer_pods, is_allocated
 from divvy.model.gpu_models import MigProfile
 from divvy.model.offered_gpu import OfferedGpu
 from divvy.model.sharing import Sharing
@@ -132,7 +132,7 @@ class ClaimRecord:
         return allocated
 
 
-def put_right(record: ClaimRecord, copies: ClaimRecord) -> ClaimRecord:
+def repair_from_copies(record: ClaimRecord, copies: ClaimRecord) -> ClaimRecord:
     """Return what is held, where copies of prepared claims may tell of later ones than a record.
 
     A claim is in the record before it has a copy, and as long as it has one. So a record that lacks

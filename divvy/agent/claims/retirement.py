@@ -10,7 +10,7 @@ from divvy.agent.api_server.claims_api import ClaimsApi, is_forbidden
 from divvy.agent.claims.record import ClaimRecord, allocated_gpus
 from divvy.agent.claims.slice_publisher import SlicePublisher
 from divvy.agent.gpu.holders import bounded_names
-from divvy.agent.ticks import next_tick
+from divvy.agent.timers import next_tick
 from divvy.kube.backoff import Backoff
 from divvy.kube.errors import MALFORMED, KubeError
 from divvy.kube.objects import name_of

@@ -24,8 +24,8 @@ from divvy.agent.kubelet.api import (
     pluginregistration_pb2,
     pluginregistration_pb2_grpc,
 )
-from divvy.agent.ticks import next_tick_or
-from divvy.model.contract import CLAIMS_DRIVER
+from divvy.agent.timers import next_tick_or
+from divvy.model.api_names import CLAIMS_DRIVER
 
 _log = logging.getLogger(__name__)
 _VERSIONS = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth")
@@ -76,7 +76,7 @@ class ClaimServer(
         self._servers: list[grpc.aio.Server] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._serving = False
-        self._wake = asyncio.Event()
+        self._debouncer = asyncio.Event()
         self.registered = False
         self.problem = ""
 
@@ -89,7 +89,7 @@ class ClaimServer(
     def serving(self, serving: bool) -> None:
         if serving != self._serving:
             self._serving = serving
-            self._wake.set()  # at once: the kubelet may be about to admit pods again
+            self._debouncer.set()  # at once: the kubelet may be about to admit pods again
 
     async def run(self) -> None:
         """Listen while there is something to serve; never returns."""
@@ -100,8 +100,8 @@ class ClaimServer(
             except (OSError, RuntimeError) as error:
                 self._tell(f"claims are not served: {error}")
                 await self.stop()
-            await next_tick_or(self._wake, _LOOK_SECONDS)
-            self._wake.clear()
+            await next_tick_or(self._debouncer, _LOOK_SECONDS)
+            self._debouncer.clear()
 
     def _tell(self, problem: str) -> None:
         if problem == self.problem:

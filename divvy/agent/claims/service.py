@@ -46,7 +46,7 @@ from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.health_watch import HealthWatch
 from divvy.agent.plugin.device_holders import HoldersUnknown
 from divvy.agent.settings import Settings
-from divvy.model.contract import claims_pool
+from divvy.model.api_names import claims_pool
 from divvy.model.slice_specs import slice_specs
 
 # A kubelet that has started lists no pods for less than this.

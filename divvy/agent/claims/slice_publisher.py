@@ -40,7 +40,7 @@ class SlicePublisher:
         # What the watch has told of each slice since a write of it began: its version, if any.
         self._watched_versions: dict[str, str | None] = {}
         self._overtaken = False
-        self._wake = asyncio.Event()
+        self._debouncer = asyncio.Event()
         self._backoff = Backoff()
         self._watched = False
         self._met_others = False
@@ -61,12 +61,12 @@ class SlicePublisher:
         if same:
             return
         self._changes += 1
-        self._wake.set()
+        self._debouncer.set()
 
     async def run(self) -> None:
         """Publish and watch; never returns. A node that never had a claim sends no request."""
         while True:
-            await self._wake.wait()
+            await self._debouncer.wait()
             try:
                 await self._follow()
             except KubeError as error:
@@ -75,11 +75,11 @@ class SlicePublisher:
                     # The stack file no longer has claims, and its rights went with them. The
                     # kubelet removes the slices of a driver that is gone. There is nothing to ask
                     # for until the next change.
-                    self._wake.clear()
+                    self._debouncer.clear()
                     self._published, self._have = self._changes, {}
                     self._tell("")
                     continue
-                self._wake.set()
+                self._debouncer.set()
                 code = error.code if isinstance(error, ApiError) else None
                 if code in _WRITTEN_BY_OTHERS and not self._met_others:
                     self._met_others = True
@@ -91,7 +91,7 @@ class SlicePublisher:
                 await asyncio.sleep(pause)
             except Exception:
                 # Whoever starts this again goes on at once, and not at the next change.
-                self._wake.set()
+                self._debouncer.set()
                 raise
 
     def _tell(self, problem: str) -> None:
@@ -111,11 +111,11 @@ class SlicePublisher:
         waiting: asyncio.Task[Any] | None = None
         try:
             while True:
-                self._wake.clear()
+                self._debouncer.clear()
                 changes = self._changes
                 await self._write()
                 if self._overtaken:
-                    self._wake.set()
+                    self._debouncer.set()
                     return
                 self._published = changes
                 empty = not self._wanted and not self._have and self.current
@@ -125,12 +125,12 @@ class SlicePublisher:
                     self._tell(self._loss())
                 if empty:
                     return
-                waiting = asyncio.create_task(self._wake.wait())
+                waiting = asyncio.create_task(self._debouncer.wait())
                 await asyncio.wait({watching, waiting}, return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
                 if watching.done():
                     watching.result()
-                    self._wake.set()
+                    self._debouncer.set()
                     return
         finally:
             for task in (watching, waiting):
@@ -140,7 +140,7 @@ class SlicePublisher:
 
     def _on_watched(self) -> None:
         self._watched = True
-        self._wake.set()
+        self._debouncer.set()
 
     async def _watch(self, version: str) -> None:
         async for kind, seen in self._api.watch_slices(version, self._on_watched):
@@ -153,7 +153,7 @@ class SlicePublisher:
             else:
                 self._watched_versions[name] = seen["metadata"]["resourceVersion"]
                 self._have[name] = seen
-            self._wake.set()
+            self._debouncer.set()
 
     async def _write(self) -> None:
         """Write what is not as it should be.

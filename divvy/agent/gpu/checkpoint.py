@@ -9,7 +9,7 @@ from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.gpu.holders import Holder, Remembered, Version
 from divvy.agent.gpu.transition import Decision
 from divvy.model import DesiredGpu
-from divvy.model.contract import State
+from divvy.model.api_names import State
 
 
 @dataclass(frozen=True)

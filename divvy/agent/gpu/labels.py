@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.agent.gpu.mig_plan import profile_name
 from divvy.agent.plugin.inventory import Resource
-from divvy.model.contract import OWNED_LABELS
+from divvy.model.api_names import OWNED_LABELS
 from divvy.model.mig_names import resource_part
 
 _FAMILIES = {

@@ -24,7 +24,7 @@ class MoveToClaims:
     since: float
     troubled: Mapping[str, float] = field(default_factory=dict)
 
-    def left_behind(self, now: float) -> frozenset[str]:
+    def excluded_from_move(self, now: float) -> frozenset[str]:
         """Return the GPUs that the node waits for no longer."""
         return frozenset(
             uuid for uuid, since in self.troubled.items() if now >= self._deadline(since)

@@ -96,7 +96,7 @@ def moving_together(
     by_uuid: Mapping[str, Facts],
     node: MovingNode,
     move: MoveToClaims | None,
-    left_behind: frozenset[str],
+    excluded_from_move: frozenset[str],
 ) -> Mapping[str, Facts]:
     """Let the GPUs that go from the device plugin to claims wait for one another's holders.
 
@@ -110,7 +110,7 @@ def moving_together(
         others: Held = {
             device: holders
             for other, held in node.holders.items()
-            if not node.committed and other not in {uuid, *left_behind}
+            if not node.committed and other not in {uuid, *excluded_from_move}
             for device, holders in held.items()
         }
         together[uuid] = replace(facts, elsewhere=others, move=move, committed=node.committed)

@@ -81,12 +81,12 @@ class KubeletFence:
     If a node advertises a resource, the scheduler takes it for that of the device plugin alone:
     so no GPU of a node is offered to claims before the last one is free of it. ``reasons`` say by
     UUID why a GPU is not; ``names`` are what the GPUs are called; the others do not wait for those
-    that are ``left_behind``.
+    that are ``excluded_from_move``.
     """
 
     reasons: Mapping[str, str]
     names: Mapping[str, str]
-    left_behind: frozenset[str] = frozenset()
+    excluded_from_move: frozenset[str] = frozenset()
 
     def waits_for(self, uuid: str) -> str:
         """Return why a GPU, or another one of the node, is not free of the kubelet yet."""
@@ -95,7 +95,7 @@ class KubeletFence:
         others = (
             f"{self.names[other]}: {why}"
             for other, why in self.reasons.items()
-            if why and other not in self.left_behind
+            if why and other not in self.excluded_from_move
         )
         return next(others, "")
 
@@ -148,17 +148,17 @@ def kubelet_fence(
     gpus: Iterable[Gpu],
     kubelet: KubeletView | str,
     unready: Mapping[str, str],
-    left_behind: frozenset[str] = frozenset(),
+    excluded_from_move: frozenset[str] = frozenset(),
 ) -> KubeletFence:
     """Return the kubelet's fence; ``unready`` says of GPUs what their layout still waits for.
 
-    ``left_behind`` are those that may be held: none is left that the kubelet would allocate.
+    ``excluded_from_move`` are those that may be held: none is left that the kubelet would allocate.
     """
     gpus = tuple(gpus)
     reasons = {gpu.uuid: _kubelet_reason(gpu, kubelet) or unready.get(gpu.uuid, "") for gpu in gpus}
     names = {gpu.uuid: f"GPU {gpu.index}" for gpu in gpus}
     withdrawn = {uuid for uuid, reason in reasons.items() if reason != WITHDRAWING}
-    return KubeletFence(reasons, names, left_behind & withdrawn)
+    return KubeletFence(reasons, names, excluded_from_move & withdrawn)
 
 
 def hand_over(

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from divvy.agent.gpu.reconciliation import Observation, under_way
 from divvy.agent.gpu.transition import Decision
-from divvy.model.contract import State
+from divvy.model.api_names import State
 
 CHANGING_SECONDS = 0.1
 WAITING_SECONDS = 1.0

@@ -31,7 +31,7 @@ from divvy.agent.gpu.transition import (
 )
 from divvy.agent.plugin.inventory import AdvertisedGpu
 from divvy.model import DesiredGpu
-from divvy.model.contract import State
+from divvy.model.api_names import State
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,10 @@ def ownerships(
     snapshot, claims = observed.snapshot, observed.claims
     wanted = wanted_offers(desired, snapshot, claims.record.offered)
     gpus = filter(None, (snapshot.gpu(layout.uuid) for layout in desired.node.gpus))
-    left_behind = frozenset(uuid for uuid, decision in decided.items() if decision.left_behind)
-    fence = kubelet_fence(gpus, observed.kubelet, _unready(observed, decided), left_behind)
+    excluded_from_move = frozenset(
+        uuid for uuid, decision in decided.items() if decision.excluded_from_move
+    )
+    fence = kubelet_fence(gpus, observed.kubelet, _unready(observed, decided), excluded_from_move)
     owners = {
         uuid: hand_over(uuid, wanted.get(uuid), fence, claims, listed=_is_listed(decided.get(uuid)))
         for uuid in (*decided, *(claims.record.offered.keys() - decided.keys()))
@@ -208,14 +210,14 @@ def _transitions(
     moves = (decision.move for decision in previous.values() if decision.move is not None)
     holders_known = not isinstance(observed.kubelet, str)
     move = move_of(node, next(moves, None), desired.policy, now, holders_known=holders_known)
-    left_behind = frozenset() if move is None else move.left_behind(now)
-    for uuid, facts in moving_together(open_facts, node, move, left_behind).items():
+    excluded_from_move = frozenset() if move is None else move.excluded_from_move(now)
+    for uuid, facts in moving_together(open_facts, node, move, excluded_from_move).items():
         decided[uuid] = decide(facts, previous.get(uuid), desired.policy, now)
     return {
         uuid: replace(
             _waiting(decision, node.gone[uuid]) if uuid in node.gone else decision,
             move=move,
-            left_behind=uuid in left_behind,
+            excluded_from_move=uuid in excluded_from_move,
         )
         for uuid, decision in decided.items()
     }

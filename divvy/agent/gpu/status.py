@@ -13,7 +13,7 @@ from divvy.agent.gpu.holders import Holder, bounded_names, by_uuid, on_gpu
 from divvy.agent.gpu.transition import Decision
 from divvy.agent.mps.supervision import STARTING
 from divvy.agent.plugin.inventory import Resource
-from divvy.model.contract import State
+from divvy.model.api_names import State
 
 LEFT_BEHIND = "its node moves to claims without it"
 # Whoever may annotate the node chooses its length.
@@ -128,7 +128,7 @@ def gpu_states(
         if decision is None:
             continue
         state, reason, mig = decision.state, decision.reason, decision.advertise.layout.mig
-        if decision.left_behind:
+        if decision.excluded_from_move:
             state = max(state, State.WAITING, key=severity)
             reason = "; ".join(filter(None, (reason, LEFT_BEHIND)))
         of_claims = claims.get(gpu.uuid)

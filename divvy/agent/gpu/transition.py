@@ -20,7 +20,7 @@ from divvy.agent.gpu.move_to_claims import MoveToClaims
 from divvy.agent.gpu.owner import WITHDRAWING, Ownership
 from divvy.agent.plugin.inventory import AdvertisedGpu, offers_by_uuid
 from divvy.model import DesiredGpu, Offer
-from divvy.model.contract import State
+from divvy.model.api_names import State
 
 _RETRY_SECONDS = 10.0
 ENDING_MPS = "its MPS daemon is being ended"
@@ -91,7 +91,7 @@ class Decision:
     ``state`` is Ready, Changing, Waiting, Blocked or Failed, with a reason unless Ready.
     ``in_the_way`` are the holders that the change waits for. ``provisional`` is one of an agent
     that has just started and may not decide yet. ``ownership`` is whose the GPU is from now on.
-    ``move`` is the move of its node to claims, which has ``left_behind`` this GPU.
+    ``move`` is the move of its node to claims, which has ``excluded_from_move`` this GPU.
     """
 
     advertise: AdvertisedGpu
@@ -104,7 +104,7 @@ class Decision:
     provisional: bool = False
     ownership: Ownership = Ownership()
     move: MoveToClaims | None = None
-    left_behind: bool = False
+    excluded_from_move: bool = False
 
 
 def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) -> Decision:
@@ -114,7 +114,7 @@ def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) 
         decision = Decision(_as_before(facts)) if known else _on_hold(facts, previous)
         return replace(decision, state=State.FAILED, reason=str(facts.plan))
     target = AdvertisedGpu(facts.target, facts.plan.remaining_uuids)
-    misheld = _misheld(facts, target)
+    misheld = _held_under_another_offer(facts, target)
     right = facts.plan.nothing and facts.applied == facts.target and not misheld
     if right and _certain(facts, previous):
         return _without_daemon(facts, Decision(target))
@@ -201,7 +201,9 @@ def holders_in_the_way(facts: Facts) -> Held:
     if isinstance(facts.plan, CannotPartition):
         return {}
     return _in_the_way(
-        facts, facts.plan, _misheld(facts, AdvertisedGpu(facts.target, facts.plan.remaining_uuids))
+        facts,
+        facts.plan,
+        _held_under_another_offer(facts, AdvertisedGpu(facts.target, facts.plan.remaining_uuids)),
     )
 
 
@@ -246,7 +248,9 @@ def _blocked(transition: Transition, now: float) -> bool:
     return policy.kind == "never" or expired
 
 
-def _misheld(facts: Facts, advertised: AdvertisedGpu) -> dict[str, tuple[Holder, ...]]:
+def _held_under_another_offer(
+    facts: Facts, advertised: AdvertisedGpu
+) -> dict[str, tuple[Holder, ...]]:
     """Return holders whose device would now be advertised under another resource or sharing."""
     offers = offers_by_uuid(advertised, facts.gpu)
     misheld = {
@@ -258,7 +262,7 @@ def _misheld(facts: Facts, advertised: AdvertisedGpu) -> dict[str, tuple[Holder,
 
 def _less_misheld(facts: Facts, advertised: AdvertisedGpu) -> AdvertisedGpu:
     """Withhold what is held otherwise: it would be allocated a second time."""
-    misheld = frozenset(_misheld(facts, advertised))
+    misheld = frozenset(_held_under_another_offer(facts, advertised))
     return replace(advertised, withheld=advertised.withheld | misheld)
 
 

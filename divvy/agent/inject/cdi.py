@@ -16,7 +16,7 @@ from divvy.agent.inject.container_edits import ContainerEdits
 from divvy.agent.inject.hook import HookCall
 from divvy.agent.inject.problem import NotWritten
 from divvy.atomic_file import replace_file
-from divvy.model.contract import CDI_FILE, CDI_KIND, DOMAIN
+from divvy.model.api_names import CDI_FILE, CDI_KIND, DOMAIN
 
 _MODE = 0o644
 

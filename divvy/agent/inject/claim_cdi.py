@@ -12,7 +12,7 @@ from divvy.agent.inject.cdi import cdi_spec, remove_unless, spec_bytes, write_sp
 from divvy.agent.inject.container_edits import LIMITS, ContainerEdits, Mount
 from divvy.agent.inject.hook import HookCall
 from divvy.agent.inject.problem import InjectionProblem
-from divvy.model.contract import CLAIM_CDI_KIND, CLAIMS_DRIVER
+from divvy.model.api_names import CLAIM_CDI_KIND, CLAIMS_DRIVER
 
 _PREFIX, _SUFFIX = f"{CLAIMS_DRIVER}-claim-", ".json"
 

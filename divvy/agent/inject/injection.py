@@ -39,7 +39,7 @@ from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.plugin.allocation import ContainerAllocation, Refused
 from divvy.agent.settings import Settings
-from divvy.model.contract import (
+from divvy.model.api_names import (
     CDI_FILE,
     CDI_KIND,
     DRIVER_LIMITED_FILE,

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from divvy.agent.inject.account import create_account
 from divvy.agent.inject.container_edits import Mount, limits_mount, share_mounts
-from divvy.agent.inject.gate_page import create_page
 from divvy.agent.inject.installed_files import install_files
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.inject.share import share_name
+from divvy.agent.inject.share_usage import create_account
+from divvy.agent.inject.time_share_page import create_page
 from divvy.atomic_file import replace_file
 from divvy.model.sharing import NO_PAGE, DeviceShare, limits_text
 

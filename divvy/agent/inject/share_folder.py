@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from divvy.agent.inject import account, gate_page
+from divvy.agent.inject import share_usage, time_share_page
 from divvy.agent.inject.container_edits import Mount
 from divvy.agent.inject.limiter import has_share, laid_share, remove_share, write_share
 from divvy.agent.inject.problem import NotWritten
@@ -37,7 +37,7 @@ def room(devices: int, page: int) -> int:
 
     Kernels for arm64 have pages of 4 KiB or of 64 KiB.
     """
-    sizes = (_LIST_BYTES, _LIST_BYTES, account.SIZE, *[gate_page.SIZE] * devices)
+    sizes = (_LIST_BYTES, _LIST_BYTES, share_usage.SIZE, *[time_share_page.SIZE] * devices)
     return sum(-(-size // page) * page for size in sizes)
 
 
@@ -109,12 +109,12 @@ class ShareFolder:
 
     def _cut(self) -> None:
         for path in self.folder.glob("shares/*/account"):
-            _quietly(account.cut_account, path)
+            _quietly(share_usage.cut_account, path)
         for path in self.folder.glob("pages/*/*"):
-            _quietly(gate_page.cut_page, path)
+            _quietly(time_share_page.cut_page, path)
 
     def _mount(self) -> None:
-        self._tmpfs.mount(account.SIZE, _SPARE_INODES)
+        self._tmpfs.mount(share_usage.SIZE, _SPARE_INODES)
 
     def _fit(self, more: int) -> None:
         """Make the file system as large as what is in it, and so many bytes more."""

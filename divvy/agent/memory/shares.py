@@ -14,15 +14,15 @@ from pathlib import Path
 from divvy.agent.containers import Container, Member, containers_by_id, is_of
 from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.gpu.holders import Holder
-from divvy.agent.inject.account import (
+from divvy.agent.inject.share import MAX_DEVICES
+from divvy.agent.inject.share_folder import ShareFolder
+from divvy.agent.inject.share_usage import (
     AccountProblem,
     Figures,
     OtherFormat,
     read_account,
     write_beyond,
 )
-from divvy.agent.inject.share import MAX_DEVICES
-from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.memory.unaccounted_memory import (
     InNamespace,
     Look,
@@ -35,7 +35,7 @@ from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.plugin.device_holders import DeviceHolders, HoldersUnknown
 from divvy.agent.processes import find_process
-from divvy.agent.ticks import next_tick
+from divvy.agent.timers import next_tick
 from divvy.model.sharing import parse_limits
 
 _log = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from divvy.agent.plugin.device_holders import DeviceHolders, HoldersUnknown
 from divvy.agent.plugin.inventory import Resource
 from divvy.agent.plugin.registration import DevicePlugins
 from divvy.agent.processes import find_process, send
-from divvy.agent.ticks import next_tick
+from divvy.agent.timers import next_tick
 from divvy.kube.backoff import Backoff
 from divvy.kube.errors import KubeError
 

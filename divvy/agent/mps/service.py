@@ -17,6 +17,7 @@ from divvy.agent.gpu.holders import Held
 from divvy.agent.gpu.transition import Decision
 from divvy.agent.mps.answers import NoAnswer, Refused
 from divvy.agent.mps.daemon import MpsDaemon
+from divvy.agent.mps.desired_daemons import wanted_daemons
 from divvy.agent.mps.processes import daemons
 from divvy.agent.mps.record import MpsRecord, Recorded
 from divvy.agent.mps.shared_memory import mount_memory, used_part
@@ -33,7 +34,6 @@ from divvy.agent.mps.supervision import (
     next_step,
     problem_of,
 )
-from divvy.agent.mps.wanted import wanted_daemons
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
 from divvy.model.enforcement import MPS_V3_SINCE

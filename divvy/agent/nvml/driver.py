@@ -23,7 +23,7 @@ from divvy.agent.nvml.process import (
     Xid,
 )
 from divvy.agent.nvml.reset import reset_gpu
-from divvy.agent.ticks import next_tick
+from divvy.agent.timers import next_tick
 
 _log = logging.getLogger(__name__)
 _MODULE_SECONDS = 1.0

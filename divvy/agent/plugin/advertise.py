@@ -19,9 +19,9 @@ from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.mps.answers import NoAnswer
 from divvy.agent.mps.client import PIPES, client_edits
+from divvy.agent.mps.desired_daemons import share_of
 from divvy.agent.mps.service import Mps
 from divvy.agent.mps.supervision import Share
-from divvy.agent.mps.wanted import share_of
 from divvy.agent.nvml.cap_nodes import make_cap_nodes
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.health_watch import HealthWatch
@@ -55,7 +55,7 @@ from divvy.agent.plugin.inventory import (
 from divvy.agent.plugin.preferred_allocation import preferred_allocation
 from divvy.agent.plugin.registration import DevicePlugins
 from divvy.agent.settings import Settings
-from divvy.agent.ticks import next_tick
+from divvy.agent.timers import next_tick
 
 _INSTALL_SECONDS = 5.0
 # So soon after an Allocate the kubelet shows who has the device, as a rule.

@@ -19,7 +19,7 @@ from divvy.agent.plugin.kubelet_checkpoint import (
     allocate_answers,
     recorded_holders,
 )
-from divvy.model.contract import limited_version
+from divvy.model.api_names import limited_version
 
 CHECKPOINT = "kubelet_internal_checkpoint"
 _SILENT = "the kubelet does not answer"

@@ -21,7 +21,7 @@ from divvy.agent.plugin.plugin_sockets import (
     serving_sockets,
     sockets_beside,
 )
-from divvy.agent.ticks import next_tick_or
+from divvy.agent.timers import next_tick_or
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.5
@@ -60,7 +60,7 @@ class DevicePlugins:
         # The socket at the last attempts, and how many of them in a row failed.
         self._attempted: tuple[int, int] | None = None
         self._failures = 0
-        self._wake = asyncio.Event()
+        self._debouncer = asyncio.Event()
         self._on_change = on_change
         self._reported: set[str] = set()  # since all were registered last
         # Why a resource is not served.
@@ -112,7 +112,7 @@ class DevicePlugins:
                 if known.options != options:
                     # It learns of them when it connects.
                     self._unregistered.add(name)
-                    self._wake.set()
+                    self._debouncer.set()
                 continue
             server = ResourceServer(resource, self._folder, self._allocator, self._stream_ended)
             # Not among the others before: the watch would start it, too.
@@ -121,7 +121,7 @@ class DevicePlugins:
             self._servers[name] = server
             self._unregistered.add(name)
             changed = True
-            self._wake.set()
+            self._debouncer.set()
         if changed:
             self.listed = monotonic()
         return changed
@@ -134,14 +134,14 @@ class DevicePlugins:
             except OSError as error:
                 self._report(f"the kubelet's plugin folder: {error}")
             if not self._unregistered:
-                await next_tick_or(self._wake, _LOOK_SECONDS)
-                self._wake.clear()
+                await next_tick_or(self._debouncer, _LOOK_SECONDS)
+                self._debouncer.clear()
                 # A kubelet that ends each stream at once is not asked again without a pause.
                 if self._lasted:
                     self._failures = 0
                     continue
             await self._pause()
-            self._wake.clear()
+            self._debouncer.clear()
 
     @property
     def _lasted(self) -> bool:
@@ -153,10 +153,10 @@ class DevicePlugins:
         """Wait until the next attempt: at once where the kubelet's socket is another one."""
         end = monotonic() + retry_seconds(self._failures)
         self._failures += 1
-        while (left := end - monotonic()) > 0 and not self._wake.is_set():
+        while (left := end - monotonic()) > 0 and not self._debouncer.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(left, _SOCKET_SECONDS)):
-                    await self._wake.wait()
+                    await self._debouncer.wait()
             if _identity(self._socket) != self._attempted:
                 self._failures = 0
                 return
@@ -171,7 +171,7 @@ class DevicePlugins:
 
     def _stream_ended(self, resource: str) -> None:
         self._unregistered.add(resource)
-        self._wake.set()
+        self._debouncer.set()
 
     async def _keep_registered(self) -> None:
         version = folder_version(self._folder)

@@ -9,9 +9,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from divvy.model.nvidia.import_result import ImportResult
 from divvy.model.problems import InvalidValue, problem
 from divvy.model.profile import MAX_MPS_CLIENTS
-from divvy.model.reading import read
 from divvy.model.resource_names import GPU, mig_resource, qualified, resource_name_error
 from divvy.model.stack_part import camel_case
+from divvy.model.validation import read
 
 _MIG = mig_resource("")
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from divvy.model.gpu_models import GpuModel, gpu_models
 from divvy.model.mig_names import is_profile_name
 from divvy.model.nvidia.import_result import ImportResult
-from divvy.model.reading import read
+from divvy.model.validation import read
 
 _COMPUTE_INSTANCE = re.compile(r"\d+c\.")
 _VENDOR = 0x10DE

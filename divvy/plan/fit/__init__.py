@@ -3,15 +3,15 @@
 from divvy.plan.fit.fitting import Fit, Obstacle, Place, PodsFit, fit
 from divvy.plan.fit.manifests import Manifests, read_manifests
 from divvy.plan.fit.nodes import FitNode, nodes_of_cluster, nodes_of_plan
-from divvy.plan.fit.pods import AskingPod, asking_pod
+from divvy.plan.fit.pods import PodToFit, asking_pod
 
 __all__ = [
-    "AskingPod",
     "Fit",
     "FitNode",
     "Manifests",
     "Obstacle",
     "Place",
+    "PodToFit",
     "PodsFit",
     "asking_pod",
     "fit",

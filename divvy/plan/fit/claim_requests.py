@@ -31,7 +31,7 @@ class Request:
     ``memory_mib`` and ``cores`` are of each device, None for the default of a share; ``percent``
     is of each GPU's memory. The rest is of a claim that somebody wrote by hand: ``turns`` is how
     many shares of a device, ``unknown`` are capacities that no device of ours has. Not looked at
-    are ``selectors`` and what ``narrowed`` names, which leave fewer devices, and what ``unread``
+    are ``selectors`` and what ``unchecked`` names, which leave fewer devices, and what ``unread``
     names, with which it may get others.
     """
 
@@ -47,7 +47,7 @@ class Request:
     selectors: tuple[str, ...] = ()
     turns: int | None = None
     unknown: tuple[str, ...] = ()
-    narrowed: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
 
     @property
@@ -138,7 +138,7 @@ def _of_template(sized: SizedRequest) -> Request:
 
 def _of_claim(spec: Mapping[str, Any]) -> Iterator[Request]:
     devices = spec.get("devices") or {}
-    narrowed = ("constraints",) if devices.get("constraints") else ()
+    unchecked = ("constraints",) if devices.get("constraints") else ()
     for device_request in devices.get("requests") or ():
         alternatives = device_request.get("firstAvailable") or ()
         exact = device_request.get("exactly") or next(iter(alternatives), None)
@@ -147,7 +147,7 @@ def _of_claim(spec: Mapping[str, Any]) -> Iterator[Request]:
         request = _of_class(exact)
         if request is not None:
             unread = ("alternatives (firstAvailable)",) if len(alternatives) > 1 else ()
-            yield replace(request, narrowed=narrowed, unread=(*unread, *_unread(exact)))
+            yield replace(request, unchecked=unchecked, unread=(*unread, *_unread(exact)))
 
 
 def classes_of_others(spec: Mapping[str, Any]) -> Iterator[str]:

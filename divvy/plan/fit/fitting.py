@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.contract import CLASS_QUOTA, CLASS_RESOURCE
+from divvy.model.api_names import CLASS_QUOTA, CLASS_RESOURCE
 from divvy.model.problems import nearest
 from divvy.model.resource_names import gpu_resource, mig_resource
 from divvy.plan.fit.claim_matching import is_kind
 from divvy.plan.fit.claim_requests import Request
 from divvy.plan.fit.node_selection import UNSCHEDULABLE, repelled
+from divvy.plan.fit.node_usage import NodeGroup, NodeUsage, room_of, served_by_claims
 from divvy.plan.fit.nodes import FitNode
-from divvy.plan.fit.pods import AskingPod
-from divvy.plan.fit.room import AlikeNodes, Room, room_of, served_by_claims
-from divvy.plan.fit.shortage import Lack, Shortage
+from divvy.plan.fit.pods import PodToFit
+from divvy.plan.fit.shortage import Shortage, ShortageKind
 from divvy.plan.quota.claim_quota import ClaimQuotas, Usage, usage_of_claim, usage_of_resources
 
 # What every pod of a DaemonSet tolerates of nodes that take no others.
@@ -49,14 +49,14 @@ class Obstacle:
     pool: str | None
     count: int
     reason: str
-    lack: Lack
+    lack: ShortageKind
 
 
 @dataclass(frozen=True)
 class PodsFit:
     """What becomes of pods that are alike; ``reason`` says what is in the way of those left."""
 
-    pod: AskingPod
+    pod: PodToFit
     wanted: int
     places: tuple[Place, ...]
     reason: str
@@ -70,11 +70,11 @@ class PodsFit:
     @property
     def unknown(self) -> int:
         """Return how many pods have an unknown result."""
-        if self.pod.held_back:
+        if self.pod.blocked_reason:
             return 0
         if self.pod.unread:
             return self.wanted
-        return self._placed if self.pod.narrowed else 0
+        return self._placed if self.pod.unchecked else 0
 
     @property
     def left(self) -> int:
@@ -103,7 +103,7 @@ def fit(
     cluster: Cluster,
     name: str,
     nodes: Sequence[FitNode],
-    pods: Iterable[AskingPod],
+    pods: Iterable[PodToFit],
     quotas: Iterable[Mapping[str, Any]] = (),
 ) -> Fit:
     """Put pods on nodes one after the other, those of a higher priority first.
@@ -111,7 +111,7 @@ def fit(
     Of several nodes that could take a pod it gets the least loaded one, the first where they are
     equal: there the scheduler takes any. ``quotas`` are ResourceQuotas.
     """
-    groups = [AlikeNodes(node) for node in nodes]
+    groups = [NodeGroup(node) for node in nodes]
     kinds = {**claim_kinds(cluster), **_class_kinds(cluster)}
     claim_quotas = ClaimQuotas(quotas)
     order = sorted(pods, key=lambda pod: -pod.priority)
@@ -142,15 +142,15 @@ def _class_kinds(cluster: Cluster) -> dict[str, Request]:
 
 
 def _fit(
-    pod: AskingPod,
-    groups: Sequence[AlikeNodes],
+    pod: PodToFit,
+    groups: Sequence[NodeGroup],
     kinds: Mapping[str, Request],
     quotas: ClaimQuotas,
 ) -> PodsFit:
-    if pod.held_back:
-        return PodsFit(pod, pod.copies, (), pod.held_back, ())
+    if pod.blocked_reason:
+        return PodsFit(pod, pod.copies, (), pod.blocked_reason, ())
     if pod.unread:
-        return PodsFit(pod, pod.copies, (), "; ".join((*pod.unread, *pod.narrowed)), ())
+        return PodsFit(pod, pod.copies, (), "; ".join((*pod.unread, *pod.unchecked)), ())
     if pod.on_every_node:
         return _fit_everywhere(pod, groups, kinds, quotas)
     search = _Search(pod, groups, kinds, quotas)
@@ -160,10 +160,10 @@ def _fit(
         if place is None:
             # What is taken stays taken: whatever is like this pod does not fit either.
             obstacles = search.obstacles()
-            reason = "; ".join((_reason(pod, obstacles, groups, kinds), *pod.narrowed))
+            reason = "; ".join((_reason(pod, obstacles, groups, kinds), *pod.unchecked))
             return PodsFit(pod, pod.copies, _counted(places), reason, _merged(obstacles))
         places[place] += 1
-    return PodsFit(pod, pod.copies, _counted(places), "; ".join(pod.narrowed), ())
+    return PodsFit(pod, pod.copies, _counted(places), "; ".join(pod.unchecked), ())
 
 
 class _Search:
@@ -171,17 +171,17 @@ class _Search:
 
     def __init__(
         self,
-        pod: AskingPod,
-        groups: Sequence[AlikeNodes],
+        pod: PodToFit,
+        groups: Sequence[NodeGroup],
         kinds: Mapping[str, Request],
         quotas: ClaimQuotas,
     ) -> None:
         self._pod, self._kinds, self._quotas = pod, kinds, quotas
-        self._suitable: list[tuple[AlikeNodes, tuple[str, ...]]] = []
+        self._suitable: list[tuple[NodeGroup, tuple[str, ...]]] = []
         self._refused: list[tuple[FitNode, str]] = []
         # Nodes that did not take a pod, and of alike ones what the nearest of them lacks.
-        self._failed: set[Room] = set()
-        self._nearest: dict[AlikeNodes, Shortage] = {}
+        self._failed: set[NodeUsage] = set()
+        self._nearest: dict[NodeGroup, Shortage] = {}
         for group in groups:
             suits = pod.selection.suits(group.node.labels)
             refused = suits.problem or repelled(pod.selection, group.node.taints)
@@ -219,20 +219,20 @@ class _Search:
 
 
 def _take(
-    room: Room, pod: AskingPod, kinds: Mapping[str, Request], quotas: ClaimQuotas
+    room: NodeUsage, pod: PodToFit, kinds: Mapping[str, Request], quotas: ClaimQuotas
 ) -> tuple[str, ...] | Shortage:
-    """Put a pod on a node as ``Room.take`` does, unless a quota refuses a claim that it needs."""
+    """Put a pod on a node as ``NodeUsage.take`` does, unless a quota refuses one of its claims."""
     usage = _usage(room.node, pod, kinds) if quotas.limits(pod.namespace) else {}
     refusal = quotas.refusal(pod.namespace, usage, {}) if usage else ""
     if refusal:
-        return Shortage(Lack.NOT_ALLOWED, f"cannot serve it: {refusal}")
+        return Shortage(ShortageKind.NOT_ALLOWED, f"cannot serve it: {refusal}")
     got = room.take(pod, kinds)
     if not isinstance(got, Shortage):
         quotas.charge(pod.namespace, usage)
     return got
 
 
-def _usage(node: FitNode, pod: AskingPod, kinds: Mapping[str, Request]) -> Usage:
+def _usage(node: FitNode, pod: PodToFit, kinds: Mapping[str, Request]) -> Usage:
     """Return what the claims count for that a pod would yet get on a node."""
     served = served_by_claims(node, pod, kinds)
     usage = Counter(usage_of_resources(pod.requests, {name: kinds[name] for name in served}))
@@ -246,8 +246,8 @@ def _usage(node: FitNode, pod: AskingPod, kinds: Mapping[str, Request]) -> Usage
 
 
 def _fit_everywhere(
-    pod: AskingPod,
-    groups: Sequence[AlikeNodes],
+    pod: PodToFit,
+    groups: Sequence[NodeGroup],
     kinds: Mapping[str, Request],
     quotas: ClaimQuotas,
 ) -> PodsFit:
@@ -268,24 +268,24 @@ def _fit_everywhere(
                 obstacles.append((group.node, got))
             else:
                 places[_place(room.node, got, suits.unless)] += 1
-    reasons = (*([_reason(pod, obstacles, groups, kinds)] if obstacles else []), *pod.narrowed)
+    reasons = (*([_reason(pod, obstacles, groups, kinds)] if obstacles else []), *pod.unchecked)
     reason = "; ".join(reasons)
     return PodsFit(pod, wanted, _counted(places), reason, _merged(obstacles, per_node=True))
 
 
-def _refusal(pod: AskingPod, node: FitNode, words: str, kinds: Mapping[str, Request]) -> Shortage:
+def _refusal(pod: PodToFit, node: FitNode, words: str, kinds: Mapping[str, Request]) -> Shortage:
     """Return what a node lacks at all, or else why the pod may not go there."""
     empty = replace(node, used={}, pods=0, holders={})
     got = room_of(empty).take(pod, kinds)
-    if isinstance(got, Shortage) and got.lack < Lack.NOT_ALLOWED:
+    if isinstance(got, Shortage) and got.lack < ShortageKind.NOT_ALLOWED:
         return got
-    return Shortage(Lack.NOT_ALLOWED, words)
+    return Shortage(ShortageKind.NOT_ALLOWED, words)
 
 
 def _reason(
-    pod: AskingPod,
+    pod: PodToFit,
     obstacles: Sequence[tuple[FitNode, Shortage]],
-    groups: Sequence[AlikeNodes],
+    groups: Sequence[NodeGroup],
     kinds: Mapping[str, Request],
 ) -> str:
     """Describe in one sentence what is in the way."""
@@ -294,7 +294,7 @@ def _reason(
     what = "node" if groups[0].node.is_live else "pool"
     resources = sorted(name for name in pod.requests if "/" in name)
     most = max(shortage.lack for _, shortage in obstacles)
-    if most is Lack.NOT_OFFERED:
+    if most is ShortageKind.NOT_OFFERED:
         offered = _offered(groups, kinds)
         unknown = next((name for name in resources if name not in offered), "")
         devices = sorted(
@@ -312,14 +312,14 @@ def _reason(
     ended = [
         node.lowest_priority
         for node, shortage in obstacles
-        if shortage.lack is Lack.NOT_FREE and shortage.resource
+        if shortage.lack is ShortageKind.NOT_FREE and shortage.resource
     ]
     if any(lowest is not None and lowest < pod.priority for lowest in ended):
         more += "; the scheduler may end pods of a lower priority for it"
     return words + more
 
 
-def _offered(groups: Sequence[AlikeNodes], kinds: Mapping[str, Request]) -> set[str]:
+def _offered(groups: Sequence[NodeGroup], kinds: Mapping[str, Request]) -> set[str]:
     """Return the resources that any node offers, also by claims."""
     nodes = [group.node for group in groups]
     devices = [device for node in nodes for gpu in node.gpus for device in gpu.devices]

@@ -8,7 +8,7 @@ from itertools import chain, product
 from operator import is_
 from typing import Any
 
-from divvy.model.claim_allocation import allocation_results, consumer_pods
+from divvy.model.api_names import CLAIMS_DRIVER, claims_pool
 from divvy.model.claim_names import (
     CORES,
     INDEX,
@@ -23,7 +23,7 @@ from divvy.model.claim_names import (
     WHOLE,
     unqualified,
 )
-from divvy.model.contract import CLAIMS_DRIVER, claims_pool
+from divvy.model.claim_status import allocation_results, consumer_pods
 from divvy.model.quantities import parse_quantity
 from divvy.model.resource_names import gpu_resource, mig_resource
 from divvy.model.stack import Names

@@ -9,14 +9,10 @@ from itertools import islice
 from typing import Any
 
 from divvy.model import Cluster, InvalidValue, Problem
-from divvy.model.contract import component_of
+from divvy.model.api_names import component_of
 from divvy.model.problems import Keys, path_of, printable, problem, value_text
 from divvy.model.quantities import parse_quantity
-from divvy.plan.fit.node_selection import node_selection
-from divvy.plan.fit.pod_requests import quantities
-from divvy.plan.fit.pods import Around, AskingPod, asking_pod, claims_by_name
-from divvy.plan.fit.readable import full_name
-from divvy.plan.fit.shape import (
+from divvy.plan.fit.manifest_schema import (
     CLAIM_SPECS,
     CLASS,
     DECIDING,
@@ -27,6 +23,10 @@ from divvy.plan.fit.shape import (
     shape_problems,
     unknown_fields,
 )
+from divvy.plan.fit.node_selection import node_selection
+from divvy.plan.fit.pod_requests import quantities
+from divvy.plan.fit.pods import Around, PodToFit, asking_pod, claims_by_name
+from divvy.plan.fit.readable import full_name
 from divvy.plan.fit.workloads import (
     FoundPod,
     asks_for_gpus,
@@ -84,7 +84,7 @@ class Document:
 class Manifests:
     """The pods of some manifests in their order, and kinds that were not looked at."""
 
-    pods: tuple[AskingPod, ...]
+    pods: tuple[PodToFit, ...]
     notes: tuple[str, ...]
 
 
@@ -523,7 +523,7 @@ def _refusals(pod: FoundPod) -> list[str]:
     return [str(refusal) for refusal in _pod_problems(pod)]
 
 
-def _asking(obj: Document, pod: FoundPod, cluster: Cluster, around: Around) -> AskingPod:
+def _asking(obj: Document, pod: FoundPod, cluster: Cluster, around: Around) -> PodToFit:
     refusals = _refusals(pod)
     if refusals:
         return _unknown(obj, refusals)
@@ -550,10 +550,10 @@ def _asking(obj: Document, pod: FoundPod, cluster: Cluster, around: Around) -> A
     return replace(asking, unread=(*map(printable, words), *asking.unread))
 
 
-def _unknown(obj: Document, words: Sequence[str]) -> AskingPod:
+def _unknown(obj: Document, words: Sequence[str]) -> PodToFit:
     """Return what stands for the pods of an object that is not understood."""
     own = obj.value.get("metadata") or {}
-    return AskingPod(
+    return PodToFit(
         kind=_kind(obj),
         namespace=printable(own.get("namespace") or "default"),
         name=printable(_name(obj)),

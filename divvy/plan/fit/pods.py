@@ -7,8 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.claim_names import SHARE_CLASS
-from divvy.model.contract import (
+from divvy.model.api_names import (
     CLASS_RESOURCE,
     DEVICE_ANNOTATIONS,
     DOMAIN,
@@ -18,6 +17,7 @@ from divvy.model.contract import (
     USE_TYPES,
     VGPU_MODE,
 )
+from divvy.model.claim_names import SHARE_CLASS
 from divvy.model.problems import printable
 from divvy.model.resource_names import gpu_resource
 from divvy.plan.fit.claim_requests import Request, classes_of_others, requests_of
@@ -41,16 +41,16 @@ SYSTEM_PRIORITIES = {
 
 
 @dataclass(frozen=True)
-class AskingPod:
+class PodToFit:
     """Pods that are alike: ``copies`` of them.
 
     ``requests`` are cpu in cores, memory in bytes, extended resources in numbers; ``most`` is the
     most that one container asks for. ``by_claim`` is how a node that offers no such resource could
     serve one with a claim: each request with its name and count. ``claims`` are what the pod claims
     on any node, ``new_claims`` the specifications of those that are yet to be made.
-    ``on_every_node``: one on each node that it may go to. ``held_back`` says why the scheduler
-    would not look at it. Of its claims is not looked at what ``narrowed`` names, which leaves fewer
-    devices, and what ``unread`` names, with which it may get others.
+    ``on_every_node``: one on each node that it may go to. ``blocked_reason`` says why the scheduler
+    would not look at it. ``unchecked`` names what is not checked of its claims, which leaves fewer
+    devices; ``unread`` names what could not be read, with which it may get others.
     """
 
     kind: str
@@ -65,8 +65,8 @@ class AskingPod:
     new_claims: tuple[Mapping[str, Any], ...] = ()
     priority: int = 0
     on_every_node: bool = False
-    held_back: str = ""
-    narrowed: tuple[str, ...] = ()
+    blocked_reason: str = ""
+    unchecked: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -111,7 +111,7 @@ def asking_pod(
     kind: str = "Pod",
     name: str = "",
     copies: int = 1,
-) -> AskingPod:
+) -> PodToFit:
     """Read a pod, or the template of one; its shape has been checked."""
     meta, spec = raw.get("metadata") or {}, raw["spec"]
     namespace = str(meta.get("namespace") or "default")
@@ -126,15 +126,15 @@ def asking_pod(
     gates = [
         str(scheduling_gate.get("name")) for scheduling_gate in spec.get("schedulingGates") or ()
     ]
-    held_back = f"its scheduling gates are closed: {', '.join(gates)}" if gates else missing
+    blocked_reason = f"its scheduling gates are closed: {', '.join(gates)}" if gates else missing
     shares = _asks_for_shares((*sizes.requests, *claims.requests), requests)
     refused = sizes.refused or (_quota_problem(cluster, around, namespace, notes) if shares else "")
-    held_back = refused or held_back
+    blocked_reason = refused or blocked_reason
     notes += _not_looked_at(spec)
     annotations = meta.get("annotations") or {}
     ignored = [name for name in IGNORED_ANNOTATIONS if name in annotations]
     notes += [f"Divvy ignores the annotation {name}" for name in ignored]
-    return AskingPod(
+    return PodToFit(
         kind=kind,
         namespace=printable(namespace),
         name=printable(name or meta.get("name") or meta.get("generateName") or ""),
@@ -150,8 +150,8 @@ def asking_pod(
         ),
         priority=_priority(spec, around, notes),
         on_every_node=kind == "DaemonSet",
-        held_back=printable(held_back),
-        narrowed=_words(claims.narrowed),
+        blocked_reason=printable(blocked_reason),
+        unchecked=_words(claims.unchecked),
         unread=(
             *_words(claims.unread),
             *map(printable, _unread(meta, spec, cluster, around, requests)),
@@ -194,7 +194,7 @@ class _Claims:
 
     requests: list[Request] = field(default_factory=list)
     templates: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    narrowed: dict[str, list[str]] = field(default_factory=dict)
+    unchecked: dict[str, list[str]] = field(default_factory=dict)
     unread: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -240,10 +240,10 @@ def _read(
     """Add what a claim asks for."""
     claim = {"metadata": {"name": name}, "spec": spec}
     requests = requests_of({"spec": {}}, [claim], cluster.names)
-    narrowed = list(classes_of_others(spec))
+    unchecked = list(classes_of_others(spec))
     if any(request.selectors for request in requests):
-        narrowed.append("conditions (CEL)")
-    narrowed += [word for request in requests for word in request.narrowed]
+        unchecked.append("conditions (CEL)")
+    unchecked += [word for request in requests for word in request.unchecked]
     unread = [word for request in requests for word in request.unread]
     unread += [
         f"the DeviceClass {request.device_class} of the files"
@@ -255,7 +255,7 @@ def _read(
         driver = opaque.get("driver") if isinstance(opaque, dict) else None
         unread.append(f"its configuration for the driver {driver}")
     claims.requests += requests
-    for words_by_claim, words in ((claims.narrowed, narrowed), (claims.unread, unread)):
+    for words_by_claim, words in ((claims.unchecked, unchecked), (claims.unread, unread)):
         if words:
             words_by_claim.setdefault(name, []).extend(dict.fromkeys(words))
 

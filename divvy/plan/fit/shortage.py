@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from fractions import Fraction
 
+from divvy.plan.fit.claim_allocation import NodeDevices
 from divvy.plan.fit.claim_matching import is_kind, is_wanted_type, too_much, unknown_capacity
 from divvy.plan.fit.claim_requests import Request
-from divvy.plan.fit.claiming import NodeDevices
 from divvy.plan.fit.live_claims import ClaimedGpu, LiveDevice
 
 _NAMED = 3
 _MIB = 1 << 20
 
 
-class Lack(IntEnum):
+class ShortageKind(IntEnum):
     """How far a node is from taking a pod."""
 
     NOT_OFFERED = 0
@@ -27,7 +27,7 @@ class Lack(IntEnum):
 class Shortage:
     """What a node lacks; ``missing`` is how many of the resource, to find the nearest node."""
 
-    lack: Lack
+    lack: ShortageKind
     words: str
     missing: Fraction = Fraction(0)
     resource: str = ""
@@ -40,15 +40,17 @@ def shortage_of(
     if needed <= capacity - used:
         return None
     if not capacity:
-        return Shortage(Lack.NOT_OFFERED, f"offers no {resource}", needed, resource)
+        return Shortage(ShortageKind.NOT_OFFERED, f"offers no {resource}", needed, resource)
     size, amount = amount_words(resource, capacity), amount_words(resource, needed)
     if needed > capacity:
         words = f"offers {size} {resource}, it needs {amount}"
-        return Shortage(Lack.TOO_MUCH, words, needed - capacity, resource)
+        return Shortage(ShortageKind.TOO_MUCH, words, needed - capacity, resource)
     free = amount_words(resource, max(capacity - used, Fraction(0)))
     held = f"; held by {names(holders)}" if holders else ""
     words = f"offers {size} {resource}, {free} {'is' if free == '1' else 'are'} free, it needs"
-    return Shortage(Lack.NOT_FREE, f"{words} {amount}{held}", needed - capacity + used, resource)
+    return Shortage(
+        ShortageKind.NOT_FREE, f"{words} {amount}{held}", needed - capacity + used, resource
+    )
 
 
 def claim_shortage(
@@ -60,16 +62,16 @@ def claim_shortage(
         devices_of_it = [device for device in _devices(request, devices) if not device.taints]
         if not devices_of_it:
             lacks = f"offers no {_kind(request)}{_taints(': its devices', [request], devices)}"
-            return Shortage(Lack.NOT_OFFERED, lacks, Fraction(request.count))
+            return Shortage(ShortageKind.NOT_OFFERED, lacks, Fraction(request.count))
         never = _never(request, devices_of_it)
         if never:
-            return Shortage(Lack.TOO_MUCH, never + also)
+            return Shortage(ShortageKind.TOO_MUCH, never + also)
     requests_text = " and ".join(request.words for request in requests)
     if NodeDevices([_free(gpu) for gpu in devices.gpus], devices.spread).claim(requests) is None:
         words = f"has no GPUs that give {requests_text}, even with nothing held{also}"
-        return Shortage(Lack.TOO_MUCH, words)
+        return Shortage(ShortageKind.TOO_MUCH, words)
     held = f"; held by {names(holders)}" if holders else ""
-    return Shortage(Lack.NOT_FREE, f"has no room left for {requests_text}{held}{also}")
+    return Shortage(ShortageKind.NOT_FREE, f"has no room left for {requests_text}{held}{also}")
 
 
 def _devices(request: Request, devices: NodeDevices) -> Iterator[LiveDevice]:

@@ -6,6 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from divvy.model import Cluster
+from divvy.model.api_names import (
+    DEVICE_ANNOTATIONS,
+    MAX_CLAIMED_DEVICES,
+    NO_TYPES,
+    PRIORITY,
+    TENANT_LABEL,
+    USE_TYPES,
+    VGPU_MODE,
+)
 from divvy.model.claim_names import (
     MAX_TEMPLATE_NAME,
     MAX_TYPES,
@@ -15,15 +24,6 @@ from divvy.model.claim_names import (
     parse_template_name,
     template_name,
     type_of_product,
-)
-from divvy.model.contract import (
-    DEVICE_ANNOTATIONS,
-    MAX_CLAIMED_DEVICES,
-    NO_TYPES,
-    PRIORITY,
-    TENANT_LABEL,
-    USE_TYPES,
-    VGPU_MODE,
 )
 from divvy.model.problems import value_text
 from divvy.model.quantities import parse_count

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from divvy.model.problems import Keys, path_of, value_text
-from divvy.plan.fit.shape import DECIDING, POD_META
+from divvy.plan.fit.manifest_schema import DECIDING, POD_META
 
 # More than clusters have; what goes beyond it is a typing error.
 MAX_PODS = 1_000_000

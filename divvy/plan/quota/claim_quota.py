@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from divvy.model.contract import CLAIM_COUNT_QUOTA, CLASS_QUOTA, CLASS_RESOURCE
+from divvy.model.api_names import CLAIM_COUNT_QUOTA, CLASS_QUOTA, CLASS_RESOURCE
 from divvy.model.quantities import parse_quantity
 from divvy.plan.fit.claim_requests import Request
 

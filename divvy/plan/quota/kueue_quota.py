@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from divvy.model import gpu_resource, mig_resource
+from divvy.model.api_names import CLAIMS_DRIVER
 from divvy.model.claim_devices import ClaimDevice
 from divvy.model.claim_names import GPU_CLASS, MIG_CLASS, mig_class, share_class
-from divvy.model.contract import CLAIMS_DRIVER
 from divvy.model.offered_gpu import OfferedGpu
 from divvy.model.slice_specs import memory_counter
 from divvy.model.stack import Names

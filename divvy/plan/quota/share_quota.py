@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.claim_names import GPU_CLASS, share_class
-from divvy.model.contract import (
+from divvy.model.api_names import (
     CLAIM_COUNT_QUOTA,
     CLASS_QUOTA,
     CLASS_RESOURCE,
     SHARE_QUOTA_LABEL,
     TENANT_LABEL,
 )
+from divvy.model.claim_names import GPU_CLASS, share_class
 from divvy.model.resource_names import VENDOR, gpu_resource
 from divvy.plan.quota.claim_quota import has_scopes
 

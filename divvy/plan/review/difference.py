@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from divvy.model.contract import AGENT
+from divvy.model.api_names import AGENT
 from divvy.plan.predict.guarantees import Guarantees
 from divvy.plan.predict.prediction import NodePlan, Plan, PoolPlan
 from divvy.plan.review.disruption import Disruption, disruption

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from divvy.model.claims_floor import SHARES_SINCE
+from divvy.model.kubernetes_support import SHARES_SINCE
 
 Object = Mapping[str, Any]
 _POLICIES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from divvy.model.contract import RUNBOOKS
+from divvy.model.api_names import RUNBOOKS
 from divvy.model.stack import Names
 
 IMAGE = "image.invalid/agent"

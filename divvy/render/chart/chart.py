@@ -21,7 +21,7 @@ from divvy.model import (
     gpu_model,
     gpu_models,
 )
-from divvy.model.claims_floor import SHARES_SINCE
+from divvy.model.kubernetes_support import SHARES_SINCE
 from divvy.plan import plan
 from divvy.render.chart.readme import readme
 from divvy.render.chart.templated_objects import TemplatedObjects, templated_objects

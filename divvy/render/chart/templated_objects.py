@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from divvy.model import generation, parse_document
-from divvy.model.contract import CONFIG_KEY, CONFIG_MAP, component_of
+from divvy.model.api_names import CONFIG_KEY, CONFIG_MAP, component_of
 from divvy.render.chart.actions import EVERYTHING, GENERATION, IMAGE, RUNTIME
 from divvy.render.chart.conditionals import conditional
 from divvy.render.chart.switches import READERS, SWITCHES

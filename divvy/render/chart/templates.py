@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from divvy.model.contract import component_of
+from divvy.model.api_names import component_of
 from divvy.model.mig_names import resource_part
 from divvy.render.chart.actions import MIG_PROFILE, TENANT, with_actions
 from divvy.render.chart.templated_objects import unwrap

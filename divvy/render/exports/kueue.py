@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from divvy.model.api_names import CLAIMS_DRIVER
 from divvy.model.claim_names import MEMORY
-from divvy.model.contract import CLAIMS_DRIVER
 from divvy.model.quantities import mib_quantity
 from divvy.plan.quota.kueue_quota import ClassMapping, Flavor, KueueQuota
 from divvy.render.exports.plain_yaml import plain_yaml

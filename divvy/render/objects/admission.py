@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from divvy.model.contract import OWNED_ANNOTATIONS, OWNED_LABELS
+from divvy.model.api_names import OWNED_ANNOTATIONS, OWNED_LABELS
 
 _OWN_NODE = (
     "'authentication.kubernetes.io/node-name' in request.userInfo.extra && "

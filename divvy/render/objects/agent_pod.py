@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.contract import AGENT, PLUGIN_FOLDER, REGISTRY_FOLDER, RUN_FOLDER
+from divvy.model.api_names import AGENT, PLUGIN_FOLDER, REGISTRY_FOLDER, RUN_FOLDER
 
 _LABELS = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "agent"}
 _PORT = 9410

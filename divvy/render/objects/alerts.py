@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.contract import AGENT, STATUS_ANNOTATION, TEMPLATE_MAKER, State
+from divvy.model.api_names import AGENT, STATUS_ANNOTATION, TEMPLATE_MAKER, State
 from divvy.model.resource_names import qualified
 
 _DAEMON_SET = f'{{daemonset="{AGENT}"}}'

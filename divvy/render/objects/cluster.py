@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster, ClusterDocument, canonical_json, generation
-from divvy.model.contract import (
+from divvy.model.api_names import (
     AGENT,
     CONFIG_KEY,
     CONFIG_MAP,

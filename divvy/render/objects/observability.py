@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.contract import Component, component_labels
+from divvy.model.api_names import Component, component_labels
 from divvy.render.objects.alerts import alert_groups
 from divvy.render.objects.dashboard import FILE, dashboard_json
 from divvy.render.objects.usage_rules import usage_group

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from divvy.model import ClusterDocument
-from divvy.model.contract import KEPT_REPORT
+from divvy.model.api_names import KEPT_REPORT
 from divvy.render.objects.cluster import objects
 from divvy.stack.keys import CLUSTER
 

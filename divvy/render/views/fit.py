@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from divvy.plan.fit import Fit, Obstacle, Place, PodsFit
-from divvy.plan.fit.shortage import Lack
+from divvy.plan.fit.shortage import ShortageKind
 
 # So many of the nodes that do not take a pod are shown.
 _MOST = 10
@@ -86,7 +86,7 @@ def _place(place: Place, wanted: int) -> str:
 def _adds(obstacle: Obstacle, reason: str) -> bool:
     """Return whether an obstacle says more than the reason, and than that nothing is there."""
     return (
-        obstacle.lack is not Lack.NOT_OFFERED
+        obstacle.lack is not ShortageKind.NOT_OFFERED
         and f"{obstacle.nodes} {obstacle.reason}" not in reason
     )
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from divvy.live.usage import Usage, UsedGpu, UsedNode, UsingPod, sums
-from divvy.model.contract import State
+from divvy.model.api_names import State
 from divvy.render.views.usage_words import (
     MAX_NODES_IN_FULL,
     SIMULATED,

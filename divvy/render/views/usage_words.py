@@ -1,7 +1,7 @@
 """Words for the use of GPUs: the same in every view."""
 
 from divvy.live.usage import Holding, Usage, UsedGpu, UsedNode, sums
-from divvy.model.contract import State
+from divvy.model.api_names import State
 from divvy.render.views.words import plural
 
 # Beyond so many nodes each is one line, unless one is asked for.

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from divvy.model import generation
-from divvy.model.contract import CONFIG_KEY, CONFIG_MAP
+from divvy.model.api_names import CONFIG_KEY, CONFIG_MAP
 from lab.benchmarks.fleet.agents import PATIENCE, Fleet, until
 from lab.benchmarks.fleet.cluster import (
     AgentPod,

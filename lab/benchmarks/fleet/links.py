@@ -29,7 +29,7 @@ from divvy.agent.gpu.node import NodeView
 from divvy.agent.gpu.status import GpuStatus, NodeStatus
 from divvy.agent.plugin.inventory import Resource
 from divvy.model import generation, hardware_model, parse_canonical
-from divvy.model.contract import CONFIG_MAP, STATUS_ANNOTATION, State
+from divvy.model.api_names import CONFIG_MAP, STATUS_ANNOTATION, State
 from divvy.plan.predict.prediction import NodePlan, predict_node
 from tests.agent.devices import gpu, replicas, whole
 

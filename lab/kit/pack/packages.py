@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from conformance.image import lay_tinygrad
-from divvy.sources import CONFORMANCE, PACKAGE
+from divvy.bundled_sources import CONFORMANCE, PACKAGE
 from lab.cluster.paths import LAB, REPOSITORY
 
 _EXTRAS = ("agent", "cli", "verify")

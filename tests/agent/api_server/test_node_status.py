@@ -19,7 +19,7 @@ from divvy.agent.api_server.node_status import NodeStatusWriter, timed, untimed
 from divvy.agent.gpu.node import NodeView
 from divvy.agent.gpu.status import NodeStatus
 from divvy.kube import backoff
-from divvy.model.contract import STATUS_ANNOTATION
+from divvy.model.api_names import STATUS_ANNOTATION
 from lab.fakes.api import FakeApi, fake_api
 from lab.fakes.scene import until
 

@@ -18,7 +18,7 @@ from divvy.agent.claims.preparation import ClaimProblem, Preparation
 from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.agent.inject.claim_cdi import claim_file
 from divvy.agent.inject.share_folder import ShareFolder
-from divvy.model.contract import CLAIMS_DRIVER, claims_pool
+from divvy.model.api_names import CLAIMS_DRIVER, claims_pool
 from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, held, offered_gpu
 from tests.agent.devices import gpu, instance, snapshot
 

@@ -15,7 +15,7 @@ from divvy.agent.claims.record import (
     decoded,
     encoded,
     held_claim,
-    put_right,
+    repair_from_copies,
 )
 from divvy.model.offered_gpu import OfferedGpu
 from tests.agent.claim_values import (
@@ -86,12 +86,12 @@ SHARE = claim("share", held(TWO, "-share", 3000, 30))
 def test_believes_copies_that_are_newer_than_the_record(
     claims: tuple[Any, ...], copied: tuple[Any, ...], right: tuple[Any, ...]
 ) -> None:
-    record = put_right(claim_record(GPU, claims=claims), claim_record(TWO, claims=copied))
+    record = repair_from_copies(claim_record(GPU, claims=claims), claim_record(TWO, claims=copied))
     assert set(record.claims) == {right_claim.uid for right_claim in right}
     assert (TWO.uuid in record.offered) == (
         set(record.claims) != {held_claim.uid for held_claim in claims}
     )
-    assert put_right(record, ClaimRecord()) == record
+    assert repair_from_copies(record, ClaimRecord()) == record
 
 
 OLD, NEW = offered_gpu(0, BY_SIZE), offered_gpu(0, ON_DEMAND)

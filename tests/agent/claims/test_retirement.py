@@ -14,7 +14,7 @@ from divvy.agent.claims import retirement
 from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.claims.retirement import Retirement
 from divvy.kube.errors import ApiError
-from divvy.model.contract import CLAIMS_DRIVER
+from divvy.model.api_names import CLAIMS_DRIVER
 from lab.fakes.scene import running, until
 from tests.agent.claim_values import BY_SIZE, offered_gpu
 

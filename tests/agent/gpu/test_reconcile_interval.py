@@ -18,7 +18,7 @@ from divvy.agent.gpu.reconciliation import KubeletView, Observation
 from divvy.agent.gpu.transition import Decision, Transition
 from divvy.agent.plugin.inventory import AdvertisedGpu
 from divvy.model import DesiredGpu, Offer
-from divvy.model.contract import State
+from divvy.model.api_names import State
 from tests.agent.devices import gpu, snapshot
 
 LAYOUT = DesiredGpu("GPU-0", 0, 0, None, (Offer("nvidia.com/gpu", "gpu", None),))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.inject.account import (
+from divvy.agent.inject.share_usage import (
     SIZE,
     AccountProblem,
     create_account,
@@ -23,12 +23,12 @@ from divvy.agent.inject.account import (
     read_account,
     write_beyond,
 )
-from divvy.agent.inject.gate_page import create_page, cut_page
+from divvy.agent.inject.time_share_page import create_page, cut_page
 
 _READER = """
 import sys, time
 from pathlib import Path
-from divvy.agent.inject.account import AccountProblem, read_account, write_beyond
+from divvy.agent.inject.share_usage import AccountProblem, read_account, write_beyond
 end = time.monotonic() + 4
 read = 0
 while time.monotonic() < end:

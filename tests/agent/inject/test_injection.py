@@ -21,7 +21,7 @@ from divvy.agent.inject.limiter import LIBRARIES, install_limiter
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.plugin.allocation import Refused, device_shares
 from divvy.agent.settings import Settings, settings_from
-from divvy.model.contract import (
+from divvy.model.api_names import (
     CDI_FILE,
     DRIVER_LIMITED_FILE,
     limited_cdi_file,

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.inject.account import SIZE, read_account
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.inject.share import share_name
 from divvy.agent.inject.share_folder import ShareFolder, room
+from divvy.agent.inject.share_usage import SIZE, read_account
 from divvy.model.sharing import DeviceShare, Sharing
 from lab.fakes.agent import unmount
 from tests.agent.devices import device_share

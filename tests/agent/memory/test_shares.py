@@ -16,10 +16,10 @@ import pytest
 
 from divvy.agent.containers import Member, Process
 from divvy.agent.gpu.holders import Holder
-from divvy.agent.inject.account import read_account
 from divvy.agent.inject.limiter import write_share
 from divvy.agent.inject.share import share_name
 from divvy.agent.inject.share_folder import ShareFolder
+from divvy.agent.inject.share_usage import read_account
 from divvy.agent.memory.shares import ShareAccounts, in_namespace
 from divvy.agent.memory.unaccounted_memory import InNamespace
 from divvy.agent.plugin.device_holders import HoldersUnknown

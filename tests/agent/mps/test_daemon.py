@@ -16,7 +16,7 @@ from divvy.agent.mps import daemon as daemon_module
 from divvy.agent.mps.answers import NoAnswer, refusal
 from divvy.agent.mps.daemon import PROGRAM, MpsDaemon
 from divvy.agent.mps.supervision import Ceiling, Share
-from divvy.model.contract import STATE_FOLDER
+from divvy.model.api_names import STATE_FOLDER
 from divvy.model.profile import MAX_MPS_CLIENTS
 
 SERVER, CLIENT = 3165259, 4194303

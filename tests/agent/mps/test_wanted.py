@@ -8,8 +8,8 @@ import pytest
 
 from divvy.agent.gpu.holders import Held, Holder
 from divvy.agent.gpu.transition import Decision
+from divvy.agent.mps.desired_daemons import share_of, wanted_daemons
 from divvy.agent.mps.supervision import Ceiling, Share
-from divvy.agent.mps.wanted import share_of, wanted_daemons
 from divvy.agent.plugin.inventory import AdvertisedGpu
 from divvy.model import DesiredGpu, Offer
 from divvy.model.sharing import Sharing

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from divvy.model.contract import STATUS_ANNOTATION
+from divvy.model.api_names import STATUS_ANNOTATION
 from tests.agent.tenants import SHARED, kill_agent, phase, pod, run
 from tests.deployment import Deployment
 from tests.limited_shares import followed

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from conformance.bare.interruption import Interruption, TooLate
-from conformance.not_made import NotMade
+from conformance.skips import CheckSkipped
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_ends_a_check_at_its_limit_or_that_of_the_run(interruption: Interruption
 def test_ends_the_check_and_remembers_when_stopped(
     interruption: Interruption, number: signal.Signals
 ) -> None:
-    with pytest.raises(NotMade, match="the run was stopped"), interruption.limited(60):
+    with pytest.raises(CheckSkipped, match="the run was stopped"), interruption.limited(60):
         os.kill(os.getpid(), number)
     assert interruption.stopped == "the run was stopped"
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from conformance.disruption.profile_change import change_profile, hold_through_change
-from conformance.not_made import NotApplicable
+from conformance.skips import NotApplicable
 
 
 def test_spares_no_pod_under_a_policy_that_evicts() -> None:

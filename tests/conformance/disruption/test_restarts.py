@@ -10,7 +10,7 @@ import pytest
 from conformance.cluster.pods import Outcome
 from conformance.disruption.node_scripts import CANNOT, FUNCTIONS, RESTART_KUBELET
 from conformance.disruption.restarts import reload_systemd, restart_all
-from conformance.not_made import NotApplicable
+from conformance.skips import NotApplicable
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 

@@ -14,8 +14,8 @@ from conformance.load.claim_probes import (
     sees_its_gpu_only,
     small_claim,
 )
-from conformance.not_made import NotApplicable, NotMade
 from conformance.promise import ClaimPromise, NodePromise, claim_promises
+from conformance.skips import CheckSkipped, NotApplicable
 from divvy.model import gpu_model, parse_cluster
 from divvy.plan import predict_node
 from divvy.plan.fit.live_claims import ClaimedGpu, claimed_gpus
@@ -93,7 +93,7 @@ def test_disturbs_no_holder_of_the_gpu() -> None:
     _, looked = gpu({"shares": {}})
     (share,) = [device.name for device in looked.devices if device.kind == "share"]
     full = claim("c", "n", share, memory="40500Mi", cores="10")
-    with pytest.raises(NotMade, match="no room for 1024 MiB"):
+    with pytest.raises(CheckSkipped, match="no room for 1024 MiB"):
         small_claim(*gpu({"shares": {}}, full), DIVVY)
     with pytest.raises(NotApplicable, match="for its tenants"):
         small_claim(*gpu({"shares": {}, "tenants": ["a", "b"]}), DIVVY)
@@ -107,7 +107,7 @@ def test_finds_a_gpu_full_whose_time_or_number_of_shares_is_given_out(
 ) -> None:
     claims = {"shares": {"max": most}}
     held = claim("c", "n", "gpu-n-0-share", memory="3000Mi", cores=cores)
-    with pytest.raises(NotMade, match=f"no room for {room}: held by team/c"):
+    with pytest.raises(CheckSkipped, match=f"no room for {room}: held by team/c"):
         small_claim(*gpu(claims, held), DIVVY)
 
 

@@ -21,9 +21,9 @@ from conformance.load.claims import (
     rounded,
     tenants_without_gpu,
 )
-from conformance.not_made import NotApplicable, NotMade
 from conformance.observe.claims import divisible_by, overcommitted, tenants_together
 from conformance.promise import NodePromise
+from conformance.skips import CheckSkipped, NotApplicable
 from divvy.model import gpu_model, parse_cluster
 from divvy.model.stack import Names
 from divvy.plan import predict_node
@@ -171,7 +171,7 @@ def test_judges_nothing_by_a_refusal_of_another_policy() -> None:
     own = "nvidia.com/gpumem is 4Gi: give MiB as a number"
     assert refused_for_gpus({"a unit": own}, names) == ("accepted: nothing", "accepted: nothing")
     assert refused_for_gpus({"a unit": None, "too much": own}, names)[1] == "accepted: a unit"
-    with pytest.raises(NotMade, match="for something else: pods need a team label"):
+    with pytest.raises(CheckSkipped, match="for something else: pods need a team label"):
         refused_for_gpus({"a unit": own, "too much": "pods need a team label"}, names)
 
 

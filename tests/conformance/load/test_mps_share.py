@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.load.mps_share import ask, judge_memory, judge_sms
-from conformance.not_made import NotMade
+from conformance.skips import CheckSkipped
 from divvy.model.sharing import Sharing
 
 SOUND = """\
@@ -50,7 +50,7 @@ def test_fails_a_limit_of_another_share() -> None:
 
 def test_judges_no_share_of_all_sms() -> None:
     """A process that is no client of MPS has them, too."""
-    with pytest.raises(NotMade):
+    with pytest.raises(CheckSkipped):
         judge_sms(promised(40, 100), SOUND)
 
 
@@ -65,7 +65,7 @@ def test_asks_for_nothing_on_a_share_too_small_for_a_context() -> None:
         ),
     )
     pods: Any = None
-    with pytest.raises(NotMade, match="320 MiB has no room"):
+    with pytest.raises(CheckSkipped, match="320 MiB has no room"):
         ask(pods, small)  # type: ignore[arg-type]
 
 

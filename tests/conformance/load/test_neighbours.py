@@ -18,8 +18,8 @@ from conformance.load.neighbours import (
     mig_keeps,
     replicas_keep,
 )
-from conformance.not_made import NotMade
 from conformance.promise import device_promises
+from conformance.skips import CheckSkipped
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 
@@ -158,7 +158,7 @@ class LatePods(BurningPods):
 
 @pytest.mark.parametrize(
     ("phase", "raised"),
-    [("Pending", NotMade), ("Failed", AssertionError), ("Deleted", AssertionError)],
+    [("Pending", CheckSkipped), ("Failed", AssertionError), ("Deleted", AssertionError)],
 )
 def test_names_a_pod_that_never_begins(phase: str, raised: type[BaseException]) -> None:
     pods: Any = LatePods(phase)

@@ -3,8 +3,8 @@
 import pytest
 
 from conformance.load.workload_pods import kinds_to_hold
-from conformance.not_made import NotApplicable
 from conformance.promise import device_promises
+from conformance.skips import NotApplicable
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from conformance.not_made import NotApplicable
 from conformance.observe.fabric import SCRIPT, fabric_is_up
+from conformance.skips import NotApplicable
 from lab.cluster.flat_file import gpu_uuid
 from lab.driver_clients.driver_root import DriverRoot
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from conformance.not_made import NotMade
 from conformance.observe.fresh_status import FreshStatus, answers_of, ask_agent
 from conformance.promise import NodePromise
+from conformance.skips import CheckSkipped
 from divvy.kube.errors import ApiError
-from divvy.model.contract import STATUS_ANNOTATION, VERIFY_ANNOTATION
+from divvy.model.api_names import STATUS_ANNOTATION, VERIFY_ANNOTATION
 from tests.conformance.fake_api import refusal
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
@@ -57,7 +57,7 @@ def test_distrusts_the_status_of_an_agent_that_cannot_write() -> None:
 def test_judges_nothing_without_the_right_to_annotate_nodes() -> None:
     target = Target(answers=True)
     target.refuses = True
-    with pytest.raises(NotMade, match="may not annotate nodes"):
+    with pytest.raises(CheckSkipped, match="may not annotate nodes"):
         ask_agent(target, NODE)  # type: ignore[arg-type]
 
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from conformance.not_made import NotApplicable
 from conformance.observe.gpu_condition import (
     SCRIPT,
     clocks_are_free,
     lanes_are_up,
     links_are_sound,
 )
+from conformance.skips import NotApplicable
 from lab.cluster.flat_file import gpu_uuid
 from lab.driver_clients.driver_root import DriverRoot
 

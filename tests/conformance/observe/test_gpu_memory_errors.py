@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from conformance.not_made import NotApplicable
 from conformance.observe.gpu_memory_errors import SCRIPT, memory_is_sound
+from conformance.skips import NotApplicable
 from lab.driver_clients.driver_root import DriverRoot
 
 NOTHING = dict.fromkeys(("uncorrected", "remapping_pending", "retirement_pending"))

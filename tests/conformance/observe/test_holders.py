@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from conformance.cluster.pod_spec import OWN
-from conformance.not_made import NotMade
 from conformance.observe.holders import claimants, holders, require_idle
 from conformance.promise import device_promises
+from conformance.skips import CheckSkipped
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 
@@ -91,7 +91,7 @@ class Target:
 def test_counts_a_gpu_with_a_dra_claim_as_not_idle() -> None:
     target = Target([pod("theirs", 0)], [claim("theirs", "gpu.nvidia.com")])
     (promise,) = device_promises(promised(CLUSTER, live("n1")))
-    with pytest.raises(NotMade, match="devices are held by team/theirs"):
+    with pytest.raises(CheckSkipped, match="devices are held by team/theirs"):
         require_idle(target, promise)  # type: ignore[arg-type]
 
 
@@ -104,6 +104,6 @@ def test_waits_for_no_pod_that_only_has_its_label(monkeypatch: pytest.MonkeyPatc
     tenants, own = pod("theirs", 1, labels=OWN), pod("own", 1, labels=OWN)
     own["metadata"]["namespace"] = "divvy-conformance-0a1b2c-restricted"
     for holder, is_awaited in ((tenants, False), (own, True)):
-        with pytest.raises(NotMade, match="devices are held by"):
+        with pytest.raises(CheckSkipped, match="devices are held by"):
             require_idle(Target([holder], []), promise)  # type: ignore[arg-type]
         assert bool(waits) is is_awaited

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from conformance.not_made import NotApplicable, NotMade
 from conformance.observe.installed import (
     Installation,
     InstalledObject,
@@ -17,6 +16,7 @@ from conformance.observe.installed import (
     judged,
     part_of,
 )
+from conformance.skips import CheckSkipped, NotApplicable
 from divvy.model import PluginImage, parse_document
 from divvy.render.objects.cluster import objects
 from tests.conformance.fake_api import refusal
@@ -193,7 +193,7 @@ def test_judges_nothing_without_the_right_to_read_what_is_installed() -> None:
         generation="g",
         configuration="{}",
     )
-    with pytest.raises(NotMade, match="may not read what is installed: no such right"):
+    with pytest.raises(CheckSkipped, match="may not read what is installed: no such right"):
         Installation(target).judge(Part.POLICIES)
     target.document = parse_document({**FILE, "profiles": {"whole": {}, "sizes": {}}})
     with pytest.raises(NotApplicable, match="the stack file asks for no claims"):

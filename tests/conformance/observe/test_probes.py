@@ -6,12 +6,14 @@ from concurrent.futures import Future
 
 import pytest
 
-from conformance.observe.probes import AtOnce
+from conformance.observe.probes import Prefetched
 
 
 def test_looks_later_at_a_node_that_was_away() -> None:
     looked: list[str] = []
-    looks: AtOnce[str, str] = AtOnce(["n1", "n2"], lambda name: looked.append(name) or name, 2)
+    looks: Prefetched[str, str] = Prefetched(
+        ["n1", "n2"], lambda name: looked.append(name) or name, 2
+    )
     assert looks["n1"] == "n1"
     assert looks["n3"] == looks["n3"] == "n3"
     assert sorted(looked) == ["n1", "n2", "n3"]
@@ -31,7 +33,7 @@ def test_waits_for_no_other_case_when_the_run_is_stopped(monkeypatch: pytest.Mon
     monkeypatch.setattr("conformance.observe.probes.wait", stopped)
     since = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        AtOnce(range(10), work, 2)[0]
+        Prefetched(range(10), work, 2)[0]
     assert time.monotonic() - since < 30
     released.set()
     time.sleep(0.2)

@@ -27,7 +27,7 @@ from divvy.model.offered_gpu import OfferedGpu
 from divvy.model.slice_specs import slice_specs
 from divvy.plan import NodePlan, Plan, plan
 from divvy.plan.fit import Fit, fit, nodes_of_cluster, nodes_of_plan, read_manifests
-from divvy.plan.fit.claiming import NodeDevices
+from divvy.plan.fit.claim_allocation import NodeDevices
 from divvy.plan.fit.live_claims import claimed_gpus
 from divvy.plan.fit.manifests import Document
 from divvy.plan.fit.node_selection import Labels

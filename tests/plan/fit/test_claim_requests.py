@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from divvy.live.waiting import notes_of
+from divvy.live.pending_pods import notes_of
 from divvy.model.stack import Names
 from divvy.plan.fit.claim_requests import Request, requests_of
 
@@ -108,7 +108,7 @@ def test_reports_alternatives_and_constraints_as_unread() -> None:
     (request,) = requests_of(_pod(), [claim], Names())
     assert request.kind == "gpu"
     assert request.unread == ("alternatives (firstAvailable)",)
-    assert request.narrowed == ("constraints",)
+    assert request.unchecked == ("constraints",)
 
 
 def test_reads_a_handwritten_claim() -> None:

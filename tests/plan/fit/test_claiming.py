@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from divvy.plan.fit.claim_allocation import Allocation, NodeDevices
 from divvy.plan.fit.claim_requests import Request
-from divvy.plan.fit.claiming import Allocation, NodeDevices
 from divvy.plan.fit.live_claims import claimed_gpus
 from tests.plan.claimed import claim, slices
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from divvy.plan.fit.claim_allocation import NodeDevices
 from divvy.plan.fit.claim_requests import Request
-from divvy.plan.fit.claiming import NodeDevices
 from divvy.plan.fit.live_claims import claimed_gpus
 from divvy.plan.fit.shortage import claim_holders, claim_shortage
 from tests.plan.claimed import claim, slices

@@ -15,8 +15,8 @@ import yaml
 from divvy.model import Cluster, gpu_model, parse_cluster
 from divvy.model.claim_names import MEMORY, UUID
 from divvy.plan import plan
+from divvy.plan.fit.claim_allocation import NodeDevices
 from divvy.plan.fit.claim_requests import requests_of
-from divvy.plan.fit.claiming import NodeDevices
 from divvy.plan.fit.live_claims import claimed_gpus
 from divvy.plan.predict.node_templates import node_templates
 from divvy.plan.quota.kueue_quota import KueueQuota, kueue_quota

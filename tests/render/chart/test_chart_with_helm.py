@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 
 from divvy.model import InvalidCluster, parse_cluster, parse_document
-from divvy.model.claims_floor import floor_problems
+from divvy.model.kubernetes_support import floor_problems
 from divvy.plan import plan
 from divvy.plan.predict.claimable import BY_CLAIMS as CLAIMED
 from divvy.render.chart import chart_objects, values_of

@@ -12,8 +12,8 @@ import yaml
 
 from divvy.agent.node_runtime.prepare import MAX_CHANGE_SECONDS
 from divvy.model import parse_canonical, parse_document
+from divvy.model.api_names import CONFIG_KEY, CONFIG_MAP
 from divvy.model.canonical import DEPLOYMENT_KEYS
-from divvy.model.contract import CONFIG_KEY, CONFIG_MAP
 from divvy.render.chart import chart_objects
 from divvy.render.objects.cluster import objects
 from tests.plugin_stack import without_claims

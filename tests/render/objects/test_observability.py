@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from divvy.model import canonical_json, generation, parse_cluster
-from divvy.model.contract import component_of
+from divvy.model.api_names import component_of
 from divvy.render.objects.alerts import alert_groups
 from divvy.render.objects.dashboard import dashboard_json
 from divvy.render.objects.usage_rules import usage_group

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from divvy.model import Cluster, Pool, hardware_model
-from divvy.model.contract import DEVICE_PLUGIN_ALIAS, MIG_ALIAS
+from divvy.model.api_names import DEVICE_PLUGIN_ALIAS, MIG_ALIAS
 from divvy.model.stack import IGNORED_XIDS
 from divvy.render.exports.operator.translation import Translation
 from divvy.render.exports.plain_yaml import plain_yaml

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.contract import METRICS_PORT, Component, component_labels
+from divvy.model.api_names import METRICS_PORT, Component, component_labels
 from divvy.model.platform_checks import ARCHITECTURE_LABEL
 from divvy.render.objects.agent_pod import pool_tolerations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from divvy.model.contract import TEMPLATE_MAKER, Component
+from divvy.model.api_names import TEMPLATE_MAKER, Component
 from divvy.render.objects.claims.controller import Controller
 
 # A second one would do no harm and be of no use: a template is there once.

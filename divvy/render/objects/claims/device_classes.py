@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from divvy.model import Cluster, gpu_resource, mig_resource
+from divvy.model.api_names import CLAIMS_DRIVER, Component, component_labels
 from divvy.model.claim_names import (
     GPU_CLASS,
     KIND,
@@ -16,7 +17,6 @@ from divvy.model.claim_names import (
     mig_class,
     share_class,
 )
-from divvy.model.contract import CLAIMS_DRIVER, Component, component_labels
 from divvy.render.objects.claims.claimable import Claimable, claimable
 
 

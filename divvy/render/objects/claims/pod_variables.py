@@ -7,13 +7,7 @@ both read the same variables, there is no third kind of pod.
 from __future__ import annotations
 
 from divvy.model import Cluster
-from divvy.model.claim_names import (
-    MAX_TEMPLATE_NAME,
-    MAX_TYPES,
-    RESERVED_TYPES,
-    TYPE_IN_ANNOTATION,
-)
-from divvy.model.contract import (
+from divvy.model.api_names import (
     CLASS_RESOURCE,
     DEVICE_ANNOTATIONS,
     MAX_CLAIMED_DEVICES,
@@ -23,6 +17,12 @@ from divvy.model.contract import (
     TENANT_LABEL,
     USE_TYPES,
     VGPU_MODE,
+)
+from divvy.model.claim_names import (
+    MAX_TEMPLATE_NAME,
+    MAX_TYPES,
+    RESERVED_TYPES,
+    TYPE_IN_ANNOTATION,
 )
 from divvy.model.resource_names import VENDOR
 from divvy.render.objects.claims.cel import first_of, line, text, texts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from divvy.model.contract import Component, component_labels
+from divvy.model.api_names import Component, component_labels
 
 
 def on_create(group: str, *resources: str) -> dict[str, Any]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.claim_names import MAX_TYPES, SHARE_CLASS
-from divvy.model.contract import (
+from divvy.model.api_names import (
     CLAIMS_DRIVER,
     CLASS_RESOURCE,
     MAX_NAMED_TEMPLATES,
     TEMPLATE_PREFIX,
     TENANT_LABEL,
 )
+from divvy.model.claim_names import MAX_TYPES, SHARE_CLASS
 from divvy.render.objects.claims.cel import line, text, texts
 from divvy.render.objects.claims.claimable import Claimable
 from divvy.render.objects.claims.pod_variables import asks_by_size, pod_variables

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster
+from divvy.model.api_names import CLASS_QUOTA, CLASS_RESOURCE, SHARE_QUOTA_LABEL, TEMPLATE_PREFIX
 from divvy.model.claim_names import SHARE_CLASS
-from divvy.model.contract import CLASS_QUOTA, CLASS_RESOURCE, SHARE_QUOTA_LABEL, TEMPLATE_PREFIX
 from divvy.model.resource_names import gpu_resource
 from divvy.render.objects.claims.cel import line, text
 from divvy.render.objects.claims.policy import on_create, validating_policy

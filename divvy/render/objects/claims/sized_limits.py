@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.contract import (
+from divvy.model.api_names import (
     BY_SIZE_LABEL,
     IGNORED_LIMITS,
     PRIORITY,

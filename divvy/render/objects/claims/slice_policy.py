@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from divvy.model.contract import (
+from divvy.model.api_names import (
     AGENT,
     CLAIMS_DRIVER,
     Component,

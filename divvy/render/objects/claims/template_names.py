@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.contract import TEMPLATE_MAKER, TEMPLATE_PREFIX
+from divvy.model.api_names import TEMPLATE_MAKER, TEMPLATE_PREFIX
 from divvy.render.objects.claims.cel import text
 from divvy.render.objects.claims.policy import on_create, validating_policy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.contract import BY_SIZE_LABEL, IGNORED_ANNOTATIONS, IGNORED_LIMITS
+from divvy.model.api_names import BY_SIZE_LABEL, IGNORED_ANNOTATIONS, IGNORED_LIMITS
 from divvy.render.objects.claims.cel import line, text, texts
 from divvy.render.objects.claims.policy import on_create, validating_policy
 

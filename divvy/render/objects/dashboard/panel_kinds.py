@@ -24,7 +24,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from divvy.model.contract import State
+from divvy.model.api_names import State
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 _COLOURS = dict(zip(State, ("green", "blue", "yellow", "orange", "red", "dark-red"), strict=True))

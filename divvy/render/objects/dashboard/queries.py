@@ -3,7 +3,7 @@
 ``$node`` is the dashboard's choice of nodes; the metrics are described in docs/agent.md.
 """
 
-from divvy.model.contract import State
+from divvy.model.api_names import State
 
 NODES = "label_values(divvy_node_profile, node)"
 

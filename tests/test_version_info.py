@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from divvy import distribution
+from divvy import version_info
 from divvy.init.project import Ci, project_files
 
 ROOT = Path(__file__).parents[1]
@@ -38,8 +38,8 @@ def installs() -> list[tuple[str, str]]:
 
 
 def test_has_a_name_that_is_free_on_the_index() -> None:
-    assert PROJECT["name"] == distribution.NAME == "divvy-gpu"
-    assert distribution.version() == PROJECT["version"]
+    assert PROJECT["name"] == version_info.NAME == "divvy-gpu"
+    assert version_info.version() == PROJECT["version"]
 
 
 def test_is_pinned_by_name_and_version_in_every_install_line() -> None:
@@ -51,7 +51,7 @@ def test_is_pinned_by_name_and_version_in_every_install_line() -> None:
 
 @pytest.mark.parametrize("ci", [Ci.GITHUB, Ci.GITLAB])
 def test_is_pinned_where_ci_installs_it_beside_credentials(ci: Ci) -> None:
-    text = "\n".join(project_files("gpus", ci, distribution.requirement, "{}").values())
+    text = "\n".join(project_files("gpus", ci, version_info.requirement, "{}").values())
     assert "{{cli" not in text
     pinned = f"pip install 'divvy-gpu[cli]=={PROJECT['version']}'"
     assert text.count(pinned) == 1
@@ -76,22 +76,22 @@ def test_is_required_by_its_hash_if_it_came_from_a_wheel(
 ) -> None:
     url = "https://example.org/divvy_gpu-1.2.3-py3-none-any.whl"
     wheel = {"url": url, "archive_info": {"hashes": {"sha256": "ab12"}}}
-    monkeypatch.setattr(distribution, "distribution", lambda _: Installed(wheel))
-    assert distribution.requirement("cli") == f"divvy-gpu[cli] @ {url}#sha256=ab12"
-    assert distribution.version_words().endswith(f", from {url}")
-    monkeypatch.setattr(distribution, "distribution", lambda _: Installed({"url": "file:///src"}))
-    assert distribution.requirement("cli") == "divvy-gpu[cli]==1.2.3"
+    monkeypatch.setattr(version_info, "distribution", lambda _: Installed(wheel))
+    assert version_info.requirement("cli") == f"divvy-gpu[cli] @ {url}#sha256=ab12"
+    assert version_info.version_words().endswith(f", from {url}")
+    monkeypatch.setattr(version_info, "distribution", lambda _: Installed({"url": "file:///src"}))
+    assert version_info.requirement("cli") == "divvy-gpu[cli]==1.2.3"
 
 
 def test_keeps_a_path_of_this_machine_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
     url = "file:///home/alice/divvy_gpu-1.2.3-py3-none-any.whl"
     wheel = {"url": url, "archive_info": {"hashes": {"sha256": "ab12"}}}
-    monkeypatch.setattr(distribution, "distribution", lambda _: Installed(wheel))
-    assert distribution.requirement("cli") == "divvy-gpu[cli]==1.2.3"
+    monkeypatch.setattr(version_info, "distribution", lambda _: Installed(wheel))
+    assert version_info.requirement("cli") == "divvy-gpu[cli]==1.2.3"
     command = f"pip install 'divvy-gpu[cli] @ {url}#sha256=ab12'"
-    assert distribution.install_command("cli") == command
+    assert version_info.install_command("cli") == command
     for ci in (Ci.GITHUB, Ci.GITLAB):
-        files = project_files("gpus", ci, distribution.requirement, "{}")
+        files = project_files("gpus", ci, version_info.requirement, "{}")
         assert not any("alice" in text for text in files.values())
 
 
@@ -118,6 +118,6 @@ def test_keeps_the_revision_of_an_archive_in_the_repository_of_a_packager(
 
 
 def test_reports_version_revision_and_origin() -> None:
-    words = distribution.version_words()
+    words = version_info.version_words()
     assert words.startswith(f"divvy-gpu {PROJECT['version']}, revision ")
     assert words.partition(", from ")[2]

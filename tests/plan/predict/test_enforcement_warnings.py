@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from divvy.model import parse_cluster
-from divvy.plan.predict.weaker_rungs import namespace_warnings, rung_warnings
+from divvy.plan.predict.enforcement_warnings import namespace_warnings, rung_warnings
 
 DRIVER = "nvidia.com/cuda.driver-version.full"
 

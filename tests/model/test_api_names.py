@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from divvy.agent.settings import settings_from
-from divvy.model import contract
-from divvy.model.contract import Component, State, component_labels
+from divvy.model import api_names
+from divvy.model.api_names import Component, State, component_labels
 from lab.cluster.paths import REPOSITORY
 from tests.render.documents import objects_of
 
@@ -28,33 +28,33 @@ def rendered() -> dict[tuple[str, str], dict]:
 
 def test_shares_paths_and_names_between_settings_and_contract() -> None:
     settings = settings_from({"NODE_NAME": "n", "NAMESPACE": "x", "POD_NAME": "divvy"})
-    assert settings.config_map == contract.CONFIG_MAP
-    assert settings.port == contract.METRICS_PORT
-    assert str(settings.cdi_folder) == contract.CDI_FOLDER
-    assert str(settings.state_folder) == contract.STATE_FOLDER
-    assert str(settings.share_folder) == contract.SHARE_FOLDER
-    assert str(settings.mps_folder) == contract.MPS_FOLDER
-    assert str(settings.driver_root) == contract.DRIVER_ROOT
+    assert settings.config_map == api_names.CONFIG_MAP
+    assert settings.port == api_names.METRICS_PORT
+    assert str(settings.cdi_folder) == api_names.CDI_FOLDER
+    assert str(settings.state_folder) == api_names.STATE_FOLDER
+    assert str(settings.share_folder) == api_names.SHARE_FOLDER
+    assert str(settings.mps_folder) == api_names.MPS_FOLDER
+    assert str(settings.driver_root) == api_names.DRIVER_ROOT
 
 
 def test_gives_the_pods_their_ports_paths_and_labels(rendered: dict) -> None:
-    template = rendered["DaemonSet", contract.AGENT]["spec"]["template"]
+    template = rendered["DaemonSet", api_names.AGENT]["spec"]["template"]
     (container,) = template["spec"]["containers"]
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
-    assert {contract.CDI_FOLDER, contract.STATE_FOLDER, contract.DRIVER_ROOT} <= mounts
+    assert {api_names.CDI_FOLDER, api_names.STATE_FOLDER, api_names.DRIVER_ROOT} <= mounts
     (shares,) = (
-        mount for mount in container["volumeMounts"] if mount["mountPath"] == contract.RUN_FOLDER
+        mount for mount in container["volumeMounts"] if mount["mountPath"] == api_names.RUN_FOLDER
     )
-    assert contract.SHARE_FOLDER.startswith(f"{shares['mountPath']}/")
-    assert contract.MPS_FOLDER.startswith(f"{shares['mountPath']}/")
+    assert api_names.SHARE_FOLDER.startswith(f"{shares['mountPath']}/")
+    assert api_names.MPS_FOLDER.startswith(f"{shares['mountPath']}/")
     assert shares["mountPropagation"] == "Bidirectional"  # containers get files from there
-    assert contract.DRIVER_ROOT_VARIABLE in {entry["name"] for entry in container["env"]}
-    assert container["ports"][0]["containerPort"] == contract.METRICS_PORT
-    service = rendered["Service", contract.AGENT]["spec"]
+    assert api_names.DRIVER_ROOT_VARIABLE in {entry["name"] for entry in container["env"]}
+    assert container["ports"][0]["containerPort"] == api_names.METRICS_PORT
+    service = rendered["Service", api_names.AGENT]["spec"]
     assert service["selector"] == template["metadata"]["labels"]
     assert service["selector"] == component_labels(Component.AGENT)
-    assert service["ports"][0]["port"] == contract.METRICS_PORT
-    components = {contract.component_of(manifest) for manifest in rendered.values()}
+    assert service["ports"][0]["port"] == api_names.METRICS_PORT
+    components = {api_names.component_of(manifest) for manifest in rendered.values()}
     assert components == set(Component)
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from divvy.deploy import rung_check
+from divvy.deploy import enforcement_check
 from divvy.errors import CommandError
 from divvy.live.cluster_reader import NotAllowed
 from divvy.model import parse_cluster
@@ -37,7 +37,7 @@ def test_says_that_drivers_are_not_known(
         raise refusal
         yield
 
-    monkeypatch.setattr(rung_check, "reading", reading)
-    rung_check.warn_of_weaker_rungs(CLUSTER)
+    monkeypatch.setattr(enforcement_check, "reading", reading)
+    enforcement_check.warn_of_weaker_rungs(CLUSTER)
     expected = f"warning: it is not known which drivers limit memory or have MPS 3: {refusal}\n"
     assert capsys.readouterr().err == expected

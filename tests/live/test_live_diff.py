@@ -6,10 +6,10 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from divvy.live.difference import LiveNode, compare_live, live_node, unread_node
+from divvy.live.live_diff import LiveNode, compare_live, live_node, unread_node
 from divvy.model import parse_cluster
-from divvy.model.contract import STATUS_ANNOTATION
-from divvy.render.views.live import live_text
+from divvy.model.api_names import STATUS_ANNOTATION
+from divvy.render.views.live_diff import live_text
 from tests.plugin_stack import without_claims
 from tests.render.chart.charts import example
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from divvy.agent.ticks import next_tick, next_tick_or, until_tick
+from divvy.agent.timers import next_tick, next_tick_or, until_tick
 
 
 def test_wakes_once_for_pauses_that_began_at_different_times() -> None:

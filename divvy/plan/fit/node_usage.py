@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from divvy.plan.fit.claim_allocation import Allocation, NodeDevices
 from divvy.plan.fit.claim_requests import Request
-from divvy.plan.fit.claiming import Allocation, NodeDevices
 from divvy.plan.fit.nodes import FitNode
-from divvy.plan.fit.pods import AskingPod
+from divvy.plan.fit.pods import PodToFit
 from divvy.plan.fit.shortage import (
-    Lack,
     Shortage,
+    ShortageKind,
     claim_holders,
     claim_shortage,
     requests_by_claim,
@@ -22,7 +22,7 @@ _CPU, _MEMORY = Fraction(1, 10), Fraction(200 * 1000 * 1000)
 
 
 @dataclass(eq=False)
-class Room:
+class NodeUsage:
     """A node, and what pods that were put there take of it beside those that it had.
 
     ``load`` is how loaded it is: the scheduler takes the node with the least cpu and memory.
@@ -38,7 +38,7 @@ class Room:
     def __post_init__(self) -> None:
         self.load = self._load()
 
-    def take(self, pod: AskingPod, kinds: Mapping[str, Request]) -> tuple[str, ...] | Shortage:
+    def take(self, pod: PodToFit, kinds: Mapping[str, Request]) -> tuple[str, ...] | Shortage:
         """Put a pod here and return what it gets, or leave everything and say what is missing."""
         by_claims = served_by_claims(self.node, pod, kinds)
         lacks = [shortage for shortage in self._shortages(pod, by_claims) if shortage is not None]
@@ -67,7 +67,7 @@ class Room:
             load += max(float(self.used.get(name, 0)), float(least * self.pods)) / capacity
         return load
 
-    def _shortages(self, pod: AskingPod, by_claims: set[str]) -> Iterator[Shortage | None]:
+    def _shortages(self, pod: PodToFit, by_claims: set[str]) -> Iterator[Shortage | None]:
         if self.node.is_live and "pods" in self.node.capacity:
             yield shortage_of(
                 "pods", Fraction(1), self.node.capacity["pods"], Fraction(self.pods), ()
@@ -81,16 +81,16 @@ class Room:
             yield shortage_of(name, needed, capacity, used, holders if "/" in name else ())
             if name in self.node.single_replica_resources and pod.most.get(name, 0) > 1:
                 words = f"gives a container 1 {name}, it asks for {pod.most[name]}"
-                yield Shortage(Lack.TOO_MUCH, f"{words} (failRequestsGreaterThanOne)")
+                yield Shortage(ShortageKind.TOO_MUCH, f"{words} (failRequestsGreaterThanOne)")
 
 
-def room_of(node: FitNode) -> Room:
+def room_of(node: FitNode) -> NodeUsage:
     """Return a node before any pod is put there."""
-    return Room(node, NodeDevices(node.gpus, node.spread), dict(node.used), node.pods)
+    return NodeUsage(node, NodeDevices(node.gpus, node.spread), dict(node.used), node.pods)
 
 
 def _devices(
-    pod: AskingPod, by_claims: set[str], allocations: Sequence[Allocation]
+    pod: PodToFit, by_claims: set[str], allocations: Sequence[Allocation]
 ) -> tuple[str, ...]:
     plain = [
         f"{name} ×{int(number):,}"
@@ -100,34 +100,34 @@ def _devices(
     return (*plain, *(device.words for device in allocations))
 
 
-class AlikeNodes:
+class NodeGroup:
     """Nodes that are alike, opened one by one as pods need them."""
 
     def __init__(self, node: FitNode) -> None:
         self.node = node
-        self._rooms: list[Room] = []
-        self._spare: Room | None = None
+        self._rooms: list[NodeUsage] = []
+        self._spare: NodeUsage | None = None
 
-    def open(self) -> list[Room]:
+    def open(self) -> list[NodeUsage]:
         """Return the nodes that pods were put on, and one more if there is one."""
         if self._spare is None and len(self._rooms) < self.node.count:
             self._spare = room_of(self.node)
         return self._rooms if self._spare is None else [*self._rooms, self._spare]
 
-    def keep(self, room: Room) -> None:
+    def keep(self, room: NodeUsage) -> None:
         """Note that a pod was put on a node."""
         if room is self._spare:
             self._rooms.append(room)
             self._spare = None
 
-    def all(self) -> list[Room]:
+    def all(self) -> list[NodeUsage]:
         """Return all nodes, opened."""
         while len(self._rooms) < self.node.count:
             self.keep(self.open()[-1])
         return self._rooms
 
 
-def served_by_claims(node: FitNode, pod: AskingPod, kinds: Mapping[str, Request]) -> set[str]:
+def served_by_claims(node: FitNode, pod: PodToFit, kinds: Mapping[str, Request]) -> set[str]:
     """Return the resources of a pod's requests that a node can serve by claims alone."""
     return {
         name for name in pod.requests if name in kinds and node.gpus and not node.capacity.get(name)

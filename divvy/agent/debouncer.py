@@ -9,20 +9,17 @@ import contextlib
 TOGETHER_SECONDS = 0.005
 
 
-class Wake:
-    """Wakes one waiter."""
+class Debouncer:
+    """Wakes one waiter, once for all triggers of a burst."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self._now = asyncio.Event()
 
-    def soon(self) -> None:
-        """Wake it together with what follows within a moment."""
-        self._event.set()
-
-    def now(self) -> None:
-        """Wake it at once: nothing else comes with this."""
-        self._now.set()
+    def trigger(self, *, immediate: bool = False) -> None:
+        """Wake it with what follows within a moment; ``immediate``: nothing else follows."""
+        if immediate:
+            self._now.set()
         self._event.set()
 
     def clear(self) -> None:

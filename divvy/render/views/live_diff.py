@@ -7,9 +7,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from divvy.live.difference import LiveDifference, NodeDifference
+from divvy.live.live_diff import LiveDifference, NodeDifference
 from divvy.live.node_moves import NodeMove
-from divvy.model.contract import State
+from divvy.model.api_names import State
 from divvy.render.views.node_moves import node_move_lines, node_moves_json
 from divvy.render.views.words import plural
 

@@ -3,7 +3,7 @@
 import pytest
 
 from divvy.model import Cluster, parse_cluster
-from divvy.model.claims_floor import floor_problems, floor_warnings
+from divvy.model.kubernetes_support import floor_problems, floor_warnings
 
 SHARES = {"claims": {"shares": {}}}
 DIVIDED = {"claims": {"shares": {}, "mig": ["1g.5gb"]}}

@@ -13,7 +13,7 @@ class NotApplicable(Exception):
     """Raised for a check that does not apply to such a cluster: the result needs none."""
 
 
-class NotMade(Exception):
+class CheckSkipped(Exception):
     """Raised for a check that something prevents: what it would have shown is open."""
 
 
@@ -24,4 +24,4 @@ def not_applicable(reason: str) -> NoReturn:
 
 def not_made(reason: str) -> NoReturn:
     """Skip a check that something prevents."""
-    raise NotMade(reason)
+    raise CheckSkipped(reason)

@@ -5,7 +5,7 @@ import typer
 from divvy.errors import CommandError
 from divvy.live.cluster_reader import reading
 from divvy.model import Cluster
-from divvy.plan.predict.weaker_rungs import namespace_warnings, rung_warnings
+from divvy.plan.predict.enforcement_warnings import namespace_warnings, rung_warnings
 
 
 def warn_of_weaker_rungs(cluster: Cluster) -> None:

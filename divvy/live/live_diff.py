@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from divvy.model import Cluster, NodeFacts, Selection, hardware_model, parse_count, select_profile
-from divvy.model.contract import STATUS_ANNOTATION, State
+from divvy.model.api_names import STATUS_ANNOTATION, State
 from divvy.model.problems import printable
 from divvy.model.resource_names import VENDOR
 from divvy.plan.predict.prediction import predict_node

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.loops import WELL_SECONDS, LoopHealth, Loops
+from divvy.agent.supervised_tasks import WELL_SECONDS, LoopHealth, Loops
 from lab.cluster.paths import REPOSITORY
 from lab.fakes.agent import agent_node
 from lab.fakes.simulator import needs_simulator

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from divvy.model.claim_allocation import is_allocated
+from divvy.model.claim_status import is_allocated
 from divvy.model.problems import printable
 
 _SCHEDULED = "PodScheduled"

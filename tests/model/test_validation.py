@@ -8,8 +8,8 @@ import pytest
 from pydantic import Field
 
 from divvy.model import InvalidValue
-from divvy.model.reading import Matches, read
 from divvy.model.stack_part import StackPart
+from divvy.model.validation import Matches, read
 
 
 class Inner(StackPart):

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from divvy.claim_templates.offered import OfferedShares, Share
 from divvy.claim_templates.template import template_of
+from divvy.model.api_names import MAX_TEMPLATES_OF_NAMESPACE
 from divvy.model.claim_names import SizedRequest, parse_template_name
-from divvy.model.contract import MAX_TEMPLATES_OF_NAMESPACE
 
 # So many templates are looked at in a piece: the loop that decides also answers the kubelet.
 _AT_A_TIME = 200
