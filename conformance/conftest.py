@@ -16,7 +16,8 @@ import pytest
 from conformance import fixtures
 from conformance.bare.host import HOST
 from conformance.bare.session import begin, describe
-from conformance.catalogue import CATALOGUE, EVERY, Check
+from conformance.catalogue import CATALOGUE
+from conformance.check import EVERY, Check
 from conformance.cluster.api import is_momentary
 from conformance.cluster.cluster_under_test import CLUSTER, CommandFailed
 from conformance.cluster.node_life import NodeLife

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from conformance.catalogue import PARTITIONED
+from conformance.check import PARTITIONED
 from conformance.cluster.cluster_under_test import CLUSTER, ClusterUnderTest
 from conformance.cluster.inspectors import Inspectors
 from conformance.cluster.namespaces import PodNamespaces, pod_namespaces

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from conformance.catalogue import CATALOGUE, EVERY
+from conformance.catalogue import CATALOGUE
+from conformance.check import EVERY
 from tests.conformance.faults import FAULTS
 
 _INTRODUCTION = """\

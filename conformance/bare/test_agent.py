@@ -12,11 +12,17 @@ from conformance.bare.findings import Findings
 from conformance.bare.gpus import idle_gpu
 from conformance.bare.host import BareHost
 from conformance.bare.kit import AGENT_SCENE, Kit
-from conformance.catalogue import check
+from conformance.check import BARE, check
 from conformance.skips import not_made
 
 
-@check("BARE-11")
+@check(
+    "BARE-11",
+    "the agent registers, lists, allocates and watches health",
+    "MUST",
+    BARE,
+    "its evidence has the agent's log",
+)
 @pytest.mark.kit
 @pytest.mark.limit(90)
 def test_the_agent_serves_this_host(

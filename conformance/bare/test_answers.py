@@ -14,14 +14,20 @@ from conformance.bare.findings import Findings
 from conformance.bare.gpus import Gpu
 from conformance.bare.host import BareHost
 from conformance.bare.kit import Kit
-from conformance.catalogue import check
+from conformance.check import BARE, check
 from conformance.skips import not_made
 from divvy.model import model_of_product
 
 _MAX_ROWS = 400
 
 
-@check("BARE-17")
+@check(
+    "BARE-17",
+    "this driver and the simulated one answer to the end",
+    "MUST",
+    BARE,
+    "its evidence has the call that ended a process, and all answers that differ",
+)
 @pytest.mark.exclusive
 @pytest.mark.kit
 @pytest.mark.limit(120)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from conformance.bare.host import BareHost, CommandResult, Device
-from conformance.catalogue import check
+from conformance.check import BARE, check
 from conformance.evidence import Evidence
 from conformance.load.overcommit import granted_mib, least_granted
 from conformance.load.share_limit import REFUSED
@@ -23,7 +23,14 @@ def _on(host: BareHost, device: Device, workloads: str, command: str) -> Command
     return host.run(f"CUDA_VISIBLE_DEVICES={device.uuid} {workloads}/{command}")
 
 
-@check("BARE-01")
+@check(
+    "BARE-01",
+    "the driver's parts are of one version",
+    "MUST",
+    BARE,
+    "after an update of the driver, restart the machine or reload the kernel module",
+    cncf=("driver_runtime_management",),
+)
 def test_the_driver_is_of_one_version(host: BareHost, evidence: Evidence) -> None:
     evidence.command = "nvidia-smi --query-gpu=driver_version; /proc/driver/nvidia/version"
     smi = host.run("nvidia-smi --query-gpu=driver_version --format=csv,noheader")
@@ -44,7 +51,13 @@ def test_the_driver_is_of_one_version(host: BareHost, evidence: Evidence) -> Non
     )
 
 
-@check("BARE-03")
+@check(
+    "BARE-03",
+    "cuda-vector-add passes on every device",
+    "MUST",
+    BARE,
+    "its log has the driver's error name",
+)
 def test_vector_add_passes(
     host: BareHost, workloads: str, device: Device, evidence: Evidence
 ) -> None:
@@ -59,7 +72,13 @@ def test_vector_add_passes(
     )
 
 
-@check("BARE-04")
+@check(
+    "BARE-04",
+    "a device's memory is that of its kind",
+    "MUST",
+    BARE,
+    "the figures come from the model's data sheet; drivers differ by a few MiB",
+)
 def test_memory_is_that_of_its_kind(
     host: BareHost, workloads: str, device: Device, evidence: Evidence
 ) -> None:
@@ -75,7 +94,13 @@ def test_memory_is_that_of_its_kind(
     evidence.require_that(close, f"{known} MiB within 2 %", seen)
 
 
-@check("BARE-05")
+@check(
+    "BARE-05",
+    "gpu-burn computes without an error on every device",
+    "MUST",
+    BARE,
+    "a GPU that computes wrongly must be taken out of service",
+)
 @pytest.mark.exclusive
 def test_gpu_burn_is_ok(host: BareHost, workloads: str, device: Device, evidence: Evidence) -> None:
     evidence.command = _BURN
@@ -85,7 +110,13 @@ def test_gpu_burn_is_ok(host: BareHost, workloads: str, device: Device, evidence
     evidence.require_that(good, "exit code 0, `GPU 0: OK`", ran)
 
 
-@check("BARE-06")
+@check(
+    "BARE-06",
+    "a MIG device refuses memory beyond its slice",
+    "MUST",
+    BARE,
+    "compare the MIG device's memory in nvidia-smi",
+)
 @pytest.mark.exclusive
 def test_a_mig_device_refuses_more_than_its_slice(
     host: BareHost, workloads: str, mig_device: Device, evidence: Evidence

@@ -13,7 +13,7 @@ from conformance.bare.gpus import Gpu
 from conformance.bare.host import BareHost
 from conformance.bare.injection import inject
 from conformance.bare.kit import Kit
-from conformance.catalogue import check
+from conformance.check import BARE, check
 from conformance.cluster.pods import Outcome
 from conformance.load.training import read_training
 
@@ -21,7 +21,13 @@ _TOO_NEW = "cuda>=99.0"
 _LIMIT = 3000
 
 
-@check("BARE-10")
+@check(
+    "BARE-10",
+    "a container finds the driver by its loader alone",
+    "MUST",
+    BARE,
+    "its evidence has what the program in the container said",
+)
 @pytest.mark.exclusive
 @pytest.mark.kit
 def test_a_container_finds_the_driver_by_its_loader(
@@ -55,7 +61,13 @@ def _last(text: str) -> str:
     return lines[-1] if lines else "nothing"
 
 
-@check("BARE-16")
+@check(
+    "BARE-16",
+    "a framework trains within its share",
+    "MUST",
+    BARE,
+    "its evidence has what the training said",
+)
 @pytest.mark.exclusive
 @pytest.mark.kit
 @pytest.mark.limit(160)

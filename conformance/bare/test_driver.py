@@ -20,7 +20,7 @@ from conformance.bare.gpus import Gpu
 from conformance.bare.host import BareHost, CommandResult
 from conformance.bare.injection import inject
 from conformance.bare.kit import Kit
-from conformance.catalogue import check
+from conformance.check import BARE, check
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.gpu.health import Health, HealthRules
 from divvy.agent.gpu.labels import feature_labels, sanitised
@@ -38,7 +38,13 @@ _EVENT_SECONDS = 15.0
 _MIG = {None: "not there", False: "off", True: "on"}
 
 
-@check("BARE-02")
+@check(
+    "BARE-02",
+    "discovery finds what nvidia-smi lists, as the data sheet has it",
+    "MUST",
+    BARE,
+    "its evidence names what differs",
+)
 @pytest.mark.limit(30)
 def test_discovery_finds_what_nvidia_smi_lists(
     host: BareHost, discovered: Snapshot, findings: Findings
@@ -78,7 +84,13 @@ def test_discovery_finds_what_nvidia_smi_lists(
     findings.judge()
 
 
-@check("BARE-07")
+@check(
+    "BARE-07",
+    "labels say what nvidia-smi -q says",
+    "MUST",
+    BARE,
+    "its evidence has each label beside nvidia-smi's word",
+)
 @pytest.mark.limit(30)
 def test_labels_describe_the_gpus(host: BareHost, discovered: Snapshot, findings: Findings) -> None:
     devices = tuple(Device(gpu.uuid, gpu.uuid, gpu.uuid) for gpu in discovered.gpus)
@@ -120,7 +132,13 @@ def _smi_labels(answer: CommandResult) -> dict[str, str]:
     return {f"nvidia.com/{name}": value for name, value in answers.items() if value}
 
 
-@check("BARE-08")
+@check(
+    "BARE-08",
+    "the agent hears of a program that breaks, and the GPU stays of use",
+    "MUST",
+    BARE,
+    "see the kernel's log for the XID; some drivers tell no events in containers",
+)
 @pytest.mark.exclusive
 def test_the_agent_hears_of_a_broken_program(
     host: BareHost, root: Path, workloads: str, idle: Gpu, findings: Findings
@@ -175,7 +193,13 @@ def test_the_agent_hears_of_a_broken_program(
     findings.judge()
 
 
-@check("BARE-09")
+@check(
+    "BARE-09",
+    "the CDI specification names files that exist",
+    "MUST",
+    BARE,
+    "its evidence names the files: a driver that lacks one is installed in part",
+)
 @pytest.mark.kit
 def test_the_cdi_specification_names_files_that_exist(
     host: BareHost, root: Path, kit: Kit, tmp_path: Path, findings: Findings

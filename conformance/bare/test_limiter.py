@@ -19,7 +19,7 @@ from conformance.bare.host import BareHost
 from conformance.bare.injection import inject
 from conformance.bare.kit import Kit
 from conformance.bare.time_share import TimeShare
-from conformance.catalogue import check
+from conformance.check import BARE, check
 from conformance.evidence import Evidence
 from divvy.agent.inject.share_usage import Figures, read_account
 
@@ -37,7 +37,13 @@ _KEEPS = 0.85
 _TRIAL = {"allocate": 500, "launch": 2_000}
 
 
-@check("BARE-12")
+@check(
+    "BARE-12",
+    "a share's memory limit holds in races and kills",
+    "MUST",
+    BARE,
+    "its evidence says what was granted: such a driver must not be shared by size",
+)
 @pytest.mark.limit(120)
 def test_a_memory_limit_holds_in_races_and_kills(
     host: BareHost, root: Path, kit: Kit, idle: Gpu, tmp_path: Path, findings: Findings
@@ -112,7 +118,14 @@ def _settled(account: Path) -> Figures:
         time.sleep(0.05)
 
 
-@check("BARE-13")
+@check(
+    "BARE-13",
+    "shares of 30 and 70 get their parts of the GPU's time",
+    "SHOULD",
+    BARE,
+    "look for a power or clock limit: `nvidia-smi -q -d PERFORMANCE`",
+    needs_hardware=True,
+)
 def test_shares_get_their_parts_of_the_time(
     root: Path,
     kit: Kit,
@@ -151,7 +164,14 @@ def test_shares_get_their_parts_of_the_time(
     findings.judge()
 
 
-@check("BARE-14")
+@check(
+    "BARE-14",
+    "what the limiter adds to a call is measured",
+    "SHOULD",
+    BARE,
+    "its evidence has what driver-calls said",
+    needs_hardware=True,
+)
 @pytest.mark.limit(100)
 def test_a_call_through_the_limiter_is_measured(
     root: Path,

@@ -17,7 +17,7 @@ from conformance.bare.interruption import Interruption
 from conformance.bare.mig import mig_layout, mixed_layout
 from conformance.bare.run_state import STATE
 from conformance.bare.time_share import Start, TimeShare
-from conformance.catalogue import check
+from conformance.check import BARE, check
 from conformance.load.neighbours import Figures, gigabytes, mig_keeps, replicas_keep
 from conformance.skips import not_applicable
 from divvy.model import model_of_product
@@ -33,7 +33,14 @@ def _start_on(host: BareHost, workloads: str, device: str) -> Start:
     )
 
 
-@check("BARE-15")
+@check(
+    "BARE-15",
+    "replicas of a GPU all advance",
+    "SHOULD",
+    BARE,
+    "time-slicing gives no fixed share: use MIG where one is needed",
+    needs_hardware=True,
+)
 @pytest.mark.exclusive
 def test_replicas_of_a_gpu_all_advance(
     host: BareHost,
@@ -69,7 +76,13 @@ def layout(idle: Gpu) -> dict[str, int]:
     return mixed_layout(model.mig)
 
 
-@check("BARE-18")
+@check(
+    "BARE-18",
+    "a MIG layout is made and unmade",
+    "MUST",
+    BARE,
+    "its evidence has the driver's error; `nvidia-smi mig` shows what is there",
+)
 @pytest.mark.mig
 @pytest.mark.limit(90)
 def test_a_mig_layout_is_made_and_unmade(
@@ -104,7 +117,14 @@ def _listed(host: BareHost, gpu: Gpu) -> str:
     return _words(Counter(re.findall(r"^\s+MIG (\S+)\s+Device", own, re.MULTILINE)))
 
 
-@check("BARE-19")
+@check(
+    "BARE-19",
+    "MIG devices keep their compute and bandwidth beside each other",
+    "SHOULD",
+    BARE,
+    "look for a power or clock limit: `nvidia-smi -q -d PERFORMANCE`",
+    needs_hardware=True,
+)
 @pytest.mark.mig
 @pytest.mark.limit(120)
 def test_mig_devices_keep_their_compute_and_bandwidth(
@@ -143,7 +163,14 @@ def test_mig_devices_keep_their_compute_and_bandwidth(
     findings.judge()
 
 
-@check("BARE-20")
+@check(
+    "BARE-20",
+    "a broken program in one MIG device leaves the others alone",
+    "SHOULD",
+    BARE,
+    "see the kernel's log for the XID, and the driver's release notes",
+    needs_hardware=True,
+)
 @pytest.mark.mig
 @pytest.mark.limit(90)
 def test_a_broken_program_leaves_other_mig_devices_alone(

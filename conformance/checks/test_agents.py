@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.catalogue import check
+from conformance.check import EVERY, MIG, SHARED, WHOLE, check
 from conformance.checks.verdicts import one_series_per_pod
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import PodNamespaces
@@ -27,7 +27,14 @@ from divvy.model.api_names import AGENT, METRICS_PORT
 _NO_AGENT = "no agent on the node"
 
 
-@check("OBS-01")
+@check(
+    "OBS-01",
+    "the agent's metrics name every GPU",
+    "SHOULD",
+    EVERY,
+    "compare with `nvidia-smi -L` on the node, then see the agent's log",
+    cncf=("accelerator_metrics",),
+)
 @pytest.mark.enters
 def test_metrics_name_every_gpu(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
@@ -46,7 +53,14 @@ def test_metrics_name_every_gpu(
     )
 
 
-@check("OBS-02")
+@check(
+    "OBS-02",
+    "the agent's metrics name the pod that holds a device",
+    "SHOULD",
+    EVERY,
+    "the agent asks the kubelet: is /var/lib/kubelet/pod-resources in its pod?",
+    cncf=("accelerator_metrics",),
+)
 @pytest.mark.enters
 def test_metrics_name_the_pod_that_holds_a_device(
     target: ClusterUnderTest,
@@ -60,7 +74,14 @@ def test_metrics_name_the_pod_that_holds_a_device(
     evidence.require("devices held by the pod: 1", f"devices held by the pod: {len(held)}")
 
 
-@check("OBS-03")
+@check(
+    "OBS-03",
+    "the agent's metrics report the memory of a pod that is alone on a device",
+    "SHOULD",
+    (WHOLE, MIG),
+    "compare with nvidia-smi on the node, then with OBS-02",
+    cncf=("accelerator_metrics",),
+)
 @pytest.mark.enters
 def test_metrics_tell_the_memory_of_a_pod_that_is_alone(
     target: ClusterUnderTest,
@@ -90,7 +111,14 @@ def _sample(
     return sample, pod
 
 
-@check("OBS-05")
+@check(
+    "OBS-05",
+    "each pod of a shared device has a series of its own in the agent's metrics",
+    "SHOULD",
+    SHARED,
+    "the agent asks the kubelet who holds a replica: see its log",
+    cncf=("accelerator_metrics",),
+)
 @pytest.mark.enters
 def test_every_pod_of_a_shared_device_has_a_series(
     target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
@@ -105,7 +133,14 @@ def test_every_pod_of_a_shared_device_has_a_series(
     evidence.require(*one_series_per_pod(names, series))
 
 
-@check("OBS-04")
+@check(
+    "OBS-04",
+    "metrics reach a scraper in another namespace, through the Service",
+    "SHOULD",
+    EVERY,
+    f"does a NetworkPolicy keep readers from port {METRICS_PORT} of {AGENT}?",
+    cncf=("accelerator_metrics",),
+)
 def test_metrics_reach_a_scraper_in_another_namespace(
     target: ClusterUnderTest, namespaces: PodNamespaces, node: NodePromise, evidence: Evidence
 ) -> None:

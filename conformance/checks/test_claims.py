@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from conformance.catalogue import check
+from conformance.check import CLAIMED, check
 from conformance.checks.verdicts import opens_nothing_by_number
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import PodNamespaces
@@ -60,7 +60,14 @@ _STARTED = 90
 _HELD = 120
 
 
-@check("CLM-01")
+@check(
+    "CLM-01",
+    "claims get every GPU, in each way that the plan promises",
+    "MUST",
+    CLAIMED,
+    "the status annotation says which GPU is not as it should be; see `divvy diff --live`",
+    cncf=("dra_support",),
+)
 def test_claims_get_every_gpu(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
@@ -75,7 +82,14 @@ def test_claims_get_every_gpu(
     )
 
 
-@check("CLM-02")
+@check(
+    "CLM-02",
+    "a share has the size that its pod asked for, and refuses more",
+    "MUST",
+    CLAIMED,
+    "the limiter's libraries must come before the driver's: see docs/limiter.md",
+    cncf=("gpu_sharing",),
+)
 @pytest.mark.exclusive
 def test_a_share_has_its_size(
     target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
@@ -89,7 +103,13 @@ def test_a_share_has_its_size(
     evidence.require(*judge_size(size, outcome))
 
 
-@check("CLM-03")
+@check(
+    "CLM-03",
+    "two shares of one container are on two GPUs, each with its size",
+    "MUST",
+    CLAIMED,
+    "see the claim of the pod: its results name the devices",
+)
 @pytest.mark.exclusive
 def test_two_shares_of_a_container_are_on_two_gpus(
     target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
@@ -112,7 +132,13 @@ def test_two_shares_of_a_container_are_on_two_gpus(
     )
 
 
-@check("CLM-04")
+@check(
+    "CLM-04",
+    "what no GPU can give is refused when the pod is created, with the reason",
+    "MUST",
+    CLAIMED,
+    "the admission policies of Divvy are missing or not bound: `divvy up`",
+)
 def test_what_no_gpu_can_give_is_refused(
     target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
 ) -> None:
@@ -128,7 +154,14 @@ def test_what_no_gpu_can_give_is_refused(
     evidence.require(*refused_for_gpus(refusals, (names.memory, names.cores)))
 
 
-@check("CLM-05")
+@check(
+    "CLM-05",
+    "each GPU, claimed whole, is whole and computes",
+    "MUST",
+    CLAIMED,
+    "see `divvy why` for a pod that waits; compare with CLM-02",
+    cncf=("secure_accelerator_access",),
+)
 @pytest.mark.exclusive
 def test_a_whole_gpu_is_whole(
     target: ClusterUnderTest, pods: PodNamespace, claimed_gpu: ClaimPromise, evidence: Evidence
@@ -144,7 +177,14 @@ def test_a_whole_gpu_is_whole(
     )
 
 
-@check("CLM-10")
+@check(
+    "CLM-10",
+    "every GPU computes in a small share of it",
+    "MUST",
+    CLAIMED,
+    "a GPU that computes wrongly must be taken out of service; the case names it",
+    cncf=("gpu_sharing",),
+)
 def test_every_gpu_computes_in_a_small_share(
     claim_probes: ClaimProbes, claimed_gpu: ClaimPromise, evidence: Evidence
 ) -> None:
@@ -154,7 +194,14 @@ def test_every_gpu_computes_in_a_small_share(
     evidence.require(*computes(probe))
 
 
-@check("CLM-11")
+@check(
+    "CLM-11",
+    "a pod sees the GPU of its claim and no other",
+    "MUST",
+    CLAIMED,
+    "compare the claim's result with the specifications of claims in the CDI folder",
+    cncf=("secure_accelerator_access",),
+)
 def test_a_pod_sees_the_gpu_of_its_claim_only(
     claim_probes: ClaimProbes, claimed_gpu: ClaimPromise, evidence: Evidence
 ) -> None:
@@ -163,7 +210,14 @@ def test_a_pod_sees_the_gpu_of_its_claim_only(
     evidence.require(*sees_its_gpu_only(probe))
 
 
-@check("CLM-12")
+@check(
+    "CLM-12",
+    "CUDA and nvidia-smi show the share that was claimed, exactly",
+    "MUST",
+    CLAIMED,
+    "the limiter's libraries must come before the driver's: see docs/limiter.md",
+    cncf=("gpu_sharing",),
+)
 def test_a_small_share_has_its_size(
     claim_probes: ClaimProbes, claimed_gpu: ClaimPromise, evidence: Evidence
 ) -> None:
@@ -172,7 +226,14 @@ def test_a_small_share_has_its_size(
     evidence.require(*has_its_size(probe, _model(claimed_gpu)))
 
 
-@check("CLM-13")
+@check(
+    "CLM-13",
+    "a pod with a share opens no device by its number",
+    "MUST",
+    CLAIMED,
+    "the container runtime must confine devices by control group: is the pod privileged?",
+    cncf=("secure_accelerator_access",),
+)
 def test_a_pod_with_a_share_opens_no_device_by_its_number(
     claim_openings: ClaimProbes, claimed_gpu: ClaimPromise, evidence: Evidence
 ) -> None:
@@ -186,7 +247,13 @@ def _model(promise: ClaimPromise) -> GpuModel:
     return promise.node.plan.gpus[promise.index].model
 
 
-@check("CLM-06")
+@check(
+    "CLM-06",
+    "a burst of shares of many sizes never takes more than a GPU has",
+    "MUST",
+    CLAIMED,
+    "shares need Kubernetes 1.36.2 or newer: older ones allocate a device twice",
+)
 @pytest.mark.exclusive
 def test_a_burst_never_takes_more_than_there_is(
     target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
@@ -213,7 +280,13 @@ def test_a_burst_never_takes_more_than_there_is(
         evidence.require("nothing wrong", "; ".join(problems) or "nothing wrong")
 
 
-@check("CLM-07")
+@check(
+    "CLM-07",
+    "a MIG device is made when a pod asks for it, and goes with the pod",
+    "MUST",
+    CLAIMED,
+    "the pod's events name what the node's driver waits for",
+)
 @pytest.mark.exclusive
 def test_a_mig_device_comes_and_goes_with_its_pod(
     target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
@@ -242,7 +315,14 @@ def test_a_mig_device_comes_and_goes_with_its_pod(
     )
 
 
-@check("CLM-08")
+@check(
+    "CLM-08",
+    "shares of two tenants are never on one GPU",
+    "MUST",
+    CLAIMED,
+    "is the namespace labelled divvy.gpu/tenant? see the classes of the pod's claims",
+    cncf=("gpu_sharing",),
+)
 @pytest.mark.exclusive
 def test_tenants_are_never_on_one_gpu(
     target: ClusterUnderTest, namespaces: PodNamespaces, node: NodePromise, evidence: Evidence
@@ -304,7 +384,13 @@ def _listed(kinds: dict[str, int]) -> str:
     return ", ".join(f"{name} on {number}" for name, number in sorted(kinds.items())) or "nothing"
 
 
-@check("CLM-09")
+@check(
+    "CLM-09",
+    "a kubelet that asked about a claim too early asks again within seconds",
+    "SHOULD",
+    CLAIMED,
+    "set `syncFrequency: 10s` in the kubelet's configuration",
+)
 def test_a_kubelet_asks_again_soon(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
@@ -313,7 +399,14 @@ def test_a_kubelet_asks_again_soon(
     evidence.require(*syncs_soon(settings))
 
 
-@check("CLM-14")
+@check(
+    "CLM-14",
+    "a container that does not use the claim of its pod sees no GPU",
+    "MUST",
+    CLAIMED,
+    "does a webhook, or the runtime, give devices to every container of a pod?",
+    cncf=("secure_accelerator_access",),
+)
 def test_a_container_without_the_claim_sees_no_gpu(
     claim_siblings: Prefetched[ClaimPromise, Outcome], claimed_gpu: ClaimPromise, evidence: Evidence
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance.catalogue import BY_MPS, check
+from conformance.check import BY_MPS, EVERY, PARTITIONED, check
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import PodNamespaces
 from conformance.cluster.pods import PodNamespace
@@ -53,7 +53,13 @@ def _no_mps(target: ClusterUnderTest, node: NodePromise) -> None:
 
 
 @pytest.mark.usefixtures("_no_mps")
-@check("DISR-01")
+@check(
+    "DISR-01",
+    "a restart of the agent changes nothing for running pods",
+    "MUST",
+    EVERY,
+    "see the agent's log from before and after",
+)
 def test_a_restart_of_the_agent_leaves_pods_alone(
     target: ClusterUnderTest, workload: WorkloadPods, node: NodePromise, evidence: Evidence
 ) -> None:
@@ -61,7 +67,13 @@ def test_a_restart_of_the_agent_leaves_pods_alone(
     _conclude(evidence, f"agent back, {workload.expected}, allocatable as planned", observation)
 
 
-@check("DISR-02")
+@check(
+    "DISR-02",
+    "a restart of the kubelet changes nothing for running pods",
+    "MUST",
+    EVERY,
+    "see the kubelet's log; its service must leave control groups of pods alone",
+)
 def test_a_restart_of_the_kubelet_leaves_pods_alone(
     target: ClusterUnderTest,
     namespaces: PodNamespaces,
@@ -73,7 +85,13 @@ def test_a_restart_of_the_kubelet_leaves_pods_alone(
     _conclude(evidence, f"kubelet back, {workload.expected}, allocatable as planned", observation)
 
 
-@check("DISR-03")
+@check(
+    "DISR-03",
+    "a change of profile and back leaves running pods alone",
+    "MUST",
+    EVERY,
+    "the status annotation says what the agent waits for; see `change` in the stack file",
+)
 def test_a_change_of_profile_leaves_pods_alone(
     target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
 ) -> None:
@@ -84,7 +102,13 @@ def test_a_change_of_profile_leaves_pods_alone(
     _conclude(evidence, expected_of_change(target, node, workload.expected), observation)
 
 
-@check("DISR-04")
+@check(
+    "DISR-04",
+    "a broken GPU is withdrawn, the others serve, and it is advertised again",
+    "MUST",
+    EVERY,
+    "see `health` in the stack file, and the reason in the status annotation",
+)
 @pytest.mark.enters
 def test_a_broken_gpu_is_withdrawn_and_comes_back(
     target: ClusterUnderTest, workload: WorkloadPods, node: NodePromise, evidence: Evidence
@@ -93,7 +117,13 @@ def test_a_broken_gpu_is_withdrawn_and_comes_back(
     _conclude(evidence, expected, observation)
 
 
-@check("DISR-05")
+@check(
+    "DISR-05",
+    "a holder of an idle MIG device keeps it through a restart of the kubelet",
+    "MUST",
+    PARTITIONED,
+    "another tool may partition the GPUs; Divvy waits for every holder of a device",
+)
 def test_an_idle_holder_keeps_its_mig_device_through_a_restart_of_the_kubelet(
     target: ClusterUnderTest,
     namespaces: PodNamespaces,
@@ -106,7 +136,13 @@ def test_an_idle_holder_keeps_its_mig_device_through_a_restart_of_the_kubelet(
     _conclude(evidence, *hold_through_change(target, pods, node, privileged=privileged))
 
 
-@check("DISR-06")
+@check(
+    "DISR-06",
+    "an init container keeps its MIG device while a change of profile waits",
+    "MUST",
+    PARTITIONED,
+    "another tool may partition the GPUs; Divvy waits for init containers too",
+)
 def test_an_init_container_keeps_its_mig_device(
     target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
 ) -> None:
@@ -114,7 +150,13 @@ def test_an_init_container_keeps_its_mig_device(
     _conclude(evidence, *hold_through_change(target, pods, node, init=True))
 
 
-@check("DISR-07")
+@check(
+    "DISR-07",
+    "a reload of systemd leaves running pods their devices",
+    "MUST",
+    EVERY,
+    "the runtime must be given device nodes by CDI, not by a hook: see `runtime.configure`",
+)
 def test_a_reload_of_systemd_leaves_pods_alone(
     namespaces: PodNamespaces, workload: WorkloadPods, node: NodePromise, evidence: Evidence
 ) -> None:
@@ -123,7 +165,13 @@ def test_a_reload_of_systemd_leaves_pods_alone(
 
 
 @pytest.mark.usefixtures("_no_mps")
-@check("DISR-08")
+@check(
+    "DISR-08",
+    "agent, kubelet and runtime restart at once, as in a reboot",
+    "MUST",
+    EVERY,
+    "see the logs of the kubelet and of the agent from before and after",
+)
 def test_agent_kubelet_and_runtime_restart_at_once(
     target: ClusterUnderTest,
     namespaces: PodNamespaces,

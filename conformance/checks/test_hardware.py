@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.catalogue import check
+from conformance.check import LIMITED, MIG, SHARED, check
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pods import PodNamespace
 from conformance.evidence import Evidence
@@ -25,21 +25,42 @@ from conformance.skips import not_applicable
 pytestmark = pytest.mark.exclusive
 
 
-@check("HW-01")
+@check(
+    "HW-01",
+    "neighbours leave a MIG device its compute",
+    "SHOULD",
+    (MIG,),
+    "look for a power or clock limit: `nvidia-smi -q -d PERFORMANCE`",
+    needs_hardware=True,
+)
 def test_neighbours_leave_a_mig_device_its_compute(
     contention: Contention, promise: DevicePromise, evidence: Evidence
 ) -> None:
     _keeps(contention, promise, evidence, BURN, "Gflop/s")
 
 
-@check("HW-02")
+@check(
+    "HW-02",
+    "neighbours leave a MIG device its memory bandwidth",
+    "SHOULD",
+    (MIG,),
+    "look for a power or clock limit: `nvidia-smi -q -d PERFORMANCE`",
+    needs_hardware=True,
+)
 def test_neighbours_leave_a_mig_device_its_bandwidth(
     contention: Contention, promise: DevicePromise, evidence: Evidence
 ) -> None:
     _keeps(contention, promise, evidence, COPY, "GB/s")
 
 
-@check("HW-03")
+@check(
+    "HW-03",
+    "a broken program in one MIG device leaves its neighbours alone",
+    "SHOULD",
+    (MIG,),
+    "see the kernel's log for the XID, and the driver's release notes",
+    needs_hardware=True,
+)
 def test_a_broken_program_leaves_neighbours_alone(
     target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
 ) -> None:
@@ -61,7 +82,14 @@ def test_a_broken_program_leaves_neighbours_alone(
     )
 
 
-@check("HW-04")
+@check(
+    "HW-04",
+    "all replicas of a device make progress under full load",
+    "SHOULD",
+    SHARED,
+    "time-slicing gives no fixed share: use MIG where one is needed",
+    needs_hardware=True,
+)
 def test_shares_under_load_all_advance(
     contention: Contention, promise: DevicePromise, evidence: Evidence
 ) -> None:
@@ -71,7 +99,14 @@ def test_shares_under_load_all_advance(
     evidence.require_that(*replicas_keep(figures, fair_parts(promise)))
 
 
-@check("HW-05")
+@check(
+    "HW-05",
+    "shares with `compute` get their parts of the GPU's time",
+    "SHOULD",
+    LIMITED,
+    "see `divvy_share_waited_seconds` and `divvy_share_gate_opened` of the agent",
+    needs_hardware=True,
+)
 def test_shares_get_their_parts_of_the_compute_time(
     contention: Contention, promise: DevicePromise, evidence: Evidence
 ) -> None:

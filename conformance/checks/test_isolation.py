@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from conformance.catalogue import BY_MPS, LIMITED, check
+from conformance.check import BY_MPS, EVERY, LIMITED, MIG, PARTITIONED, SHARED, WHOLE, check
 from conformance.checks.verdicts import opens_nothing_by_number, sees_nothing
 from conformance.evidence import Evidence
 from conformance.fixtures import Allocations, Bare, Fills, Overcommits, Probes
@@ -17,16 +17,31 @@ from conformance.observe.probes import part, smi_total
 from conformance.observe.sibling import sibling_sees_nothing
 from conformance.promise import DevicePromise, NodePromise
 from conformance.skips import not_applicable
+from divvy.model.api_names import CDI_FILE, CDI_FOLDER
 
 
-@check("ISO-01")
+@check(
+    "ISO-01",
+    "a pod without a request sees no GPU, whatever it sets",
+    "MUST",
+    EVERY,
+    "the NVIDIA runtime may be the default and read NVIDIA_VISIBLE_DEVICES: use CDI",
+    cncf=("secure_accelerator_access",),
+)
 def test_a_pod_without_a_request_sees_no_gpu(
     bare: Bare, node: NodePromise, evidence: Evidence
 ) -> None:
     evidence.require(*sees_nothing(bare[node], evidence.add))
 
 
-@check("ISO-02")
+@check(
+    "ISO-02",
+    "a pod sees its own device and no other",
+    "MUST",
+    EVERY,
+    f"compare {CDI_FOLDER}/{CDI_FILE} with the devices in the pod",
+    cncf=("secure_accelerator_access",),
+)
 def test_a_pod_sees_its_own_device_only(
     probes: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
@@ -49,7 +64,14 @@ def test_a_pod_sees_its_own_device_only(
     evidence.require(_words(wanted), _words(seen))
 
 
-@check("ISO-14")
+@check(
+    "ISO-14",
+    "another container of a pod with a device sees no GPU",
+    "MUST",
+    EVERY,
+    "does a webhook, or the container runtime, give devices to every container of a pod?",
+    cncf=("secure_accelerator_access",),
+)
 def test_another_container_of_the_pod_sees_no_gpu(
     siblings: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
@@ -57,7 +79,14 @@ def test_another_container_of_the_pod_sees_no_gpu(
     evidence.require(*sibling_sees_nothing(siblings[promise]))
 
 
-@check("ISO-13")
+@check(
+    "ISO-13",
+    "a pod sees the very device that the kubelet allocated to it",
+    "MUST",
+    EVERY,
+    f"compare {CDI_FOLDER}/{CDI_FILE} with the devices that nvidia-smi lists on the node",
+    cncf=("secure_accelerator_access",),
+)
 @pytest.mark.enters
 def test_a_pod_sees_the_device_that_it_was_allocated(
     allocations: Allocations, promise: DevicePromise, evidence: Evidence
@@ -66,7 +95,14 @@ def test_a_pod_sees_the_device_that_it_was_allocated(
     evidence.require(*allocations[promise])
 
 
-@check("ISO-07")
+@check(
+    "ISO-07",
+    "a pod opens no device by its number, with the usual rights",
+    "MUST",
+    EVERY,
+    "the container runtime must confine devices by control group: is the pod privileged?",
+    cncf=("secure_accelerator_access",),
+)
 def test_a_pod_opens_no_device_by_its_number(
     openings: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
@@ -76,7 +112,13 @@ def test_a_pod_opens_no_device_by_its_number(
     evidence.require(*opens_nothing_by_number(outcome))
 
 
-@check("ISO-08")
+@check(
+    "ISO-08",
+    "nvidia-smi shows a MIG device's slice, a limited share, else the whole card",
+    "SHOULD",
+    EVERY,
+    "compare with ISO-02; drivers differ by a few MiB",
+)
 def test_nvidia_smi_shows_what_the_guarantee_says(
     probes: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
@@ -96,7 +138,14 @@ def test_nvidia_smi_shows_what_the_guarantee_says(
     evidence.require_that(close, f"{what} of {planned} MiB within {_deviation(promise)}", seen)
 
 
-@check("ISO-09")
+@check(
+    "ISO-09",
+    "nothing of the host's is writable in a pod with a device",
+    "MUST",
+    EVERY,
+    "each mount of /var/run/cdi/divvy.gpu-gpu.json is `ro`; does something else inject too?",
+    cncf=("secure_accelerator_access",),
+)
 def test_nothing_of_the_hosts_is_writable(
     mountings: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
@@ -115,7 +164,13 @@ def test_nothing_of_the_hosts_is_writable(
     )
 
 
-@check("ISO-03")
+@check(
+    "ISO-03",
+    "devices of pods running at the same time are different ones",
+    "MUST",
+    (WHOLE, MIG),
+    "two plugins may serve one GPU: look for a second agent",
+)
 @pytest.mark.exclusive
 def test_devices_of_running_pods_are_different(
     fills: Fills, promise: DevicePromise, evidence: Evidence
@@ -128,7 +183,14 @@ def test_devices_of_running_pods_are_different(
     )
 
 
-@check("ISO-04")
+@check(
+    "ISO-04",
+    "replicas of one device are the same device, all running at the same time",
+    "MUST",
+    SHARED,
+    "the placement policy spreads or packs replicas; see `placement`",
+    cncf=("gpu_sharing",),
+)
 @pytest.mark.exclusive
 def test_replicas_are_of_the_same_devices(
     fills: Fills, promise: DevicePromise, evidence: Evidence
@@ -143,7 +205,14 @@ def test_replicas_are_of_the_same_devices(
     )
 
 
-@check("ISO-05")
+@check(
+    "ISO-05",
+    "a MIG device refuses memory beyond its slice",
+    "MUST",
+    PARTITIONED,
+    "the pod may see the whole GPU: compare with ISO-02",
+    cncf=("gpu_sharing",),
+)
 @pytest.mark.exclusive
 def test_a_mig_device_refuses_more_than_its_slice(
     overcommits: Overcommits, promise: DevicePromise, evidence: Evidence
@@ -155,7 +224,13 @@ def test_a_mig_device_refuses_more_than_its_slice(
     evidence.require_that(*refuses_beyond(promise.device.memory_mib or 0, overcommit))
 
 
-@check("ISO-06")
+@check(
+    "ISO-06",
+    "a device's memory is what the plan says",
+    "MUST",
+    EVERY,
+    "the plan's figures come from the model's data sheet; drivers differ by a few MiB",
+)
 def test_memory_is_what_the_plan_says(
     probes: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:

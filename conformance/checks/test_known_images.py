@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.catalogue import check
+from conformance.check import EVERY, check
 from conformance.evidence import Evidence
 from conformance.fixtures import KnownImages
 from conformance.load.known_images import BURN_ARGUMENTS, BURN_MIB, gpu_burn, vector_add
@@ -12,7 +12,13 @@ from conformance.promise import DevicePromise
 from conformance.skips import not_applicable
 
 
-@check("WORK-04")
+@check(
+    "WORK-04",
+    "a vectorAdd image from elsewhere passes",
+    "SHOULD",
+    EVERY,
+    "images with the CUDA runtime inside need a real driver that is new enough for them",
+)
 def test_the_vector_add_image_passes(
     known_images: KnownImages, promise: DevicePromise, evidence: Evidence
 ) -> None:
@@ -24,7 +30,13 @@ def test_the_vector_add_image_passes(
     evidence.require_that(verdict.passed, "exit code 0, Test PASSED or Result = PASS", seen)
 
 
-@check("WORK-05")
+@check(
+    "WORK-05",
+    "a gpu-burn image from elsewhere computes without an error",
+    "SHOULD",
+    EVERY,
+    "a GPU that computes wrongly must be taken out of service",
+)
 @pytest.mark.exclusive
 def test_the_gpu_burn_image_is_ok(
     known_images: KnownImages, promise: DevicePromise, evidence: Evidence

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from conformance.catalogue import check
+from conformance.check import EVERY, check
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.node_life import NodeLife
 from conformance.evidence import Evidence
@@ -24,13 +24,22 @@ from conformance.observe.runtime import driver_devices, kernel_module, runtime_l
 from conformance.promise import NO_POOL, NodePromise
 from conformance.skips import not_applicable, not_made
 from divvy.live.live_diff import LiveDifference, compare_live
+from divvy.model.api_names import STATUS_ANNOTATION
 from divvy.model.versions import is_older
 
 # A kubelet tells a changed list within its status period, 10 s by default; a busy one later.
 _STATUS_PERIOD = 60.0
 
 
-@check("NODE-01")
+@check(
+    "NODE-01",
+    "the agent is ready, on the configuration of the stack file",
+    "MUST",
+    EVERY,
+    "another configuration: `divvy up`, or verify the file that was deployed; no answer: the "
+    f"agent's rights and log; else see the {STATUS_ANNOTATION} annotation",
+    cncf=("driver_runtime_management",),
+)
 def test_the_agent_follows_the_stack_file(
     target: ClusterUnderTest, statuses: FreshStatuses, node: NodePromise, evidence: Evidence
 ) -> None:
@@ -53,7 +62,13 @@ def test_the_agent_follows_the_stack_file(
     )
 
 
-@check("NODE-05")
+@check(
+    "NODE-05",
+    "the nodes of each pool are there, and follow the stack file",
+    "SHOULD",
+    EVERY,
+    "see `divvy diff --live`; a label on a node overrides the file until it is removed",
+)
 def test_the_nodes_of_a_pool_are_those_of_the_file(
     target: ClusterUnderTest, pool: str, evidence: Evidence
 ) -> None:
@@ -87,7 +102,13 @@ def _amiss(target: ClusterUnderTest, difference: LiveDifference, pool: str) -> l
     return [*counts, *nodes, *unready]
 
 
-@check("NODE-02")
+@check(
+    "NODE-02",
+    "feature labels describe the GPUs that are there",
+    "MUST",
+    EVERY,
+    "another label writer may be running: see `kubectl get node --show-managed-fields`",
+)
 def test_labels_describe_the_gpus(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
@@ -96,7 +117,13 @@ def test_labels_describe_the_gpus(
     evidence.require(*judge_labels(node, labels, driver, target.implementation.free_labels))
 
 
-@check("NODE-04")
+@check(
+    "NODE-04",
+    "the CDI specification names every device, by files that exist",
+    "MUST",
+    EVERY,
+    "the agent rewrites it within a minute; `runtime.configure` switches CDI on",
+)
 @pytest.mark.enters
 def test_the_cdi_specification_names_every_device(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
@@ -138,7 +165,14 @@ def _those(named: Collection[str], devices: Collection[str]) -> str:
     return ", ".join(words) or "those of the driver"
 
 
-@check("NODE-03")
+@check(
+    "NODE-03",
+    "the driver is the version the stack file names",
+    "SHOULD",
+    EVERY,
+    "install that driver, or write the installed version into `driver.version`",
+    cncf=("driver_runtime_management",),
+)
 def test_the_driver_is_the_named_one(
     target: ClusterUnderTest, driver_looks: DriverLooks, node: NodePromise, evidence: Evidence
 ) -> None:
@@ -157,7 +191,14 @@ def test_the_driver_is_the_named_one(
     evidence.require_that(is_right, ", ".join(named), version or smi)
 
 
-@check("NODE-06")
+@check(
+    "NODE-06",
+    "the driver's kernel module and mounted libraries are of one version",
+    "MUST",
+    EVERY,
+    "after an update of the driver, restart the machine or reload the kernel module",
+    cncf=("driver_runtime_management",),
+)
 @pytest.mark.enters
 def test_kernel_module_and_libraries_are_of_one_version(
     target: ClusterUnderTest, driver_looks: DriverLooks, node: NodePromise, evidence: Evidence
@@ -172,7 +213,14 @@ def test_kernel_module_and_libraries_are_of_one_version(
     )
 
 
-@check("NODE-07")
+@check(
+    "NODE-07",
+    "no GPU's memory has errors that wait for a reset or a repair",
+    "SHOULD",
+    EVERY,
+    "see `nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT`; reset or replace it",
+    cncf=("driver_runtime_management",),
+)
 @pytest.mark.enters
 def test_no_memory_has_errors_that_wait(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
@@ -182,7 +230,14 @@ def test_no_memory_has_errors_that_wait(
     evidence.require(*memory_is_sound(errors, len(node.plan.gpus)))
 
 
-@check("NODE-08")
+@check(
+    "NODE-08",
+    "GPUs behind NVSwitches are part of their fabric",
+    "SHOULD",
+    EVERY,
+    "see `nvidia-smi -q` (Fabric) and nvidia-fabricmanager: it is of the driver's version",
+    cncf=("driver_runtime_management",),
+)
 @pytest.mark.enters
 def test_gpus_behind_switches_are_in_their_fabric(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
@@ -192,7 +247,14 @@ def test_gpus_behind_switches_are_in_their_fabric(
     evidence.require(*fabric_is_up(fabric))
 
 
-@check("NODE-09")
+@check(
+    "NODE-09",
+    "every GPU lets several processes in: compute mode Default, or an MPS daemon",
+    "SHOULD",
+    EVERY,
+    "`nvidia-smi -c DEFAULT` on the node; another mode refuses the second "
+    "process of a GPU. By MPS: `divvy status` says why the daemon does not answer",
+)
 @pytest.mark.enters
 def test_several_processes_may_use_each_gpu(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
@@ -204,7 +266,13 @@ def test_several_processes_may_use_each_gpu(
     evidence.require(*let_in(modes, by_mps))
 
 
-@check("NODE-10")
+@check(
+    "NODE-10",
+    "the node takes pods: it is not cordoned",
+    "SHOULD",
+    EVERY,
+    "after its maintenance run `kubectl uncordon`; until then new pods get none of its GPUs",
+)
 def test_users_pods_are_scheduled_on_the_node(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
@@ -213,7 +281,14 @@ def test_users_pods_are_scheduled_on_the_node(
                      else "schedulable")  # fmt: skip
 
 
-@check("NODE-11")
+@check(
+    "NODE-11",
+    "labels advertise the driver and CUDA versions that a pod finds",
+    "MUST",
+    EVERY,
+    "something else writes the labels: see `kubectl get node --show-managed-fields`",
+    cncf=("driver_runtime_management",),
+)
 def test_labels_advertise_the_versions_that_pods_find(
     target: ClusterUnderTest, driver_looks: DriverLooks, node: NodePromise, evidence: Evidence
 ) -> None:
@@ -223,7 +298,13 @@ def test_labels_advertise_the_versions_that_pods_find(
     evidence.require(*versions_are_advertised(labels, smi.log))
 
 
-@check("NODE-12")
+@check(
+    "NODE-12",
+    "nothing holds the clocks of a GPU down",
+    "SHOULD",
+    EVERY,
+    "see `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER`: cooling, power supply",
+)
 @pytest.mark.enters
 def test_nothing_holds_the_clocks_down(
     gpu_conditions: GpuConditions, node: NodePromise, evidence: Evidence
@@ -233,7 +314,13 @@ def test_nothing_holds_the_clocks_down(
     evidence.require(*clocks_are_free(conditions))
 
 
-@check("NODE-13")
+@check(
+    "NODE-13",
+    "every GPU has all of its PCIe lanes",
+    "SHOULD",
+    EVERY,
+    "see `nvidia-smi -q` (PCI, Link Width); reseat the GPU, or look for errors of the bus",
+)
 @pytest.mark.enters
 def test_every_gpu_has_all_of_its_lanes(
     gpu_conditions: GpuConditions, node: NodePromise, evidence: Evidence
@@ -243,7 +330,13 @@ def test_every_gpu_has_all_of_its_lanes(
     evidence.require(*lanes_are_up(conditions))
 
 
-@check("NODE-14")
+@check(
+    "NODE-14",
+    "NVLinks are up, and without errors",
+    "SHOULD",
+    EVERY,
+    "see `nvidia-smi nvlink -s` and `-e`; the counters go back to 0 with a reset of the GPU",
+)
 @pytest.mark.enters
 def test_links_are_up_and_without_errors(
     gpu_conditions: GpuConditions, node: NodePromise, evidence: Evidence
@@ -253,7 +346,14 @@ def test_links_are_up_and_without_errors(
     evidence.require(*links_are_sound(conditions))
 
 
-@check("NODE-15")
+@check(
+    "NODE-15",
+    "every node of a pool answers, also those that a sample leaves out",
+    "MUST",
+    EVERY,
+    "see NODE-01 of the nodes that are named, and the logs of their agents",
+    cncf=("driver_runtime_management",),
+)
 def test_every_node_of_a_pool_answers(
     target: ClusterUnderTest,
     statuses: FreshStatuses,
@@ -283,7 +383,13 @@ def test_every_node_of_a_pool_answers(
     )
 
 
-@check("PLUG-01")
+@check(
+    "PLUG-01",
+    "nothing is advertised that the plan does not promise",
+    "MUST",
+    EVERY,
+    "another device plugin may run on the node; a resource of an older profile shows 0",
+)
 def test_nothing_unpromised_is_advertised(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
@@ -295,7 +401,14 @@ def test_nothing_unpromised_is_advertised(
     evidence.require("nothing else", _words(unpromised) or "nothing else")
 
 
-@check("PLUG-02")
+@check(
+    "PLUG-02",
+    "allocatable is what the plan promises",
+    "MUST",
+    EVERY,
+    "the status annotation says which GPU is not as it should be, and why",
+    cncf=("gpu_sharing",),
+)
 def test_allocatable_is_the_plan(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance.catalogue import SHARED, check
+from conformance.check import EVERY, MIG, SHARED, WHOLE, check
 from conformance.checks.verdicts import extra_pod, past_the_scheduler
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pods import PodNamespace
@@ -26,7 +26,13 @@ from divvy.kube.kind import RESOURCE_SLICE
 _FIELD = ".resources."
 
 
-@check("PLUG-03")
+@check(
+    "PLUG-03",
+    "one pod more than there are devices stays Pending",
+    "MUST",
+    EVERY,
+    "something advertises more devices than the plan: compare with PLUG-02",
+)
 @pytest.mark.exclusive
 def test_one_pod_more_stays_pending(
     target: ClusterUnderTest, fills: Fills, promise: DevicePromise, evidence: Evidence
@@ -36,7 +42,13 @@ def test_one_pod_more_stays_pending(
     evidence.require(*extra_pod(filled, promise, target.implementation))
 
 
-@check("PLUG-06")
+@check(
+    "PLUG-06",
+    "a full node refuses a pod that bypasses the scheduler",
+    "MUST",
+    EVERY,
+    "the kubelet counts other devices than the plan: compare with PLUG-02",
+)
 @pytest.mark.exclusive
 def test_a_pod_past_the_scheduler_is_refused_on_a_full_node(
     fills: Fills, promise: DevicePromise, evidence: Evidence
@@ -46,7 +58,13 @@ def test_a_pod_past_the_scheduler_is_refused_on_a_full_node(
     evidence.require(*past_the_scheduler(filled, promise))
 
 
-@check("PLUG-04")
+@check(
+    "PLUG-04",
+    "two replicas for one container are refused",
+    "MUST",
+    SHARED,
+    "set failRequestsGreaterThanOne, or accept that a second replica gives nothing",
+)
 @pytest.mark.exclusive
 def test_two_replicas_for_one_container_are_refused(
     target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
@@ -63,7 +81,13 @@ def test_two_replicas_for_one_container_are_refused(
     )
 
 
-@check("PLUG-07")
+@check(
+    "PLUG-07",
+    "a pod that bypasses the scheduler is served where a device is free",
+    "MUST",
+    EVERY,
+    "see the pod's events, and the agent's log on that node",
+)
 def test_a_pod_past_the_scheduler_is_served_where_a_device_is_free(
     past_scheduler: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
@@ -74,7 +98,13 @@ def test_a_pod_past_the_scheduler_is_served_where_a_device_is_free(
     evidence.require_that(passed, "exit code 0, `Test PASSED`", outcome)
 
 
-@check("PLUG-05")
+@check(
+    "PLUG-05",
+    "fractions and requests that are not limits are refused",
+    "MUST",
+    EVERY,
+    "the API server does not validate extended resources: is it a real one?",
+)
 def test_fractions_and_requests_alone_are_refused(
     pods: PodNamespace, promise: DevicePromise, evidence: Evidence
 ) -> None:
@@ -91,7 +121,13 @@ def test_fractions_and_requests_alone_are_refused(
     evidence.require("accepted: nothing", f"accepted: {', '.join(accepted) or 'nothing'}")
 
 
-@check("PLUG-08")
+@check(
+    "PLUG-08",
+    "a pod with several devices gets that many distinct ones",
+    "MUST",
+    (WHOLE, MIG),
+    "compare with ISO-03: two devices may be the same one",
+)
 @pytest.mark.exclusive
 def test_a_pod_with_several_devices_gets_distinct_ones(
     target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
@@ -111,7 +147,13 @@ def test_a_pod_with_several_devices_gets_distinct_ones(
     )
 
 
-@check("PLUG-09")
+@check(
+    "PLUG-09",
+    "devices are free again after init containers, restarts, forced deletion, many pods",
+    "MUST",
+    EVERY,
+    "compare the kubelet's list of holders with the pods that are there",
+)
 @pytest.mark.exclusive
 def test_devices_are_free_again_after_whatever_ends(
     releases: Releases, promise: DevicePromise, evidence: Evidence
@@ -119,7 +161,13 @@ def test_devices_are_free_again_after_whatever_ends(
     evidence.require(*releases[promise])
 
 
-@check("PLUG-10")
+@check(
+    "PLUG-10",
+    "no other component offers the same GPUs",
+    "SHOULD",
+    EVERY,
+    "a GPU belongs to one device plugin or DRA driver: remove the other from these nodes",
+)
 def test_no_other_component_offers_the_same_gpus(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
@@ -130,7 +178,13 @@ def test_no_other_component_offers_the_same_gpus(
     evidence.require("none", "; ".join(other) or "none")
 
 
-@check("PLUG-11")
+@check(
+    "PLUG-11",
+    "the kubelet knows the NUMA node of every device",
+    "SHOULD",
+    EVERY,
+    "the Topology Manager aligns pods by it: see numa_node of the GPU's PCI device in /sys",
+)
 @pytest.mark.enters
 def test_the_kubelet_knows_the_numa_node_of_every_device(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
@@ -142,7 +196,13 @@ def test_the_kubelet_knows_the_numa_node_of_every_device(
     evidence.require(*hints_are_right(numa, devices))
 
 
-@check("PLUG-12")
+@check(
+    "PLUG-12",
+    "no other device plugin serves the GPUs, or uses Divvy's names",
+    "MUST",
+    EVERY,
+    "remove the other plugin from these nodes: the kubelet hands out what registered last",
+)
 @pytest.mark.enters
 def test_no_other_device_plugin_serves_the_gpus(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence

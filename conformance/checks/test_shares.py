@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from conformance.catalogue import PARTITIONED, check
+from conformance.check import BY_MPS, LIMITED, PARTITIONED, check
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pods import PodNamespace
 from conformance.evidence import Evidence
@@ -19,10 +19,18 @@ from conformance.observe.holders import require_idle
 from conformance.observe.probes import part, visible_memory
 from conformance.promise import DevicePromise
 from conformance.skips import not_made
+from divvy.model.api_names import Mode
 from divvy.model.sharing import ALL_COMPUTE
 
 
-@check("ISO-10")
+@check(
+    "ISO-10",
+    "a share refuses memory beyond its limit, whichever processes ask",
+    "MUST",
+    LIMITED,
+    "the pod may have the driver's own library: compare with ISO-11",
+    cncf=("gpu_sharing",),
+)
 @pytest.mark.exclusive
 def test_a_share_refuses_memory_beyond_its_limit(
     target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
@@ -34,7 +42,14 @@ def test_a_share_refuses_memory_beyond_its_limit(
     evidence.require(*judge_requests(share_sizes(promise), outcome.log))
 
 
-@check("ISO-11")
+@check(
+    "ISO-11",
+    "total memory, free memory and nvidia-smi all show the share",
+    "MUST",
+    LIMITED,
+    "the limiter's libraries must come before the driver's: see docs/limiter.md",
+    cncf=("gpu_sharing",),
+)
 def test_everything_shows_the_share(
     probes: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
@@ -51,7 +66,16 @@ def test_everything_shows_the_share(
     evidence.require_that(fits, expected, words)
 
 
-@check("ISO-15")
+@check(
+    "ISO-15",
+    "MPS refuses a process more memory than its share, and shows what is left",
+    "MUST",
+    (Mode.MPS,),
+    "the container's CUDA_MPS_PINNED_DEVICE_MEM_LIMIT must be the "
+    "share's: see `kubectl get pod -o yaml`, and `divvy status`. With driver 615 or newer it "
+    "is asked for without that: `nvidia-cuda-mps-control -p 3 namespace list` on the node",
+    cncf=("gpu_sharing",),
+)
 @pytest.mark.exclusive
 def test_mps_refuses_memory_beyond_a_share(
     target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
@@ -66,7 +90,15 @@ def test_mps_refuses_memory_beyond_a_share(
         evidence.require(*mps_share.judge_sms(promise, outcome.log))
 
 
-@check("ISO-16")
+@check(
+    "ISO-16",
+    "a process by MPS computes on its part of the SMs",
+    "MUST",
+    BY_MPS,
+    "the container's CUDA_MPS_ACTIVE_THREAD_PERCENTAGE must be the share's; is the process "
+    "a client of the daemon at all?",
+    cncf=("gpu_sharing",),
+)
 def test_a_process_by_mps_has_its_part_of_the_sms(
     probes: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
@@ -76,7 +108,14 @@ def test_a_process_by_mps_has_its_part_of_the_sms(
     evidence.require(*mps_share.judge_sms(promise, memory.log))
 
 
-@check("WORK-06")
+@check(
+    "WORK-06",
+    "a framework trains within its share, beside others on the GPU",
+    "MUST",
+    LIMITED,
+    "take a GPU that computes wrongly out of service; for memory errors see ISO-11",
+    cncf=("gpu_sharing",),
+)
 @pytest.mark.exclusive
 def test_a_framework_trains_within_its_share(
     target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
@@ -91,7 +130,13 @@ def test_a_framework_trains_within_its_share(
         not_made("the pods did not train at the same time")
 
 
-@check("ISO-12")
+@check(
+    "ISO-12",
+    "use that bypasses the limiter is noticed",
+    "MUST",
+    LIMITED,
+    "the agent's memory watch reads the host's processes: see its log",
+)
 @pytest.mark.exclusive
 @pytest.mark.enters
 def test_what_goes_round_the_limiter_is_noticed(

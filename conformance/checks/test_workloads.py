@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.catalogue import check
+from conformance.check import EVERY, check
 from conformance.checks.verdicts import (
     every_device_burns,
     every_device_computes,
@@ -17,7 +17,13 @@ from conformance.observe.probes import part
 from conformance.promise import DevicePromise
 
 
-@check("WORK-01")
+@check(
+    "WORK-01",
+    "cuda-vector-add passes on a device",
+    "MUST",
+    EVERY,
+    "the pod's log has the driver's error name; libraries come from the agent's CDI spec",
+)
 def test_vector_add_passes(probes: Probes, promise: DevicePromise, evidence: Evidence) -> None:
     evidence.command = "cuda-vector-add"
     vector_add = part(probes[promise], "vector-add")
@@ -26,7 +32,13 @@ def test_vector_add_passes(probes: Probes, promise: DevicePromise, evidence: Evi
     evidence.require_that(passed, "exit code 0, `Test PASSED`", vector_add)
 
 
-@check("WORK-02")
+@check(
+    "WORK-02",
+    "gpu-burn computes without an error on every device",
+    "MUST",
+    EVERY,
+    "a GPU that computes wrongly must be taken out of service",
+)
 @pytest.mark.exclusive
 def test_gpu_burn_is_ok(fills: Fills, promise: DevicePromise, evidence: Evidence) -> None:
     filled = fills[promise]
@@ -37,7 +49,13 @@ def test_gpu_burn_is_ok(fills: Fills, promise: DevicePromise, evidence: Evidence
     evidence.require(*every_device_burns(filled, promise))
 
 
-@check("WORK-03")
+@check(
+    "WORK-03",
+    "nvidia-smi answers in a pod",
+    "SHOULD",
+    EVERY,
+    "the CDI spec must name nvidia-smi and libnvidia-ml of the loaded driver",
+)
 def test_nvidia_smi_answers(probes: Probes, promise: DevicePromise, evidence: Evidence) -> None:
     evidence.command = "nvidia-smi"
     smi = part(probes[promise], "nvidia-smi")
@@ -45,7 +63,13 @@ def test_nvidia_smi_answers(probes: Probes, promise: DevicePromise, evidence: Ev
     evidence.require_that(*shows_versions(smi))
 
 
-@check("WORK-07")
+@check(
+    "WORK-07",
+    "every device adds vectors, and has the memory of its kind",
+    "MUST",
+    EVERY,
+    "a GPU that computes wrongly must be taken out of service; the evidence names it",
+)
 @pytest.mark.exclusive
 def test_every_device_computes(fills: Fills, promise: DevicePromise, evidence: Evidence) -> None:
     filled = fills[promise]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from conformance.catalogue import PARTITIONED
+from conformance.check import PARTITIONED
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import profile_on
 from conformance.cluster.pods import PodNamespace

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from conformance.catalogue import PARTITIONED, SHARED
+from conformance.check import PARTITIONED, SHARED
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.promise import DevicePromise
 from conformance.skips import not_made

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from conformance.catalogue import PARTITIONED
+from conformance.check import PARTITIONED
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Verdict
 from conformance.observe.device_memory import memory_fits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.catalogue import LIMITED, PARTITIONED
+from conformance.check import LIMITED, PARTITIONED
 from conformance.promise import DevicePromise
 from divvy.model import MEMORY_TOLERANCE, parse_count
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conformance.catalogue import SHARED
+from conformance.check import SHARED
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import OWN_NAMESPACE
 from conformance.promise import DevicePromise, NodePromise

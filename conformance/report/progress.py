@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from conformance.catalogue import Check
+from conformance.check import Check
 
 _SIGNS = {"passed": ("+", "32"), "failed": ("F", "31"), "skipped": ("-", "33")}
 _LEGEND = "one sign per case: + passed, F failed, - not checked (report.html says why)"

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import jinja2
 import yaml
 
-from conformance.catalogue import Check
+from conformance.check import Check
 from conformance.evidence import Evidence
 from conformance.skips import Missed
 from divvy.atomic_file import replace_file

@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from conformance.catalogue import CATALOGUE, Check
+from conformance.catalogue import CATALOGUE
+from conformance.check import Check
 from conformance.evidence import Evidence
 from conformance.report.report import MEANING, Record, Report
 from conformance.skips import Missed

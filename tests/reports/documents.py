@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.catalogue import CATALOGUE, Check
+from conformance.catalogue import CATALOGUE
+from conformance.check import Check
 from conformance.evidence import Evidence
 from conformance.report.report import Record, Report
 from conformance.skips import Missed

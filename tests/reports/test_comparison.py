@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.catalogue import Check
+from conformance.check import Check
 from conformance.report.report import Record
 from divvy.reports.comparison import (
     CaseChange,

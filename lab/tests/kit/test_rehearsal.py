@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from conformance.bare.processes import descendants
-from conformance.catalogue import BARE, CATALOGUE
+from conformance.catalogue import CATALOGUE
+from conformance.check import BARE
 from lab.kit.pack.__main__ import MAX_MIB, size_of
 from lab.tests.kit.conftest import Bench
 
