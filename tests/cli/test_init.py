@@ -23,6 +23,7 @@ from divvy.cli.main import app
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
 from divvy.live.cluster_reader import ClusterReader
+from divvy.model.nvidia import ImportResult
 from divvy.stack.file import StackFile
 from divvy.stack.sections import read_cluster
 from divvy.version_info import version
@@ -322,6 +323,34 @@ def test_imports_profiles_from_files(tmp_path: Path) -> None:
     assert value["pools"]["gpu"]["profile"] == "notebooks"
     assert value["profiles"]["notebooks"]["timeSlicing"]["failRequestsGreaterThanOne"] is True
     assert value["profiles"]["all-1g.5gb"] == {"mig": {"1g.5gb": 7}}
+
+
+def test_names_what_of_files_is_not_in_the_stack_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no model can be given, what has no counterpart, what suits none of the pools."""
+    files = tmp_path / "configs.yaml"
+    shared = {"timeSlicing": {"resources": [{"name": GPU, "replicas": 4}]}, "mode": "fair"}
+    layouts = {"odd": [{"devices": "all", "mig-enabled": True, "mig-devices": {"9g.34gb": 7}}]}
+    data = {
+        "config.yaml": yaml.safe_dump({"version": "v1", "mig-configs": layouts}),
+        "four": yaml.safe_dump({"version": "v1", "sharing": shared}),
+        "notes.txt": "ask Kim first",
+    }
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+    files.write_text(yaml.safe_dump({**config_map, "data": data}))
+    told = init("prod", "--file", str(files)).stdout
+    assert "four" in cluster()["profiles"]
+    assert "odd" not in cluster()["profiles"]
+    assert "Not imported: odd.mig: fits no GPU model: none has 9g.34gb.\n" in told
+    assert "Not imported: four: sharing.mode has no counterpart.\n" in told
+    assert "data.notes.txt: is no configuration" in told
+
+    read = ImportResult({"four": cluster()["profiles"]["four"], "nine": {"mig": {"9g.34gb": 7}}})
+    monkeypatch.setattr(divvy.cli.init, "operator_profiles", lambda _: read)
+    told = init("other", "--file", "any.yaml").stdout
+    assert "Not imported: nine: not for the GPUs of these pools.\n" in told
+    assert "four" not in told.partition("Not imported")[2]
 
 
 @pytest.mark.parametrize(
