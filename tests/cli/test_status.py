@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import divvy.cli.status
 import divvy.live.prometheus
 from divvy.cli.main import app
-from tests.cli.cluster_api import ClusterApi, write_project
+from tests.cli.cluster_api import READY, ClusterApi, write_project
 
 AGENTS = "/api/v1/namespaces/divvy-system/pods"
 LONG_AGO = "2026-11-23T03:00:00Z"
@@ -36,7 +36,7 @@ class StatusApi(ClusterApi):
             name: {
                 "metadata": {"name": f"divvy-agent-{name}"},
                 "spec": {"nodeName": name},
-                "status": {"phase": "Running"},
+                "status": {"phase": "Running", "conditions": [READY]},
             }
             for name in self.nodes
         }
