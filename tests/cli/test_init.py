@@ -325,6 +325,20 @@ def test_imports_profiles_from_files(tmp_path: Path) -> None:
     assert value["profiles"]["all-1g.5gb"] == {"mig": {"1g.5gb": 7}}
 
 
+def test_makes_no_default_pool_beside_a_node_that_cannot_be_read(api: Api) -> None:
+    """A default pool would be that node's, too, whatever it has."""
+    for seen in api.answers["/api/v1/nodes"]:
+        seen["metadata"]["labels"].pop("node.kubernetes.io/instance-type", None)
+    api.answers["/api/v1/nodes"].pop()
+    init("first")
+    sound = yaml.safe_load(Path("stacks/Pulumi.first.yaml").read_text())["config"]
+    assert [pool.get("select") for pool in sound["divvy:cluster"]["pools"].values()] == [None]
+    api.answers["/api/v1/nodes"].append({"metadata": {"name": "odd", "labels": 5}})
+    told = init("prod").output
+    assert "Left out: odd: cannot be read, and may have GPUs." in " ".join(told.split())
+    assert all(pool["select"] for pool in cluster()["pools"].values())
+
+
 def test_names_what_of_files_is_not_in_the_stack_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
