@@ -334,8 +334,8 @@ def test_makes_no_default_pool_beside_a_node_that_cannot_be_read(api: Api) -> No
     sound = yaml.safe_load(Path("stacks/Pulumi.first.yaml").read_text())["config"]
     assert [pool.get("select") for pool in sound["divvy:cluster"]["pools"].values()] == [None]
     api.answers["/api/v1/nodes"].append({"metadata": {"name": "odd", "labels": 5}})
-    told = init("prod").output
-    assert "Left out: odd: cannot be read, and may have GPUs." in " ".join(told.split())
+    output = init("prod").output
+    assert "Left out: odd: cannot be read, and may have GPUs." in " ".join(output.split())
     assert all(pool["select"] for pool in cluster()["pools"].values())
 
 
@@ -353,18 +353,18 @@ def test_names_what_of_files_is_not_in_the_stack_file(
     }
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
     files.write_text(yaml.safe_dump({**config_map, "data": data}))
-    told = init("prod", "--file", str(files)).stdout
+    output = init("prod", "--file", str(files)).stdout
     assert "four" in cluster()["profiles"]
     assert "odd" not in cluster()["profiles"]
-    assert "Not imported: odd.mig: fits no GPU model: none has 9g.34gb.\n" in told
-    assert "Not imported: four: sharing.mode has no counterpart.\n" in told
-    assert "data.notes.txt: is no configuration" in told
+    assert "Not imported: odd.mig: fits no GPU model: none has 9g.34gb.\n" in output
+    assert "Not imported: four: sharing.mode has no counterpart.\n" in output
+    assert "data.notes.txt: is no configuration" in output
 
     read = ImportResult({"four": cluster()["profiles"]["four"], "nine": {"mig": {"9g.34gb": 7}}})
     monkeypatch.setattr(divvy.cli.init, "operator_profiles", lambda _: read)
-    told = init("other", "--file", "any.yaml").stdout
-    assert "Not imported: nine: not for the GPUs of these pools.\n" in told
-    assert "four" not in told.partition("Not imported")[2]
+    output = init("other", "--file", "any.yaml").stdout
+    assert "Not imported: nine: not for the GPUs of these pools.\n" in output
+    assert "four" not in output.partition("Not imported")[2]
 
 
 @pytest.mark.parametrize(
