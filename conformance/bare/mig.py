@@ -80,8 +80,11 @@ def put_back(root: Path, state: Path) -> str:
     journal = state / _JOURNAL
     try:
         uuid = str(json.loads(journal.read_text())["uuid"])
-    except (FileNotFoundError, ValueError, KeyError):
+    except FileNotFoundError:
         return ""
+    except (ValueError, LookupError, TypeError):
+        words = "cannot be read: which GPU it was is not known; remove it once none has MIG enabled"
+        raise DriverProblem(f"{journal} {words}") from None
     deadline = time.monotonic() + _RELEASE_SECONDS
     while True:
         try:

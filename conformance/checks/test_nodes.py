@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from conformance.check import EVERY, check
+from conformance.checks.verdicts import nodes_amiss
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.node_life import NodeLife
 from conformance.evidence import Evidence
@@ -23,7 +24,7 @@ from conformance.observe.identities import driver_version, libraries_version
 from conformance.observe.runtime import driver_devices, kernel_module, runtime_lacks, specification
 from conformance.promise import NO_POOL, NodePromise
 from conformance.skips import not_applicable, not_made
-from divvy.live.live_diff import LiveDifference, compare_live
+from divvy.live.live_diff import compare_live
 from divvy.model.api_names import STATUS_ANNOTATION
 from divvy.model.versions import is_older
 
@@ -75,31 +76,9 @@ def test_the_nodes_of_a_pool_are_those_of_the_file(
     if pool != NO_POOL and target.cluster.pools[pool].hardware is None:
         not_made("the stack file does not say which GPUs the pool has: its nodes are not checked")
     difference = compare_live(target.cluster, target.stack, target.all_nodes)
-    evidence.require(
-        "nothing amiss", "; ".join(_amiss(target, difference, pool)) or "nothing amiss"
-    )
-
-
-def _amiss(target: ClusterUnderTest, difference: LiveDifference, pool: str) -> list[str]:
-    """Return what of the nodes of a pool, or of GPU nodes in no pool, is not as in the file."""
-    counts = [
-        f"{count.actual} of {count.expected} nodes exist"
-        for count in difference.counts
-        if count.pool == pool
-    ]
-    unpooled = pool == NO_POOL
-    nodes = [
-        f"{node_difference.node}: {words}"
-        for node_difference in (*difference.nodes, *difference.unknown_overrides)
-        if node_difference.pool == (None if unpooled else pool)
-        for words in (
-            node_difference.problem,
-            f"follows the label {node_difference.bypass}" if node_difference.bypass else "",
-        )
-        if words
-    ]
     unready = [node.unready for node in target.nodes if node.pool == pool and node.unready]
-    return [*counts, *nodes, *unready]
+    amiss = [*nodes_amiss(difference, None if pool == NO_POOL else pool), *unready]
+    evidence.require("nothing amiss", "; ".join(amiss) or "nothing amiss")
 
 
 @check(

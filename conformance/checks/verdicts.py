@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from conformance.cluster.pods import Outcome
 from conformance.evidence import Verdict
@@ -15,6 +15,7 @@ from conformance.observe.device_memory import memory_fits
 from conformance.observe.identities import cuda_version, driver_version
 from conformance.observe.probes import Part
 from conformance.promise import DevicePromise
+from divvy.live.live_diff import LiveDifference
 
 
 def extra_pod(
@@ -115,3 +116,18 @@ def one_series_per_pod(pods: Sequence[str], series: Sequence[Mapping[str, str]])
 def lines_like(pattern: str, log: str) -> list[str]:
     """Return the lines of a log that begin like a pattern."""
     return [line for line in log.splitlines() if re.match(pattern, line)]
+
+
+def nodes_amiss(difference: LiveDifference, pool: str | None) -> Iterator[str]:
+    """Yield what of a pool's nodes, or with None of GPU nodes in no pool, is not as in the file."""
+    for count in difference.counts:
+        if count.pool == pool:
+            yield f"{count.actual} of {count.expected} nodes exist"
+    for node in (*difference.nodes, *difference.unknown_overrides):
+        if node.pool != pool:
+            continue
+        # Of a node that cannot be read nobody knows the pool.
+        if problem := node.problem or (node.unavailable if pool is None else ""):
+            yield f"{node.node}: {problem}"
+        if node.bypass:
+            yield f"{node.node}: follows the label {node.bypass}"

@@ -20,6 +20,7 @@ from divvy.kube.errors import (
 )
 from divvy.kube.kind import Kind
 from divvy.kube.media_types import MERGE_PATCH
+from divvy.kube.objects import Page
 
 _Answer = TypeVar("_Answer")
 _MOMENTARY = (TOO_MANY_REQUESTS, 500, 502, UNAVAILABLE, 504)
@@ -61,25 +62,37 @@ class Api:
         fields: Mapping[str, str] | None = None,
     ) -> tuple[list[dict[str, Any]], str]:
         """Return objects and the version of the list, from which a watch goes on."""
-        selectors = {"labelSelector": labels, "fieldSelector": fields}
-        query = {name: _selector(chosen) for name, chosen in selectors.items() if chosen}
-
-        def ask() -> tuple[list[dict[str, Any]], str]:
-            pages = list(self._client.pages(kind.path(namespace), query))
-            items = [item for page in pages for item in page.items]
-            # A later page can be of a later version, and so miss what happened to an earlier one.
-            return items, pages[0].version
-
-        return self._ask("list", ask)
+        pages = self._pages(kind, namespace, labels, fields)
+        # A later page can be of a later version, and so miss what happened to an earlier one.
+        return [item for page in pages for item in page.items], pages[0].version
 
     def find_known(self, kind: Kind, namespace: str = "") -> list[dict[str, Any]]:
         """Return objects of a kind that the API server may not have; [] if it has not."""
+        return self.find_whole(kind, namespace)[0]
+
+    def find_whole(
+        self, kind: Kind, namespace: str = "", fields: Mapping[str, str] | None = None
+    ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+        """Return objects as ``find_known`` does, and the names of those that cannot be read."""
         try:
-            return self.find(kind, namespace)
+            pages = self._pages(kind, namespace, None, fields)
         except ApiError as problem:
             if problem.code == NOT_FOUND:
-                return []
+                return [], ()
             raise
+        items = [item for page in pages for item in page.items]
+        return items, tuple(name for page in pages for name in page.skipped)
+
+    def _pages(
+        self,
+        kind: Kind,
+        namespace: str,
+        labels: Mapping[str, str] | None,
+        fields: Mapping[str, str] | None,
+    ) -> list[Page]:
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        query = {name: _selector(chosen) for name, chosen in selectors.items() if chosen}
+        return self._ask("list", lambda: list(self._client.pages(kind.path(namespace), query)))
 
     def create(self, kind: Kind, obj: Mapping[str, Any]) -> Any:
         """Create an object; it is there if an answer got lost and the object did not."""

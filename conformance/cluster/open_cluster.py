@@ -30,7 +30,7 @@ from divvy.kube.client import Client
 from divvy.kube.errors import ApiError, KubeconfigError, Unreachable
 from divvy.kube.kind import NODE, POD
 from divvy.kube.kubeconfig import cluster_config
-from divvy.live.live_diff import LiveNode, live_node, node_status
+from divvy.live.live_diff import LiveNode, live_node, node_status, unread_node
 from divvy.model import PluginImage
 from divvy.model.api_names import Component
 from divvy.model.problems import printable
@@ -69,7 +69,7 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         server = client.server
         api = Api(client)
         clear_leftovers(api)
-        live = api.find(NODE)
+        live, unread = api.find_whole(NODE)
         images = images_by_node(api.find_known(POD, namespace=cluster.namespace))
     except KubeconfigError as problem:
         raise pytest.UsageError(f"no usable kubeconfig: {problem}") from None
@@ -112,7 +112,7 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         document,
         api,
         promises,
-        nodes,
+        [*nodes, *map(unread_node, unread)],
         unready,
         reported,
         pool,

@@ -54,13 +54,16 @@ def whole_gpus(
     claims: Iterable[Mapping[str, Any]],
     driver: str,
     node: str,
+    unread: Iterable[str] = (),
 ) -> tuple[ClaimedGpu, ...]:
     """Return the undivided GPUs that a driver offers on a node, with their holders.
+
+    ``unread`` are claims, by name, of which nothing could be read: they may hold any of them.
 
     They are numbered as the driver's device nodes are, which its devices are named after. One whose
     memory claims can have in parts is a share as well.
     """
-    held = holders_by_device(claims, driver)
+    held = holders_by_device(claims, driver, unread=unread)
     gpus = []
     for spec, device in _devices(slices, driver):
         if spec.get("nodeName") != node or _attribute(device, "type") != "gpu":

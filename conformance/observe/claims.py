@@ -22,11 +22,12 @@ _LEAVING = 30.0
 def claimed_now(target: ClusterUnderTest, node: NodePromise) -> tuple[ClaimedGpu, ...]:
     """Return the GPUs of a node that are offered to claims, with their holders."""
     slices = target.api.find_known(RESOURCE_SLICE)
-    claims = target.api.find_known(RESOURCE_CLAIM)
+    claims, unread = target.api.find_whole(RESOURCE_CLAIM)
     driver = target.implementation.dra_driver
     if driver is not None:
-        return whole_gpus(slices, claims, driver, node.name)
-    return tuple(gpu for gpu in claimed_gpus(slices, claims) if gpu.node == node.name)
+        return whole_gpus(slices, claims, driver, node.name, unread)
+    gpus = claimed_gpus(slices, claims, unread=unread)
+    return tuple(gpu for gpu in gpus if gpu.node == node.name)
 
 
 def divisible_by(gpus: Sequence[ClaimedGpu]) -> int:

@@ -109,10 +109,14 @@ def require_idle_node(target: ClusterUnderTest, node: NodePromise) -> None:
 def _held(target: ClusterUnderTest, promise: DevicePromise) -> Mapping[str, int]:
     deadline = time.monotonic() + _LEAVING
     while True:
-        pods = target.api.find(POD, fields={"spec.nodeName": promise.node.name})
-        claims = target.api.find_known(RESOURCE_CLAIM)
+        on_node = {"spec.nodeName": promise.node.name}
+        pods, unread_pods = target.api.find_whole(POD, fields=on_node)
+        claims, unread_claims = target.api.find_whole(RESOURCE_CLAIM)
         held = Counter(holders(pods, promise.node.name, promise.resource))
         held.update(claimants(pods, claims, promise.node.name))
+        # What cannot be read may hold every device.
+        for unread in (*unread_pods, *unread_claims):
+            held[f"{unread} (which cannot be read)"] = promise.count
         own = holders(filter(_is_own, pods), promise.node.name, promise.resource)
         if not own or time.monotonic() > deadline:
             return held

@@ -11,6 +11,7 @@ from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.evidence import Verdict
 from conformance.implementation import DIVVY, Implementation
 from conformance.observe.identities import physical
+from conformance.skips import not_made
 
 # Plugins for NVIDIA's GPUs, by the sockets that they make: Divvy's, NVIDIA's own and its forks,
 # GKE's, Volcano's, Alibaba Cloud's, Tencent's.
@@ -32,8 +33,8 @@ sockets = [name for name in os.listdir(folder) if name.endswith(".sock")]
 serving = sorted(name for name in sockets if listens(f"{folder}/{name}"))
 try:
     checkpoint = json.load(open(f"{folder}/kubelet_internal_checkpoint"))
-    registered = checkpoint["Data"].get("RegisteredDevices") or {}
-except (OSError, ValueError, KeyError):
+    registered = checkpoint["Data"]["RegisteredDevices"] or {}
+except (OSError, ValueError, LookupError, TypeError):
     registered = None
 print(json.dumps({"sockets": serving, "registered": registered}))
 """
@@ -64,7 +65,8 @@ def only_ours(
 ) -> Verdict:
     """Judge who serves a node's GPUs: the implementation under test, and no other.
 
-    Under the names of its ``resources`` there must be nothing but the driver's ``devices``.
+    Under the names of its ``resources`` there must be nothing but the driver's ``devices``. Not
+    made where nothing is amiss and the kubelet's list of them cannot be read.
     """
     amiss = [
         f"a plugin listens on {name}"
@@ -76,5 +78,7 @@ def only_ours(
         foreign = sorted({device_id for device_id in listed if physical(device_id) not in devices})
         if foreign:
             amiss.append(f"{resource} has devices that are none of the driver's: {foreign[0]}")
+    if resources and not amiss and plugins.registered is None:
+        not_made("the kubelet's checkpoint of registered devices cannot be read")
     alone = f"{implementation.title} alone"
     return alone, "; ".join(amiss) or alone

@@ -18,7 +18,7 @@ class Survey:
     """What a cluster has: Node objects, other GPU software, drivers of claims by node.
 
     ``unseen`` is what this user may not read, ``context`` the kubeconfig's by which it was read,
-    empty in a pod.
+    empty in a pod. ``unread_nodes`` are the names of nodes of which nothing else could be read.
     """
 
     nodes: tuple[Mapping[str, Any], ...]
@@ -26,6 +26,7 @@ class Survey:
     claimed: Mapping[str, str]
     unseen: tuple[str, ...]
     context: str
+    unread_nodes: tuple[str, ...] = ()
 
 
 def survey(kubeconfig: str | None, context: str | None) -> Survey:
@@ -34,6 +35,7 @@ def survey(kubeconfig: str | None, context: str | None) -> Survey:
     with reading(kubeconfig, context) as reader:
         used = "" if reader.context == IN_POD else reader.context
         nodes = tuple(reader.paged("/api/v1/nodes"))
+        unread = reader.unread("nodes")
         workloads = [
             {"kind": kind, **item}
             for kind, path in _WORKLOADS.items()
@@ -48,7 +50,8 @@ def survey(kubeconfig: str | None, context: str | None) -> Survey:
         for resource_slice in slices
         if resource_slice.get("nodeName") and "gpu" in str(resource_slice["driver"])
     }
-    return Survey(nodes, other_software(workloads, definitions), claimed, tuple(unseen), used)
+    others = other_software(workloads, definitions)
+    return Survey(nodes, others, claimed, tuple(unseen), used, unread)
 
 
 def _seen(reader: ClusterReader, path: str, unseen: list[str]) -> Iterator[dict[str, Any]]:

@@ -251,12 +251,16 @@ class _Run:
     def _refuse_nodes_of_others(self) -> None:
         try:
             query = {"labelSelector": AGENTS}
-            pages = self._client.pages(POD.path(""), query)
+            pages = list(self._client.pages(POD.path(""), query))
             agents = [pod for page in pages for pod in page.items]
             own = self._stack.cluster.namespace
-            if all(pod["metadata"]["namespace"] == own for pod in agents):
+            unread = [name for page in pages for name in page.skipped]
+            unread = [name for name in unread if not name.startswith(f"{own}/")]
+            if not unread and all(pod["metadata"]["namespace"] == own for pod in agents):
                 return
-            nodes = [node for page in self._client.pages(NODE.path("")) for node in page.items]
+            pages = list(self._client.pages(NODE.path("")))
+            nodes = [node for page in pages for node in page.items]
+            unread += [f"node {name}" for page in pages for name in page.skipped]
         except ApiError as refusal:
             if refusal.code != FORBIDDEN:
                 raise
@@ -265,6 +269,12 @@ class _Run:
                 err=True,
             )
             return
+        if unread:
+            typer.echo(
+                "warning: it is not known whether another Divvy serves these nodes: "
+                f"{printable(', '.join(unread))} cannot be read",
+                err=True,
+            )
         problem = nodes_of_others(self._stack.cluster, agents, nodes)
         if problem is not None:
             fail(problem)

@@ -75,7 +75,7 @@ def _with_cluster(reader: FitReader, documents: list[Document], name: str, *, li
     if not live:
         return _against_plan(reader.cluster, name, pods, notes)
     nodes: tuple[FitNode, ...] = reader.nodes(name)
-    result = put(reader.cluster, name, nodes, pods, reader.quotas)
+    result = put(reader.cluster, name, nodes, pods, reader.quotas, reader.unread())
     return replace(result, is_live=True, notes=(*notes, *reader.differences(name)))
 
 

@@ -145,7 +145,7 @@ def _complete(surveyed: Survey, answers: Answers, profiles: Mapping[str, Any]) -
             for node in surveyed.nodes
             if (gpus := gpu_node(node, has_gpus=answers.about(node["metadata"]["name"])))
         ]
-        result = draft(nodes, labels, answers, profiles, surveyed.claimed)
+        result = draft(nodes, labels, answers, profiles, surveyed.claimed, surveyed.unread_nodes)
         if not result.questions:
             break
         if not _is_terminal():

@@ -44,7 +44,7 @@ def wait_advertised(cluster: Cluster, stack: str, report: Callable[[str], None])
             unknown = f"the nodes cannot be compared with the plan yet: {error}"
         now = time.monotonic()
         took = now - began
-        if difference is not None and not (difference.nodes or difference.unknown_overrides):
+        if difference is not None and not difference:
             return Advertised(f"the nodes advertise what the plan says, after {took:.1f} s", False)
         if difference is None:
             if took > _PATIENCE:

@@ -32,6 +32,7 @@ _RESOURCES = "/apis/resource.k8s.io/v1"
 _PENDING = "/api/v1/pods?fieldSelector=status.phase%3DPending"
 _SECONDS = 5.0
 _ALERTS = "/api/v1/alerts"
+_UNREAD = "its object in the API cannot be read: it may wait for a GPU"
 
 
 class View(StrEnum):
@@ -82,7 +83,8 @@ def _read(reader: ClusterReader, cluster: Cluster, name: str) -> ClusterStatus:
     nodes = [raw for raw, _ in pairs]
     slices = _allowed(reader, f"{_RESOURCES}/resourceslices", notes)
     gpus = claimed_gpus(slices or (), (), note=reader.note)
-    live = with_claims((node for _, node in pairs), gpus, cluster)
+    unread_slices = reader.unread("resourceslices")
+    live = with_claims((node for _, node in pairs), gpus, cluster, unread_slices)
     labels = component_labels(Component.AGENT).items()
     selector = ",".join(f"{key}%3D{value}" for key, value in labels)
     path = f"/api/v1/namespaces/{cluster.namespace}/pods?labelSelector={selector}"
@@ -90,7 +92,10 @@ def _read(reader: ClusterReader, cluster: Cluster, name: str) -> ClusterStatus:
     result = cluster_status(cluster, name, nodes, live, agents, now)
     pods = _allowed(reader, _PENDING, notes) or []
     claims = _allowed(reader, f"{_RESOURCES}/resourceclaims", notes) or []
-    pending = tuple(_pending(cluster, pods, claims, now, reader.note))
+    pending = (
+        *_pending(cluster, pods, claims, now, reader.note),
+        *(PendingPod(printable(name), (), _UNREAD) for name in reader.unread("pods")),
+    )
     return replace(result, pending=pending, notes=(*notes, *reader.taken_notes()))
 
 

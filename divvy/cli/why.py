@@ -12,7 +12,7 @@ from divvy.live.fit_reader import FitReader
 from divvy.live.pending_pods import is_unscheduled, notes_of
 from divvy.plan.fit import PodsFit
 from divvy.plan.fit import fit as put
-from divvy.plan.fit.pods import asking_pod
+from divvy.plan.fit.manifests import pod_of_cluster
 from divvy.render.views.why import why_text
 from divvy.stack.file import read_path, stack_path
 from divvy.stack.sections import read_cluster
@@ -45,6 +45,7 @@ def why(
         if is_unscheduled(waiting):
             # What the pod has been given already is not in its own way.
             nodes = everything.nodes(source.name, without=own)
-            asking = asking_pod(waiting, cluster, everything.around)
-            (result,) = put(cluster, source.name, nodes, [asking], everything.quotas).pods
+            asking = pod_of_cluster(waiting, cluster, everything.around)
+            quotas, unread = everything.quotas, everything.unread()
+            (result,) = put(cluster, source.name, nodes, [asking], quotas, unread).pods
         write(why_text(f"{namespace}/{pod}", result, notes_of(waiting, own, events)), None)

@@ -51,14 +51,16 @@ def draft(
     answers: Answers,
     imported: Mapping[str, Any],
     claimed: Mapping[str, str],
+    unread: Sequence[str] = (),
 ) -> Draft:
     """Describe a cluster; ``labels`` are those of all its nodes, GPUs or not.
 
     ``imported`` are profiles of other configurations, by name: one that offers what a node offers
     is its profile. ``claimed`` are the drivers that serve nodes' GPUs to ResourceClaims, by node.
+    ``unread`` are nodes of which only the names could be read: they may have GPUs.
     """
     members: list[Member] = []
-    refused: dict[str, list[str]] = {}
+    refused = {"cannot be read, and may have GPUs": list(unread)} if unread else {}
     nodes_by_key: dict[_Key, list[GpuNode]] = {}
     profiles = _Profiles(imported, {node.labels.get(key) for node in nodes for key in ALIAS_LABELS})
     reduced = []

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import typer
-
 from divvy.live.advertised import live_node_of, with_claims
 from divvy.live.cluster_reader import ClusterReader, NotAllowed
 from divvy.live.live_diff import compare_live
@@ -15,13 +13,22 @@ from divvy.live.taint_rules import taint_rules
 from divvy.model import Cluster
 from divvy.model.claim_status import is_allocated
 from divvy.model.pod_phase import UNFINISHED
+from divvy.model.problems import printable
 from divvy.plan import plan as predict
-from divvy.plan.fit import FitNode, PodToFit, asking_pod, nodes_of_cluster
+from divvy.plan.fit import FitNode, PodToFit, nodes_of_cluster
 from divvy.plan.fit.live_claims import claimed_gpus
-from divvy.plan.fit.pods import Around, claims_by_name
+from divvy.plan.fit.manifests import pod_of_cluster, unread_of_claims
+from divvy.plan.fit.pods import Around, claims_by_name, unknown_pod
 from divvy.plan.fit.readable import key_of, readable
+from divvy.plan.fit.unread import Unread
 
 _RESOURCES = "/apis/resource.k8s.io/v1"
+# What pods refer to by name.
+_NAMED = {
+    "Namespace": "namespaces",
+    "ResourceClaim": "resourceclaims",
+    "ResourceClaimTemplate": "resourceclaimtemplates",
+}
 
 
 class FitReader:
@@ -30,6 +37,11 @@ class FitReader:
     def __init__(self, reader: ClusterReader, cluster: Cluster) -> None:
         self._reader = reader
         self.cluster = cluster
+        self._devices_left_out: dict[str, None] = {}
+
+    def _leave_out(self, text: str) -> None:
+        self._devices_left_out[printable(text)] = None
+        self._reader.note(text)
 
     @cached_property
     def around(self) -> Around:
@@ -42,6 +54,14 @@ class FitReader:
             for priority_class in classes
             if priority_class.get("globalDefault")
         ]
+        unread = {
+            **dict(unread_of_claims("ResourceClaim", self._claims)),
+            **dict(unread_of_claims("ResourceClaimTemplate", templates)),
+        }
+        for kind, resource in _NAMED.items():
+            for name in self._reader.unread(resource):
+                namespace, _, own_name = name.rpartition("/")
+                unread[kind, namespace, own_name] = (f"its {kind}, which cannot be read",)
         return Around(
             {
                 namespace["metadata"]["name"]: namespace["metadata"].get("labels") or {}
@@ -55,6 +75,7 @@ class FitReader:
             {key_of(claim): claim.get("spec") or {} for claim in self._claims},
             {key_of(template): template["spec"]["spec"] for template in templates},
             frozenset(self._shared()),
+            unread,
         )
 
     def _shared(self) -> Iterator[tuple[str, str]]:
@@ -75,10 +96,12 @@ class FitReader:
             if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
         ]
         waiting.sort(key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", key_of(pod)))
-        read = readable(
-            waiting, lambda pod: asking_pod(pod, self.cluster, self.around), self._reader.note
-        )
-        return tuple(read)
+        pods = [pod_of_cluster(pod, self.cluster, self.around) for pod in waiting]
+        for name in self._reader.unread("pods"):
+            namespace, _, own_name = name.rpartition("/")
+            words = ["it cannot be read, and may wait for a node"]
+            pods.append(unknown_pod("Pod", namespace, own_name, words))
+        return tuple(pods)
 
     def claims_of(self, pod: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the claims that a pod names, or that were made for it."""
@@ -92,10 +115,23 @@ class FitReader:
             claims,
             self._taint_rules,
             unread=self._reader.unread("resourceclaims"),
-            note=self._reader.note,
+            note=self._leave_out,
         )
         return nodes_of_cluster(
             self.cluster, predict(self.cluster, name), self._nodes, self._pods, gpus
+        )
+
+    def unread(self) -> Unread:
+        """Return what could not be read of all that was read until now."""
+        unread = self._reader.unread
+        return Unread(
+            pods=unread("pods"),
+            nodes=unread("nodes"),
+            claims=unread("resourceclaims"),
+            slices=unread("resourceslices"),
+            taint_rules=unread("devicetaintrules"),
+            quotas=unread("resourcequotas"),
+            devices=tuple(self._devices_left_out),
         )
 
     @cached_property
@@ -141,5 +177,5 @@ class FitReader:
         try:
             return taint_rules(self._reader, self._slices)
         except NotAllowed as refusal:
-            typer.echo(f"DeviceTaintRules are left out: {refusal}", err=True)
+            self._devices_left_out[f"DeviceTaintRules are left out: {refusal}"] = None
             return []

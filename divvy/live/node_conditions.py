@@ -12,11 +12,10 @@ _READY = "Ready"
 
 def not_ready(node: Mapping[str, Any]) -> str:
     """Return why a node is not ready and since when, "" if it is: ``NotReady since …: …``."""
-    status = node.get("status") or {}
-    condition = next(
-        (entry for entry in status.get("conditions") or () if entry.get("type") == _READY), None
-    )
-    if condition is None or condition.get("status") == "True":
+    condition = _ready_condition(node)
+    if condition is None:
+        return "NotReady: no kubelet has reported"
+    if condition.get("status") == "True":
         return ""
     since = condition.get("lastTransitionTime") or "an unknown time"
     return printable(f"NotReady since {since}: {_reason(condition)}")
@@ -38,10 +37,13 @@ def not_running(pod: Mapping[str, Any]) -> str:
             return printable(_reason(waiting))
     if status.get("phase") != "Running":
         return printable(_reason(status) if status.get("reason") else f"is {status.get('phase')}")
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == _READY and condition.get("status") != "True":
-            return "is not ready"
-    return ""
+    condition = _ready_condition(pod)
+    return "" if condition is not None and condition.get("status") == "True" else "is not ready"
+
+
+def _ready_condition(obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return next((entry for entry in conditions if entry.get("type") == _READY), None)
 
 
 def _reason(value: Mapping[str, Any]) -> str:

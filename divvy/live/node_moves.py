@@ -40,8 +40,14 @@ def node_moves(
     nodes: Iterable[Mapping[str, Any]],
     gpus: Iterable[ClaimedGpu],
     pods: Sequence[LivePod],
+    *,
+    unread: Iterable[str] = (),
 ) -> tuple[NodeMove, ...]:
-    """Return the nodes of the API that move, those first that the fewest pods hold up."""
+    """Return the nodes of the API that move, those first that the fewest pods hold up.
+
+    ``unread`` are the names of pods that could not be read: each may be on any node.
+    """
+    unknown = [f"{name}, which cannot be read" for name in unread]
     claimed: dict[str, list[ClaimedGpu]] = defaultdict(list)
     for gpu in gpus:
         claimed[gpu.node].append(gpu)
@@ -53,26 +59,35 @@ def node_moves(
         offered = claimed.get(name, [])
         if _is_by_claims(cluster, raw):
             if not offered and advertises_gpus(raw):
-                moves.append(NodeMove(name, MoveTarget.CLAIMS, _with_devices(name, pods)))
+                holding = (*_with_devices(name, pods), *unknown)
+                moves.append(NodeMove(name, MoveTarget.CLAIMS, holding))
         elif offered:
             moves.append(NodeMove(name, MoveTarget.PLUGIN, _with_claims(offered)))
     return tuple(sorted(moves, key=lambda move: (move.target, len(move.pods), move.node)))
 
 
 def pods_left(
-    cluster: Cluster, nodes: Iterable[Mapping[str, Any]], gpus: Iterable[ClaimedGpu]
+    cluster: Cluster,
+    nodes: Iterable[Mapping[str, Any]],
+    gpus: Iterable[ClaimedGpu],
+    *,
+    unread: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Return the pods with claims on nodes of the API that no pool selects, each with its node.
 
-    These nodes have no agent, which alone gives their devices back.
+    These nodes have no agent, which alone gives their devices back. So may be those of which only
+    the names could be read, ``unread``; and a claim that cannot be read may be one of a pod.
     """
-    left = {raw["metadata"]["name"] for raw in nodes if not _has_pool(cluster, raw)}
+    left = {raw["metadata"]["name"] for raw in nodes if not _has_pool(cluster, raw)} | {*unread}
     held = {
-        f"{holder.namespace}/{pod} on {gpu.node}"
+        f"{who} on {gpu.node}"
         for gpu in gpus
         if gpu.node in left
         for _, holder in gpu.holders
-        for pod in holder.pods
+        for who in (
+            [f"{holder.namespace}/{pod}" for pod in holder.pods]
+            or ([holder.words] if holder.unknown else [])
+        )
     }
     return tuple(sorted(map(printable, held)))
 

@@ -52,11 +52,14 @@ class NodeMovesReader:
             note,
         )
         pods = [pod for pod in readings if pod is not None]
-        return node_moves(cluster, self.nodes, self._gpus, pods)
+        unread = self._reader.unread("pods")
+        return node_moves(cluster, self.nodes, self._gpus, pods, unread=unread)
 
     def pods_left(self) -> tuple[str, ...]:
         """Return the pods with claims on nodes that no pool selects."""
-        return pods_left(self._cluster, self.nodes, self._gpus)
+        nodes = self.nodes
+        unread = self._reader.unread("nodes")
+        return pods_left(self._cluster, nodes, self._gpus, unread=unread)
 
     @property
     def _gpus(self) -> tuple[ClaimedGpu, ...]:

@@ -231,6 +231,8 @@ class _View:
         layout = gpu.get("mig") or {}
         free: dict[str, int] = {}
         for resource in resources:
+            if self._lacks_holders(resource):
+                continue
             mode = self.readings.modes.get(resource, "")
             held = [
                 device
@@ -240,6 +242,14 @@ class _View:
             for kind, count in self._devices_of(resource, mode, layout):
                 free[kind] = count - sum(device.count for device in held)
         return {kind: count for kind, count in sorted(free.items()) if count > 0}
+
+    def _lacks_holders(self, resource: str) -> bool:
+        """Return whether pods have more of a resource than the agent names holders of.
+
+        It names none while its kubelet starts, and a device of theirs would look free.
+        """
+        held = sum(device.count for device in self.readings.held if device.resource == resource)
+        return held < sum(pod.requests.get(resource, 0) for pod in self.pods.values())
 
     def _devices_of(
         self, resource: str, mode: str, layout: Mapping[str, Any]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 # Far above the report of any fleet.
 _MAX_VALUES = 50_000_000
@@ -30,12 +30,19 @@ class _Check(_Part):
     id: str
     case: str
     title: str
-    level: str
-    status: str
+    level: Literal["MUST", "SHOULD"]
+    status: Literal["passed", "failed", "skipped"]
     seconds: float
-    missed: str = ""
+    missed: Literal["", "option", "not applicable", "not made"] = ""
     reason: str = ""
     figures: dict[str, float] | None = None
+
+    @model_validator(mode="after")
+    def _says_how_much_it_is_missed(self) -> Self:
+        """A check that was left out for a reason that nobody says is not one that needs none."""
+        if self.status == "skipped" and not self.missed:
+            raise ValueError("a skipped check does not say how much it is missed")
+        return self
 
 
 class _Report(_Part):

@@ -16,6 +16,7 @@ from divvy.kube.kubeconfig import ClusterConfig
 from divvy.live.cluster_reader import ClusterReader
 
 GPU = "nvidia.com/gpu"
+READY = {"type": "Ready", "status": "True"}
 STACK = """\
 config:
   divvy:cluster:
@@ -45,7 +46,11 @@ class ClusterApi:
         self.forbidden: set[str] = set()
         self.lists: dict[str, list[Any]] = {
             "/api/v1/nodes": [
-                {"metadata": meta, "spec": {}, "status": {"allocatable": allocatable}}
+                {
+                    "metadata": meta,
+                    "spec": {},
+                    "status": {"allocatable": allocatable, "conditions": [READY]},
+                }
             ],
             "/api/v1/pods": [],
             "/api/v1/namespaces": [{"metadata": {"name": "team"}}],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -216,3 +217,150 @@ def test_refuses_wrong_calls_and_files_with_one_error(
     assert code == 1
     assert text.startswith("error: ")
     assert words in text
+
+
+_BY_CLAIMS = STACK.replace("{whole: {},", "{whole: {claims: {}},")
+_DEVICE_API = "/apis/resource.k8s.io/v1"
+
+
+def _odd(name: str, **fields: Any) -> dict[str, Any]:
+    """Return an object of a shape to come: nothing of it can be read but its name."""
+    return {"metadata": {"name": name, "namespace": "team", "labels": ["odd"]}, **fields}
+
+
+@pytest.fixture
+def by_claims(api: ClusterApi) -> ClusterApi:
+    """Have claims serve the only GPU of the cluster."""
+    Path("Pulumi.prod.yaml").write_text(_BY_CLAIMS)
+    api.lists["/api/v1/nodes"][0]["status"]["allocatable"].pop(GPU)
+    api.lists[f"{_DEVICE_API}/resourceslices"] = [
+        {"metadata": {"name": "s"}, **resource_slice} for resource_slice in slices("n1", {}, gpus=1)
+    ]
+    return api
+
+
+def _verdicts(*arguments: str) -> tuple[int, dict[str, tuple[int, int, str]]]:
+    code, text = run(*arguments, "-s", "prod", "-o", "json")
+    pods = json.loads(text[text.index("{\n") :])["pods"]
+    return code, {pod["name"]: (pod["fit"], pod["unknown"], pod["reason"]) for pod in pods}
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/api/v1/pods", "pod team/odd cannot be read, and may hold what it would get"),
+        ("/api/v1/resourcequotas", "ResourceQuota team/odd cannot be read, and may refuse"),
+        (f"{_DEVICE_API}/devicetaintrules", "DeviceTaintRule team/odd cannot be read, and may"),
+        (f"{_DEVICE_API}/resourceslices", "ResourceSlice team/odd cannot be read, and may replace"),
+    ],
+)
+def test_knows_of_no_place_that_an_unreadable_object_may_take(
+    by_claims: ClusterApi, path: str, words: str
+) -> None:
+    by_claims.pod("waits", 1, None)
+    assert _verdicts("--pending", "--live") == (0, {"waits": (1, 0, "")})
+    by_claims.lists.setdefault(path, []).append(_odd("odd"))
+    code, pods = _verdicts("--pending", "--live")
+    assert (code, pods["waits"][:2]) == (2, (0, 1))
+    assert words in pods["waits"][2]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/api/v1/nodes", "node team/odd cannot be read, and may leave room for it"),
+        (f"{_DEVICE_API}/resourceslices", "ResourceSlice team/odd cannot be read, and may leave"),
+        (f"{_DEVICE_API}/resourceclaims", "ResourceClaim team/odd cannot be read, and may leave"),
+    ],
+)
+def test_says_no_of_no_pod_that_an_unreadable_object_may_serve(
+    by_claims: ClusterApi, path: str, words: str
+) -> None:
+    by_claims.pod("waits", 2, None)
+    assert _verdicts("--pending", "--live")[1]["waits"][:2] == (0, 0)
+    by_claims.lists.setdefault(path, []).append(_odd("odd"))
+    code, pods = _verdicts("--pending", "--live")
+    assert (code, pods["waits"][:2]) == (2, (0, 1))
+    assert words in pods["waits"][2]
+
+
+def test_wants_a_pod_of_a_daemon_set_on_a_node_that_cannot_be_read(api: ClusterApi) -> None:
+    spec = {"containers": [{"name": "c", "resources": {"limits": {GPU: 1}}}]}
+    workload = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"}}
+    Path("ds.yaml").write_text(json.dumps({**workload, "spec": {"template": {"spec": spec}}}))
+    assert _verdicts("ds.yaml", "--live") == (0, {"d": (1, 0, "")})
+    api.lists["/api/v1/nodes"].append(_odd("odd"))
+    code, pods = _verdicts("ds.yaml", "--live")
+    assert (code, pods["d"][:2]) == (2, (1, 1))
+    assert "1 fit, 1 unknown" in run("ds.yaml", "--live", "-s", "prod")[1]
+
+
+def test_looks_for_no_other_pods_and_quotas_than_those_in_the_way(by_claims: ClusterApi) -> None:
+    """A quota of another namespace, and claims of a pod that has none, change nothing."""
+    quota = _odd("odd")
+    quota["metadata"]["namespace"] = "other"
+    by_claims.lists["/api/v1/resourcequotas"] = [quota]
+    by_claims.pod("waits", 1, None)
+    assert _verdicts("--pending", "--live") == (0, {"waits": (1, 0, "")})
+    by_claims.lists[f"{_DEVICE_API}/devicetaintrules"] = [_odd("odd")]
+    plain = {"kind": "Pod", "metadata": {"name": "cpu"}, "spec": {"containers": [{"name": "c"}]}}
+    Path("cpu.yaml").write_text(json.dumps(plain))
+    assert _verdicts("cpu.yaml", "--live") == (0, {"cpu": (1, 0, "")})
+
+
+def test_counts_a_pod_that_cannot_be_read_among_those_that_wait(api: ClusterApi) -> None:
+    api.lists["/api/v1/pods"].append(_odd("odd"))
+    code, pods = _verdicts("--pending")
+    assert (code, pods) == (2, {"odd": (0, 1, "it cannot be read, and may wait for a node")})
+
+
+def _exactly(**fields: Any) -> dict[str, Any]:
+    request = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu", **fields}}
+    return {"devices": {"requests": [request]}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"devices": {"requests": [{"name": "gpu", "atLeast": {}}]}}, "devices.requests[0]"),
+        ({"devices": {"requests": []}}, "spec, which asks for no devices"),
+        (_exactly(shares=2), "exactly.shares"),
+        (_exactly(deviceClassName=None), "deviceClassName: is empty"),
+        (None, "ResourceClaim, which cannot be read"),
+    ],
+)
+def test_does_not_take_a_live_claim_of_another_shape_for_none(
+    by_claims: ClusterApi, spec: dict[str, Any] | None, words: str
+) -> None:
+    by_claims.pod("waits", 1, None)
+    pod = by_claims.lists["/api/v1/pods"][0]
+    pod["spec"]["containers"] = [{"name": "main"}]
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "mine"}]
+    mine = {"metadata": {"name": "mine", "namespace": "team"}, "spec": _exactly()}
+    by_claims.lists[f"{_DEVICE_API}/resourceclaims"] = [mine]
+    assert _verdicts("--pending", "--live") == (0, {"waits": (1, 0, "")})
+    by_claims.lists[f"{_DEVICE_API}/resourceclaims"] = [
+        _odd("mine") if spec is None else {**mine, "spec": spec}
+    ]
+    code, pods = _verdicts("--pending", "--live")
+    assert (code, pods["waits"][:2]) == (2, (0, 1))
+    assert words in pods["waits"][2]
+
+
+def test_does_not_pass_over_a_field_of_a_waiting_pod(api: ClusterApi) -> None:
+    api.pod("waits", 1, None)
+    api.lists["/api/v1/pods"][0]["spec"]["devices"] = [{"class": "divvy-gpu", "count": 30}]
+    code, pods = _verdicts("--pending")
+    assert (code, pods) == (2, {"waits": (0, 1, "not understood: spec.devices")})
+
+
+def test_knows_no_tenant_of_a_namespace_that_cannot_be_read(by_claims: ClusterApi) -> None:
+    Path("Pulumi.prod.yaml").write_text(_BY_CLAIMS.replace("claims: {}", "claims: {shares: {}}"))
+    sized = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpumem": 10}}}]}
+    pod = {"kind": "Pod", "metadata": {"name": "part", "namespace": "team"}, "spec": sized}
+    Path("part.yaml").write_text(json.dumps(pod))
+    assert "Namespace" not in _verdicts("part.yaml", "--live")[1]["part"][2]
+    odd = {"metadata": {"name": "team", "labels": ["odd"]}}
+    by_claims.lists["/api/v1/namespaces"] = [odd]
+    code, pods = _verdicts("part.yaml", "--live")
+    assert (code, pods["part"]) == (2, (0, 1, "its Namespace, which cannot be read"))

@@ -23,6 +23,7 @@ from divvy.cli.main import app
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
 from divvy.live.cluster_reader import ClusterReader
+from divvy.model.nvidia import ImportResult
 from divvy.stack.file import StackFile
 from divvy.stack.sections import read_cluster
 from divvy.version_info import version
@@ -322,6 +323,48 @@ def test_imports_profiles_from_files(tmp_path: Path) -> None:
     assert value["pools"]["gpu"]["profile"] == "notebooks"
     assert value["profiles"]["notebooks"]["timeSlicing"]["failRequestsGreaterThanOne"] is True
     assert value["profiles"]["all-1g.5gb"] == {"mig": {"1g.5gb": 7}}
+
+
+def test_makes_no_default_pool_beside_a_node_that_cannot_be_read(api: Api) -> None:
+    """A default pool would be that node's, too, whatever it has."""
+    for seen in api.answers["/api/v1/nodes"]:
+        seen["metadata"]["labels"].pop("node.kubernetes.io/instance-type", None)
+    api.answers["/api/v1/nodes"].pop()
+    init("first")
+    sound = yaml.safe_load(Path("stacks/Pulumi.first.yaml").read_text())["config"]
+    assert [pool.get("select") for pool in sound["divvy:cluster"]["pools"].values()] == [None]
+    api.answers["/api/v1/nodes"].append({"metadata": {"name": "odd", "labels": 5}})
+    output = init("prod").output
+    assert "Left out: odd: cannot be read, and may have GPUs." in " ".join(output.split())
+    assert all(pool["select"] for pool in cluster()["pools"].values())
+
+
+def test_names_what_of_files_is_not_in_the_stack_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no model can be given, what has no counterpart, what suits none of the pools."""
+    files = tmp_path / "configs.yaml"
+    shared = {"timeSlicing": {"resources": [{"name": GPU, "replicas": 4}]}, "mode": "fair"}
+    layouts = {"odd": [{"devices": "all", "mig-enabled": True, "mig-devices": {"9g.34gb": 7}}]}
+    data = {
+        "config.yaml": yaml.safe_dump({"version": "v1", "mig-configs": layouts}),
+        "four": yaml.safe_dump({"version": "v1", "sharing": shared}),
+        "notes.txt": "ask Kim first",
+    }
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+    files.write_text(yaml.safe_dump({**config_map, "data": data}))
+    output = init("prod", "--file", str(files)).stdout
+    assert "four" in cluster()["profiles"]
+    assert "odd" not in cluster()["profiles"]
+    assert "Not imported: odd.mig: fits no GPU model: none has 9g.34gb.\n" in output
+    assert "Not imported: four: sharing.mode has no counterpart.\n" in output
+    assert "data.notes.txt: is no configuration" in output
+
+    read = ImportResult({"four": cluster()["profiles"]["four"], "nine": {"mig": {"9g.34gb": 7}}})
+    monkeypatch.setattr(divvy.cli.init, "operator_profiles", lambda _: read)
+    output = init("other", "--file", "any.yaml").stdout
+    assert "Not imported: nine: not for the GPUs of these pools.\n" in output
+    assert "four" not in output.partition("Not imported")[2]
 
 
 @pytest.mark.parametrize(

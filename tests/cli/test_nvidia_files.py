@@ -109,7 +109,7 @@ def _entries(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[An
 
 
 def _mutate(value: Any, chance: random.Random) -> None:
-    """Change the name, the depth or the type of one field, also in texts that are YAML."""
+    """Change the name, the depth, the type or the version of one field, also in texts."""
     above, key = chance.choice(list(_entries(value)))
     holder = above[-1]
     item = holder[key]
@@ -118,7 +118,7 @@ def _mutate(value: Any, chance: random.Random) -> None:
         _mutate(inner, chance)
         holder[key] = yaml.safe_dump(inner)
         return
-    way = chance.choice(("rename", "raise", "lower", "type"))
+    way = chance.choice(("rename", "raise", "lower", "type", "version"))
     if way == "rename":
         other = chance.choice((key + "s", key[:-1], key.capitalize(), "x" + key))
         if other and other not in holder:
@@ -131,6 +131,8 @@ def _mutate(value: Any, chance: random.Random) -> None:
         ]
         if siblings:
             chance.choice(siblings).setdefault(key, holder.pop(key))
+    elif way == "version" and key in ("version", "apiVersion"):
+        holder[key] = chance.choice(("v2", "v1beta1", "1", "nvidia.com/v2", ""))
     elif way == "type":
         others: list[Any] = [[item], {"value": item}, str(item)]
         if not isinstance(item, dict | list):

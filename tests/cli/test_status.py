@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import divvy.cli.status
 import divvy.live.prometheus
 from divvy.cli.main import app
-from tests.cli.cluster_api import ClusterApi, write_project
+from tests.cli.cluster_api import READY, ClusterApi, write_project
 
 AGENTS = "/api/v1/namespaces/divvy-system/pods"
 LONG_AGO = "2026-11-23T03:00:00Z"
@@ -36,7 +36,7 @@ class StatusApi(ClusterApi):
             name: {
                 "metadata": {"name": f"divvy-agent-{name}"},
                 "spec": {"nodeName": name},
-                "status": {"phase": "Running"},
+                "status": {"phase": "Running", "conditions": [READY]},
             }
             for name in self.nodes
         }
@@ -262,3 +262,18 @@ def test_names_an_unreachable_server(api: StatusApi, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(api, "answer", answer)
     text = words(status(expect=1))
     assert "the cluster cannot be reached: http://api: Connection refused" in text
+
+
+def test_takes_a_pod_or_slice_that_cannot_be_read_for_something_to_look_at(api: StatusApi) -> None:
+    assert "nothing to look at" in status(expect=0)
+    odd = {"metadata": {"name": "odd", "namespace": "team", "labels": 5}}
+    api.lists["/api/v1/pods"].append(odd)
+    assert "team/odd" in status()
+    api.lists["/api/v1/pods"].clear()
+    unread = {"metadata": {"name": "n2-divvy.gpu-shares", "labels": 5}}
+    foreign = {"metadata": {"name": "n1-nic.example-x", "labels": 5}}
+    api.lists["/apis/resource.k8s.io/v1/resourceslices"] = [foreign, unread]
+    text = words(status())
+    assert "node n2: pool training" in text
+    assert "its ResourceSlice n2-divvy.gpu-shares cannot be read" in text
+    assert "node n1" not in text

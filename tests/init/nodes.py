@@ -43,6 +43,7 @@ def node(
                 **quantities,
                 **{key: str(count) for key, count in (capacity or offered).items()},
             },
+            "conditions": [{"type": "Ready", "status": "True"}],
             "nodeInfo": {"containerRuntimeVersion": runtime, "kubeletVersion": kubelet},
         },
     }

@@ -216,6 +216,21 @@ def test_checks_before_a_run_read_the_others(
     assert ("of what cannot be read" in errors) == (hostility == ODD)
 
 
+def test_agents_that_cannot_be_read_may_be_of_another_divvy(
+    server: HostileServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = read_cluster(read_path(Path("Pulumi.prod.yaml")))
+    with Client(cluster_config(None, None, os.environ)) as client:
+        run: Any = SimpleNamespace(_client=client, _stack=SimpleNamespace(cluster=cluster))
+        server.sound["pods"] = []
+        _Run._refuse_nodes_of_others(run)
+        assert not capsys.readouterr().err
+        server.sound["pods"] = [{"metadata": {"name": "agent", "namespace": "other", "labels": 5}}]
+        _Run._refuse_nodes_of_others(run)
+    warning = "it is not known whether another Divvy serves these nodes: other/agent cannot be read"
+    assert warning in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("hostility", KINDS)
 def test_a_deployment_reads_the_others(server: HostileServer, hostility: str) -> None:
     """The agents of another Divvy are calls beside pods that nobody can read."""
@@ -394,7 +409,8 @@ def test_every_read_is_in_the_list() -> None:
         for path in (ROOT / root).rglob("*.py"):
             name = str(path.relative_to(ROOT))
             # Other things are listed elsewhere, too.
-            names = _READERS if name.startswith("divvy/cli") else _READERS - {"listed"}
+            rooms = ("divvy/cli", "divvy/deploy", "divvy/live")
+            names = _READERS if name.startswith(rooms) else _READERS - {"listed"}
             if calls := names & set(_calls(path)):
                 reads[name] = calls
     assert reads == READS

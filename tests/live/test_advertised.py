@@ -20,7 +20,10 @@ def node(annotation=None, allocatable=None):
     annotations = {} if annotation is None else {"divvy.gpu/status": annotation}
     return {
         "metadata": {"name": "n", "labels": {"a": "b"}, "annotations": annotations},
-        "status": {"allocatable": allocatable},
+        "status": {
+            "allocatable": allocatable,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
     }
 
 

@@ -16,9 +16,11 @@ def node(ready: str, **more: Any) -> dict[str, Any]:
     return {"status": {"conditions": [{"type": "DiskPressure", "status": "False"}, condition]}}
 
 
-def test_counts_a_node_as_ready_when_it_says_so_or_nothing() -> None:
+def test_counts_a_node_as_ready_when_it_says_so() -> None:
     assert not_ready(node("True")) == ""
-    assert not_ready({}) == ""
+    assert not_ready({}) == "NotReady: no kubelet has reported"
+    pressure = [{"type": "DiskPressure", "status": "False"}]
+    assert not_ready({"status": {"conditions": pressure}}) == "NotReady: no kubelet has reported"
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
@@ -43,6 +45,8 @@ def pod(**status: Any) -> dict[str, Any]:
     [
         (pod(phase="Running", conditions=[{"type": "Ready", "status": "True"}]), ""),
         (pod(phase="Running", conditions=[{"type": "Ready", "status": "False"}]), "is not ready"),
+        (pod(phase="Running"), "is not ready"),
+        (pod(phase="Running", conditions=[{"type": "Initialized"}]), "is not ready"),
         (pod(phase="Pending"), "is Pending"),
         (pod(phase="Failed", reason="Evicted", message="low on disk"), "Evicted: low on disk"),
         (

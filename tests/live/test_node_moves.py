@@ -66,6 +66,22 @@ def test_names_who_holds_a_claim_on_nodes_that_move_back() -> None:
     ]
 
 
+def test_names_pods_that_cannot_be_read_as_possible_holders() -> None:
+    nodes = [node("a", "claims"), node("d", "plugin", "0")]
+    moves = node_moves(CLUSTER, nodes, (), [pod("one", "a")], unread=["team/odd"])
+    assert moves == (NodeMove("a", CLAIMS, ("team/one", "team/odd, which cannot be read")),)
+
+
+def test_leaves_no_pod_behind_on_nodes_or_with_claims_that_cannot_be_read() -> None:
+    held = claim("train", "b", "gpu-b-0-share", "3000Mi", "30")
+    gpus = claimed_gpus(slices("b", {"shares": {}}), [held])
+    assert pods_left(CLUSTER, [], gpus) == ()
+    assert pods_left(CLUSTER, [], gpus, unread=["b"]) == ("team/train on b",)
+    unknown = claimed_gpus(slices("b", {"shares": {}}), [], unread=["team/odd"])
+    words = ("claim team/odd (of what cannot be read) on b",)
+    assert pods_left(CLUSTER, [node("b", "deleted")], unknown) == words
+
+
 def test_moves_no_node_that_no_pool_selects_and_names_the_pods_that_it_leaves_behind() -> None:
     """Without an agent nothing waits for them, and nothing gives their devices back."""
     gpus = claimed_gpus(

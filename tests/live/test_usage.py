@@ -61,6 +61,17 @@ def test_shows_a_held_and_a_free_whole_gpu() -> None:
     assert (first.free, second.holdings, second.free) == ({}, (), {"whole": 1})
 
 
+def test_counts_nothing_as_free_while_the_agent_does_not_know_the_holders() -> None:
+    """Its kubelet starts: the metrics have the devices, and nobody who holds them."""
+    gpus = [raw_gpu("n", 0, GPU), raw_gpu("n", 1, GPU)]
+    samples = [devices(GPU, "whole", 2), *gpu_samples("n", 0, 900), *gpu_samples("n", 1, 0)]
+    pods = [raw_pod("train", "n", {GPU: "1"})]
+    (node,) = usage([raw_node("n", gpus)], pods, agents={"n": samples}).nodes
+    assert [gpu.free for gpu in node.gpus] == [{}, {}]
+    (node,) = usage([raw_node("n", gpus)], agents={"n": samples}).nodes
+    assert [gpu.free for gpu in node.gpus] == [{"whole": 1}, {"whole": 1}]
+
+
 def test_counts_nothing_as_free_while_a_change_waits_for_its_holder() -> None:
     """The status names what is to come, and the metrics what the pod keeps."""
     waiting = {"state": "Waiting", "reason": "held by team/train"}

@@ -31,6 +31,11 @@ def test_accepts_what_a_run_writes() -> None:
         (("checks", 0, "case"), {}),
         (("checks", 0, "seconds"), "1.5"),
         (("checks", 0, "figures"), {"gflops": "10"}),
+        # Of a release to come: what it means for the result is not known.
+        (("checks", 0, "status"), "unknown"),
+        (("checks", 0, "level"), "MAY"),
+        (("checks", 1, "missed"), ""),
+        (("checks", 1, "missed"), "postponed"),
         (("environment",), None),
         (("environment", "nodes"), None),
         (("environment", "nodes", 0), "n1"),

@@ -157,6 +157,8 @@ def held_claim(
     if not is_allocated(claim):
         raise BadAllocation(f"claim {namespace}/{name} is not allocated")
     results = [result for result in allocation_results(claim) if result["driver"] == CLAIMS_DRIVER]
+    if not results:
+        raise BadAllocation(f"claim {namespace}/{name} is allocated no device of {CLAIMS_DRIVER}")
     if foreign := [result["pool"] for result in results if result["pool"] != pool]:
         raise BadAllocation(f"pool {foreign[0]} does not belong to this node; its pool is {pool}")
     devices = {device.name: (gpu, device) for gpu in offered.values() for device in gpu.gpu.devices}

@@ -16,8 +16,10 @@ from divvy.plan.fit.node_usage import NodeGroup, NodeUsage, room_of, served_by_c
 from divvy.plan.fit.nodes import FitNode
 from divvy.plan.fit.pods import PodToFit
 from divvy.plan.fit.shortage import Shortage, ShortageKind
+from divvy.plan.fit.unread import Unread
 from divvy.plan.quota.claim_quota import ClaimQuotas, Usage, usage_of_claim, usage_of_resources
 
+_ALL_READ = Unread()
 # What every pod of a DaemonSet tolerates of nodes that take no others.
 _DAEMON = (
     {"key": UNSCHEDULABLE, "operator": "Exists"},
@@ -54,18 +56,22 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class PodsFit:
-    """What becomes of pods that are alike; ``reason`` says what is in the way of those left."""
+    """What becomes of pods that are alike; ``reason`` says what is in the way of those left.
+
+    ``elsewhere``: what cannot be read of the cluster may take those left, and it is unknown.
+    """
 
     pod: PodToFit
     wanted: int
     places: tuple[Place, ...]
     reason: str
     obstacles: tuple[Obstacle, ...]
+    elsewhere: bool = False
 
     @property
     def fitting(self) -> int:
         """Return how many of them fit."""
-        return self._placed - self.unknown if self.places else 0
+        return 0 if self.pod.unchecked else self._placed
 
     @property
     def unknown(self) -> int:
@@ -74,7 +80,8 @@ class PodsFit:
             return 0
         if self.pod.unread:
             return self.wanted
-        return self._placed if self.pod.unchecked else 0
+        placed = self._placed if self.pod.unchecked else 0
+        return placed + (self.wanted - self._placed if self.elsewhere else 0)
 
     @property
     def left(self) -> int:
@@ -105,18 +112,35 @@ def fit(
     nodes: Sequence[FitNode],
     pods: Iterable[PodToFit],
     quotas: Iterable[Mapping[str, Any]] = (),
+    unread: Unread = _ALL_READ,
 ) -> Fit:
     """Put pods on nodes one after the other, those of a higher priority first.
 
     Of several nodes that could take a pod it gets the least loaded one, the first where they are
-    equal: there the scheduler takes any. ``quotas`` are ResourceQuotas.
+    equal: there the scheduler takes any. ``quotas`` are ResourceQuotas, ``unread`` what of the
+    cluster could not be read.
     """
     groups = [NodeGroup(node) for node in nodes]
     kinds = {**claim_kinds(cluster), **_class_kinds(cluster)}
     claim_quotas = ClaimQuotas(quotas)
     order = sorted(pods, key=lambda pod: -pod.priority)
-    fits = tuple(_fit(pod, groups, kinds, claim_quotas) for pod in order)
-    return Fit(name, any(node.is_live for node in nodes), fits)
+    fits = (_fit(unread.narrow(pod, kinds), groups, kinds, claim_quotas) for pod in order)
+    results = tuple(_elsewhere(pods_fit, unread, kinds) for pods_fit in fits)
+    return Fit(name, any(node.is_live for node in nodes), results)
+
+
+def _elsewhere(pods_fit: PodsFit, unread: Unread, kinds: Mapping[str, Request]) -> PodsFit:
+    """Return a result with what may take the pods that are left."""
+    pod = pods_fit.pod
+    words = unread.elsewhere(pod, kinds)
+    if not words or pod.blocked_reason or pod.unread:
+        return pods_fit
+    # Of a DaemonSet one pod is wanted on each node.
+    wanted = pods_fit.wanted + (len(unread.nodes) if pod.on_every_node else 0)
+    if sum(place.count for place in pods_fit.places) == wanted:
+        return pods_fit
+    reason = "; ".join(dict.fromkeys(filter(None, (pods_fit.reason, *words))))
+    return replace(pods_fit, wanted=wanted, reason=reason, elsewhere=True)
 
 
 def claim_kinds(cluster: Cluster) -> dict[str, Request]:

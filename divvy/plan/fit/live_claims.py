@@ -89,20 +89,18 @@ class LiveDevice:
     @property
     def free_mib(self) -> int:
         """Return the memory that no share has."""
-        if self._unknown:
-            return 0
-        return self.memory_mib - sum(holder.memory_mib or 0 for holder in self.holders)
+        return self._free(self.memory_mib, [holder.memory_mib for holder in self.holders])
 
     @property
     def free_cores(self) -> int:
         """Return the per cent of compute time that no share has."""
-        if self._unknown:
-            return 0
-        return self.cores - sum(holder.cores or 0 for holder in self.holders)
+        return self._free(self.cores, [holder.cores for holder in self.holders])
 
-    @property
-    def _unknown(self) -> bool:
-        return any(holder.unknown for holder in self.holders)
+    def _free(self, whole: int, held: Sequence[int | None]) -> int:
+        """Return what is left of a size; whose claim does not say how much has all of it."""
+        sizes = [size for size in held if size is not None]
+        unknown = len(sizes) < len(held) or any(holder.unknown for holder in self.holders)
+        return 0 if unknown else whole - sum(sizes)
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from divvy.plan.fit.manifest_schema import (
     shape_problems,
     unknown_fields,
 )
-from divvy.plan.fit.node_selection import node_selection
 from divvy.plan.fit.pod_requests import quantities
-from divvy.plan.fit.pods import Around, PodToFit, asking_pod, claims_by_name
-from divvy.plan.fit.readable import full_name
+from divvy.plan.fit.pods import Around, PodToFit, asking_pod, claims_by_name, unknown_pod
+from divvy.plan.fit.readable import UNREADABLE, full_name, key_of
+from divvy.plan.fit.readable import problem as unreadable
 from divvy.plan.fit.workloads import (
     FoundPod,
     asks_for_gpus,
@@ -129,6 +129,30 @@ def read_manifests(
         reason = "has no pods: no object in it has containers, or asks for GPUs"
         raise InvalidValue([Problem(where or "the file", reason)])
     return Manifests(tuple(pods), tuple(notes))
+
+
+def pod_of_cluster(raw: Mapping[str, Any], cluster: Cluster, around: Around) -> PodToFit:
+    """Read a pod of the API; its result is unknown where it is not understood."""
+    try:
+        asking = asking_pod(raw, cluster, around)
+    except UNREADABLE as error:
+        namespace, name = key_of(raw)
+        return unknown_pod("Pod", namespace, name, [f"it cannot be read: {unreadable(error)}"])
+    places = [*unknown_fields(("spec",), raw["spec"], POD_SPEC)]
+    places += unknown_fields(("metadata",), raw["metadata"], POD_META)
+    words = [f"not understood: {path_of(place)}" for place in places[:_MOST_WORDS]]
+    return replace(asking, unread=(*map(printable, words), *asking.unread))
+
+
+def unread_of_claims(
+    kind: str, claims: Iterable[Mapping[str, Any]]
+) -> Iterator[tuple[tuple[str, str, str], tuple[str, ...]]]:
+    """Yield what of a cluster's claims, or templates of claims, is not understood."""
+    for claim in claims:
+        obj = {**claim, "kind": kind}
+        words = tuple(map(str, _claim_problems(obj))) or _claim_words(obj)
+        if words:
+            yield (kind, *key_of(claim)), tuple(map(printable, words))
 
 
 def _size(obj: Document) -> int:
@@ -553,18 +577,7 @@ def _asking(obj: Document, pod: FoundPod, cluster: Cluster, around: Around) -> P
 def _unknown(obj: Document, words: Sequence[str]) -> PodToFit:
     """Return what stands for the pods of an object that is not understood."""
     own = obj.value.get("metadata") or {}
-    return PodToFit(
-        kind=_kind(obj),
-        namespace=printable(own.get("namespace") or "default"),
-        name=printable(_name(obj)),
-        copies=1,
-        requests={},
-        most={},
-        by_claim={},
-        claims=(),
-        selection=node_selection({}),
-        unread=tuple(map(printable, words)),
-    )
+    return unknown_pod(_kind(obj), str(own.get("namespace") or "default"), _name(obj), words)
 
 
 def _name(obj: Document) -> str:

@@ -238,4 +238,9 @@ def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
     if key != taint.key:
         return False
     # A value that the stack file does not tell may be the one.
-    return operator == "Exists" or taint.value in (None, toleration.get("value") or "")
+    if operator == "Exists" or taint.value is None:
+        return True
+    value = toleration.get("value") or ""
+    if operator in ("Gt", "Lt"):
+        return _compares(taint.value, [value], greater=operator == "Gt")
+    return bool(operator == "Equal" and taint.value == value)

@@ -76,14 +76,31 @@ class PodToFit:
         return f"{self.namespace}/{self.name}"
 
 
+def unknown_pod(kind: str, namespace: str, name: str, words: Iterable[str]) -> PodToFit:
+    """Return what stands for a pod that is not understood."""
+    return PodToFit(
+        kind=kind,
+        namespace=printable(namespace),
+        name=printable(name),
+        copies=1,
+        requests={},
+        most={},
+        by_claim={},
+        claims=(),
+        selection=node_selection({}),
+        unread=tuple(map(printable, words)),
+    )
+
+
 @dataclass(frozen=True)
 class Around:
     """What else decides about a pod: labels of namespaces, priorities, claims and templates.
 
     ``claims`` are specifications of claims by namespace and name, ``templates`` of templates;
     ``shared`` are claims that several pods have, or that have their devices already. ``unread``
-    is what of a claim or a template, by kind, namespace and name, is not understood; ``classes``
-    are device classes of others with the texts in each, of which one may be an extended resource.
+    is what of a claim, a template or a namespace, by kind, namespace and name, is not understood;
+    ``classes`` are device classes of others with the texts in each, of which one may be an extended
+    resource.
     """
 
     namespaces: Mapping[str, Mapping[str, str]]
@@ -155,6 +172,7 @@ def asking_pod(
         unread=(
             *_words(claims.unread),
             *map(printable, _unread(meta, spec, cluster, around, requests)),
+            *(around.unread.get(("Namespace", "", namespace), ()) if shares else ()),
         ),
         notes=tuple(map(printable, notes)),
     )

@@ -60,8 +60,10 @@ def pods_fit_lines(pods_fit: PodsFit) -> list[RenderableType]:
     elif pods_fit.unknown == pods_fit.wanted and pods_fit.wanted:
         verdict = Text("unknown", style="yellow")
     elif pods_fit.unknown:
-        left = f"{pods_fit.left:,} {'does' if pods_fit.left == 1 else 'do'} not fit"
-        verdict = Text(f"{pods_fit.unknown:,} unknown, {left}", style="yellow")
+        fitting = f"{pods_fit.fitting:,} fit, " if pods_fit.fitting else ""
+        left = f", {pods_fit.left:,} {'does' if pods_fit.left == 1 else 'do'} not fit"
+        text = f"{fitting}{pods_fit.unknown:,} unknown{left if pods_fit.left else ''}"
+        verdict = Text(text, style="yellow")
     elif pods_fit.left:
         verdict = Text(f"{pods_fit.fitting:,} fit, {pods_fit.left:,} not", style="yellow")
     parts: list[RenderableType] = [Text.assemble((pod.full_name, "bold"), f"{kind}: ", verdict)]

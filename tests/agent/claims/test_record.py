@@ -147,6 +147,8 @@ def test_reads_devices_and_amounts_from_an_allocation() -> None:
     [
         (resource_claim(RESULT, uid="v"), "has been replaced"),
         ({"metadata": {"namespace": "team", "name": "c", "uid": "u"}}, "is not allocated"),
+        (resource_claim(), "is allocated no device of divvy.gpu"),
+        (resource_claim({**RESULT, "driver": "x"}), "is allocated no device of divvy.gpu"),
         (resource_claim({**RESULT, "pool": "other/divvy"}), "does not belong to this node"),
         (resource_claim({**RESULT, "device": "gpu-9"}), "no longer offered on this node"),
         (resource_claim({**RESULT, "adminAccess": True}), "admin access is not offered"),

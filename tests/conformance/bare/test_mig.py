@@ -67,6 +67,14 @@ def test_names_a_gpu_that_is_gone_and_the_way_out(
     assert json.loads(journal.read_text()) == {"uuid": "GPU-1"}
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"gpu": "GPU-1"}'])
+def test_does_not_take_a_damaged_record_for_nothing_to_put_back(tmp_path: Path, text: str) -> None:
+    assert mig.put_back(tmp_path, tmp_path) == ""
+    (tmp_path / "mig-to-put-back.json").write_text(text)
+    with pytest.raises(DriverProblem, match="which GPU it was is not known"):
+        mig.put_back(tmp_path, tmp_path)
+
+
 def test_has_on_the_disk_what_is_to_be_put_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

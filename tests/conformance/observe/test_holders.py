@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from conformance.cluster.pod_spec import OWN
-from conformance.observe.holders import claimants, holders, require_idle
+from conformance.observe.holders import claimants, holders, require_free, require_idle
 from conformance.promise import device_promises
 from conformance.skips import CheckSkipped
+from divvy.kube.kind import Kind
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 
@@ -77,15 +78,13 @@ def test_leaves_out_claims_that_the_scheduler_made_of_limits() -> None:
 class Target:
     """A cluster with some pods and claims; its own API."""
 
-    def __init__(self, pods: list[Any], claims: list[Any]) -> None:
-        self.pods, self.claims = pods, claims
+    def __init__(self, pods: list[Any], claims: list[Any], **unread: str) -> None:
+        self.lists = {"Pod": pods, "ResourceClaim": claims}
+        self.unread = unread
         self.api = self
 
-    def find(self, *_: Any, **__: Any) -> list[Any]:
-        return self.pods
-
-    def find_known(self, *_: Any, **__: Any) -> list[Any]:
-        return self.claims
+    def find_whole(self, kind: Kind, **_: Any) -> tuple[list[Any], tuple[str, ...]]:
+        return self.lists[kind.kind], tuple(self.unread.get(kind.kind, "").split())
 
 
 def test_counts_a_gpu_with_a_dra_claim_as_not_idle() -> None:
@@ -93,6 +92,16 @@ def test_counts_a_gpu_with_a_dra_claim_as_not_idle() -> None:
     (promise,) = device_promises(promised(CLUSTER, live("n1")))
     with pytest.raises(CheckSkipped, match="devices are held by team/theirs"):
         require_idle(target, promise)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["Pod", "ResourceClaim"])
+def test_uses_no_device_that_an_unreadable_object_may_hold(kind: str) -> None:
+    (promise,) = device_promises(promised(CLUSTER, live("n1")))
+    target: Any = Target([], [], **{kind: "team/odd"})
+    for require in (require_idle, require_free):
+        with pytest.raises(CheckSkipped, match=r"held by team/odd \(which cannot be read\)"):
+            require(target, promise)
+    require_idle(Target([], []), promise)  # type: ignore[arg-type]
 
 
 def test_waits_for_no_pod_that_only_has_its_label(monkeypatch: pytest.MonkeyPatch) -> None:

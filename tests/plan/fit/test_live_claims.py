@@ -139,6 +139,20 @@ def test_takes_a_share_of_unknown_size_for_held_whole(consumed: dict, message: s
 
 
 @pytest.mark.parametrize(
+    ("consumed", "free"),
+    [(None, (0, 0)), ({"memory": "3000Mi"}, (40960 - 3000, 0)), ({"cores": "30"}, (0, 70))],
+)
+def test_takes_a_share_without_a_size_for_held_whole(
+    consumed: dict[str, str] | None, free: tuple[int, int]
+) -> None:
+    """As the agent does: its containers may use all of it."""
+    held = claim("a", "n", "gpu-n-0-share", pod="train")
+    held["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] = consumed
+    first, _ = claimed_gpus(slices("n", {"shares": {}}), [held])
+    assert (first.devices[0].free_mib, first.devices[0].free_cores) == free
+
+
+@pytest.mark.parametrize(
     ("results", "held"),
     [
         ([5], "all"),

@@ -34,3 +34,28 @@ def test_explains_why_a_node_is_closed_to_a_pod(node: dict[str, Any], reason: st
     selection, meta = node_selection(POD["spec"]), node["metadata"]
     suits = selection.suits(Labels(meta.get("labels") or {}, name=meta["name"]))
     assert (suits.problem or repelled(selection, taints_of(node.get("spec") or {}))) == reason
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "tolerates"),
+    [
+        ("Equal", "5", True),
+        ("Equal", "4", False),
+        ("Exists", "", True),
+        # As numbers, since Kubernetes 1.35: the taint's is greater, or less.
+        ("Gt", "4", True),
+        ("Gt", "5", False),
+        ("Lt", "6", True),
+        ("Lt", "5", False),
+        ("Gt", "x", False),
+        # Of a release to come: what it means is not equality.
+        ("In", "5", False),
+    ],
+)
+def test_compares_the_values_of_taints_by_the_operator(
+    operator: str, value: str, tolerates: bool
+) -> None:
+    toleration = {"key": "level", "operator": operator, "value": value, "effect": "NoSchedule"}
+    selection = node_selection({"tolerations": [toleration]})
+    taints = taints_of({"taints": [{"key": "level", "value": "5", "effect": "NoSchedule"}]})
+    assert (repelled(selection, taints) == "") is tolerates
