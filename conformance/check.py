@@ -52,3 +52,15 @@ def check(
 ) -> pytest.MarkDecorator:
     """Mark a test as the proof of a check."""
     return pytest.mark.check(Check(identity, title, level, modes, remedy, needs_hardware, cncf))
+
+
+MARKS = (
+    "check(check): the entry of the catalogue that it proves",
+    "exclusive: needs the node for itself",
+    "disruptive: restarts, changes or breaks something",
+    "enters: enters the agent's pod",
+    "mig: cuts an idle GPU by MIG, and makes it whole again",
+    "kit: needs the hardware kit",
+    "limit(seconds): for so long at most, on a bare host",
+)
+"""The marks of tests that prove checks, as pytest's configuration lists them."""

@@ -17,7 +17,7 @@ from conformance import fixtures
 from conformance.bare.host import HOST
 from conformance.bare.session import begin, describe
 from conformance.catalogue import CATALOGUE
-from conformance.check import EVERY, Check
+from conformance.check import EVERY, MARKS, Check
 from conformance.cluster.api import is_momentary
 from conformance.cluster.cluster_under_test import CLUSTER, CommandFailed
 from conformance.cluster.node_life import NodeLife
@@ -58,15 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Connect to the cluster or host before anything is collected."""
-    for line in (
-        "check(check): the entry of the catalogue that it proves",
-        "exclusive: needs the node for itself",
-        "disruptive: restarts, changes or breaks something",
-        "enters: enters the agent's pod",
-        "mig: cuts an idle GPU by MIG, and makes it whole again",
-        "kit: needs the hardware kit",
-        "limit(seconds): for so long at most, on a bare host",
-    ):
+    for line in MARKS:
         config.addinivalue_line("markers", line)
     config.pluginmanager.register(fixtures)
     # What asks the suite to end gets its pods and labels removed first, as Ctrl-C does.

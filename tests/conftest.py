@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from conformance.check import MARKS
 from lab.fakes.scene import play
 from tests.deployment import Deployment, is_deployed
 from tests.installed import Installed, install_wheel
@@ -41,6 +42,12 @@ _SECOND_LANE = {
     "shared_lab": ("conformance",),
     "lab": ("deploy", "examples", "render"),
 }
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let tests import the conformance suite's, which have marks of their own."""
+    for mark in MARKS:
+        config.addinivalue_line("markers", mark)
 
 
 @pytest.hookimpl(tryfirst=True)

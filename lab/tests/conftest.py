@@ -5,6 +5,7 @@ from tests.conftest import (
     installed,
     lab,
     pytest_collection_modifyitems,
+    pytest_configure,
     pytest_pyfunc_call,
 )
 
@@ -13,5 +14,6 @@ __all__ = [
     "installed",
     "lab",
     "pytest_collection_modifyitems",
+    "pytest_configure",
     "pytest_pyfunc_call",
 ]
