@@ -308,9 +308,19 @@ def _tell(written: Sequence[str], result: Draft, surveyed: Survey, left_out: Seq
     for remark in (
         *remarks(result, surveyed.others),
         *(f"Not imported: {reason}." for reason in left_out),
+        *_of_leftovers(surveyed.left),
         *(f"You may not list {what}: there may be more at work." for what in surveyed.unseen),
     ):
         typer.echo(f"  {remark}")
+
+
+def _of_leftovers(nodes: Sequence[str]) -> list[str]:
+    if not nodes:
+        return []
+    return [
+        f"A Divvy that is gone left labels and a status on {_some(nodes)}; they do not count here. "
+        "`divvy up` and then `divvy destroy` clean these nodes."
+    ]
 
 
 def _tell_of_wheel(files: Mapping[str, str]) -> None:

@@ -28,7 +28,7 @@ from divvy.stack.file import StackFile
 from divvy.stack.sections import read_cluster
 from divvy.version_info import version
 from tests.divvy_command import divvy_environment
-from tests.init.nodes import gfd, node
+from tests.init.nodes import gfd, node, status
 
 GPU = "nvidia.com/gpu"
 CONFIG = ClusterConfig("https://api.example")
@@ -473,3 +473,58 @@ def test_posts_the_diff_in_ci(ci: str, tmp_path: Path) -> None:
     assert "24" in posted
     assert posted.count("## ") >= 1
     assert "new" in posted
+
+
+LEFT = {
+    **gfd("Tesla-T4-SHARED", 2, 15360, replicas=4),
+    "nvidia.com/mig.strategy": "mixed",
+}
+
+
+def agents(name: str) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "agent"}
+    workload = daemon_set(name, "registry.example/divvy/agent@sha256:0")
+    workload["metadata"]["labels"] = labels
+    return workload
+
+
+def test_takes_what_a_removed_divvy_left_for_no_divvy(api: Api) -> None:
+    """After `helm uninstall` the labels and the status stay: nobody serves these GPUs."""
+    api.answers["/api/v1/nodes"] = [
+        node("gpu-1", {}, LEFT, annotations=status(2)),
+        node("gpu-2", {}, gfd("Tesla-T4", 2, 15360), annotations=status(2)),
+    ]
+    api.answers["/apis/apps/v1/daemonsets"] = []
+    api.answers["/apis/apiextensions.k8s.io/v1/customresourcedefinitions"] = []
+    output = init("prod").stdout
+    assert "A Divvy that is gone left labels and a status on gpu-1, gpu-2" in output
+    assert "`divvy up` and then `divvy destroy`" in output
+    assert "No label tells" not in output
+    (pool,) = cluster()["pools"].values()
+    assert cluster()["profiles"] == {"whole": {}}
+    assert pool["hardware"] == {"model": "T4", "gpus": 2, "count": 2}
+
+
+def test_keeps_the_labels_of_feature_discovery_beside_what_a_divvy_left(api: Api) -> None:
+    api.answers["/api/v1/nodes"] = [node("gpu-1", {GPU: 8}, SHARED, annotations=status(2))]
+    api.answers["/apis/apps/v1/daemonsets"] = [
+        daemon_set("gfd", "nvcr.io/nvidia/k8s-device-plugin/gpu-feature-discovery:v0.20.0")
+    ]
+    init("prod")
+    (profile,) = cluster()["profiles"].values()
+    assert profile["timeSlicing"]["replicas"] == 4
+    # NVIDIA's default, since nothing of this is Divvy's.
+    assert profile["timeSlicing"]["failRequestsGreaterThanOne"] is False
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [[agents("divvy-agent")], 403, [{"metadata": {"name": "odd", "labels": 5}}]],
+    ids=["runs", "not allowed", "cannot be read"],
+)
+def test_takes_no_divvy_for_gone_that_runs_or_may_run(api: Api, seen: Any) -> None:
+    api.answers["/api/v1/nodes"] = [node("gpu-1", {}, LEFT, annotations=status(2))]
+    api.answers["/apis/apps/v1/daemonsets"] = seen
+    output = init("prod", expect=1).output
+    assert "is served by Divvy already" in output
+    assert "that is gone" not in output

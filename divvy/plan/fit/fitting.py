@@ -29,6 +29,8 @@ _DAEMON = (
     {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"},
     {"key": "node.kubernetes.io/pid-pressure", "operator": "Exists"},
 )
+# The verbs with which a shortage begins.
+_PLURALS = {"offers": "offer", "has": "have", "gives": "give", "is": "are"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,15 @@ class Obstacle:
     count: int
     reason: str
     lack: ShortageKind
+
+    @property
+    def words(self) -> str:
+        """Return which nodes and why, as a sentence."""
+        verb, _, rest = self.reason.partition(" ")
+        # A pool is one thing, however many nodes it has.
+        if self.count == 1 or self.nodes.startswith("pool "):
+            return f"{self.nodes} {self.reason}"
+        return f"{self.nodes} each {_PLURALS.get(verb, verb)} {rest}"
 
 
 @dataclass(frozen=True)
@@ -330,7 +341,7 @@ def _reason(
         if len(resources) > 1:
             return f"no {what} offers all of it: {' and '.join(resources)}"
     last = _merged([obstacle for obstacle in obstacles if obstacle[1].lack is most])
-    words = "; ".join(f"{obstacle.nodes} {obstacle.reason}" for obstacle in last[:2])
+    words = "; ".join(obstacle.words for obstacle in last[:2])
     more = f"; and {len(last) - 2} more" if len(last) > 2 else ""
     # For a claim no pod is ended: a shortage of devices names no resource.
     ended = [

@@ -87,10 +87,7 @@ def _place(place: Place, wanted: int) -> str:
 
 def _adds(obstacle: Obstacle, reason: str) -> bool:
     """Return whether an obstacle says more than the reason, and than that nothing is there."""
-    return (
-        obstacle.lack is not ShortageKind.NOT_OFFERED
-        and f"{obstacle.nodes} {obstacle.reason}" not in reason
-    )
+    return obstacle.lack is not ShortageKind.NOT_OFFERED and obstacle.words not in reason
 
 
 def _obstacle(obstacle: Obstacle) -> str:

@@ -33,6 +33,8 @@ def verdict_words(difference: Difference, names: int = 20) -> str:
     words = _words_of_level(result, names)
     if result.ends_clients:
         words += "; the agents restart, and what runs as a client of MPS ENDS: restart those pods"
+    elif difference.objects.restarted:
+        words += "; Divvy's own pods restart"
     return words
 
 

@@ -681,3 +681,14 @@ def test_counts_a_claim_that_has_been_made_once(*, created: bool) -> None:
     pods = [asking_pod(asking, known, around)]
     nodes = nodes_of_plan(known, plan(known, "test"))
     assert bool(fit(known, "test", nodes, pods, [quota(COUNT, 1, 1)])) == created
+
+
+def test_speaks_of_nodes_alike_in_the_plural() -> None:
+    known = cluster(training=("whole", 2, 2))
+    nodes = [live_node("a", gpus=2), live_node("b", gpus=2)]
+    asking = pod(limits={"nvidia.com/gpu": 4})
+    (both,) = beside(known, nodes, [], asking).pods
+    assert both.reason == ("node a (training) and 1 more each offer 2 nvidia.com/gpu, it needs 4")
+    assert [obstacle.words for obstacle in both.obstacles] == [both.reason]
+    (alone,) = beside(known, nodes[:1], [], asking).pods
+    assert alone.reason == "node a (training) offers 2 nvidia.com/gpu, it needs 4"

@@ -86,6 +86,17 @@ def test_leads_with_the_end_of_mps_clients() -> None:
     assert f"🛑 **{verdict_words(difference)}**" in difference_markdown(difference)
 
 
+def test_says_that_the_agents_restart_though_no_node_offers_anything_else() -> None:
+    """As after a change of `driver.root`."""
+    plan = planned({"p": {}}, a=pool("p"))
+    restart = ObjectChanges(
+        updated=("DaemonSet divvy-agent",), restarted=("DaemonSet divvy-agent",)
+    )
+    assert verdict_words(diff(plan, plan, restart)) == (
+        "No node offers anything else, and no running pod is touched; Divvy's own pods restart"
+    )
+
+
 def test_leads_the_comment_before_the_dangerous_section() -> None:
     text = difference_markdown(dangerous())
     assert len(text) < MAX_COMMENT
