@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from conformance.catalogue import CATALOGUE
-from conformance.check import EVERY
+from conformance.check import EVERY, LIMITED, PARTITIONED, SHARED
 from tests.conformance.faults import FAULTS
 
 _INTRODUCTION = """\
@@ -19,7 +19,7 @@ its pods and namespaces. A run on simulated GPUs says so everywhere and is at be
 | `--exclusive` | fills nodes, burns GPUs, requests too much memory: needs idle GPUs |
 | `--disruptive` | restarts agents and kubelets, changes profiles and back, breaks simulated GPUs |
 | `--select PLUG,ISO-02`, `--pool P` | only these checks, only this pool |
-| `--target nvidia-device-plugin` or `nvidia-dra` | NVIDIA's, not Divvy ([field.md](field.md)) |
+| `--target nvidia-device-plugin` or `nvidia-dra` | NVIDIA's, not Divvy ([the field](field.md)) |
 | `--sample 5%`, `--sample N` | a part, or N, of the nodes of each pool; `--seed` says which |
 | `--changed` | only nodes that changed since the report that `--compare` names |
 | `--time-limit MINUTES` | starts no check after this many minutes; the rest is *not made* |
@@ -56,91 +56,54 @@ hold. These exit with 0. *failure*: a MUST failed, or with `--strict` any check:
 *nothing checked*: exit code 2. `junit.xml` agrees: what does not fail the run is a skipped case
 there that says so, and with `--require` a MUST check that could not be run is an error.
 
-INST checks compare the objects that this program renders for the stack file with the cluster's,
-field by field as far as the program sets them, and look whether they are rolled out, to which
-image, and from which sources it was built. So an upgrade that did not happen fails, and `divvy up`
-repairs it. `report.yaml` says what was tested: versions of Divvy, the stack file, Kubernetes and
-every node's software, the agents' images, and the options of the run.
+## Why a check was not run
 
-There are three reasons why a check is not run, and `report.yaml` says which (`missed`): an *option*
-was not given; it is *not applicable*, since such a cluster cannot have it (no MIG, no systemd,
-simulated GPUs); or it was *not made*, since something was in the way: a node that is not Ready or
-left the cluster meanwhile, devices that others hold, a quota, a rule of the cluster or a node's
-limit of pods, an image that cannot be pulled, a pool without `hardware` in the stack file. MUST
-checks that were not made are counted in the first line; with `--require` they end the run with exit
-code 3.
-
-A check's evidence does not come from what it checks. What a node advertises is read from the
-kubelet and tried with pods, the driver's devices are read from NVML in a separate process, what a
-pod was allocated from the kubelet's socket, and where a GPU is in the machine from its bus. Devices
-are compared by UUID. A pod asks the driver whether GPUs are simulated. The agent's own word counts
-only for the agent itself (NODE-01), and only if it is fresh: the run writes the annotation
-`divvy.gpu/verify` on the node, and the agent has to repeat it in its status within a minute.
-
-A bare host is looked at by the agent's own code, where it is this one. What also needs hook,
-limiter, stand-ins for a kubelet or the simulated driver is in the [hardware kit](hardware.md), and
-is an *option* without it. Each check of a bare host has a limit of time, and ends when the run is
-stopped; what it changed is restored, and the report says what was not checked.
-
-A sample is of what runs in pods: NODE-15 asks the agent of every node of the pools
-for an answer. NODE-12 to NODE-14 read NVML when the check is made, so that a GPU that is slowed
-down under load alone is seen by HW-01 to HW-05. Flit errors of NVLinks are shown and do not
-count: sound links have some.
+`report.yaml` says which of three reasons (`missed`): an *option* was not given; it is *not
+applicable*, since such a cluster cannot have it (no MIG, no systemd, simulated GPUs); or it was
+*not made*, since something was in the way: a node that is not Ready, devices that others hold, a
+quota, an image that cannot be pulled, a pool without `hardware` in the stack file. MUST checks that
+were not made are counted in the first line; with `--require` they end the run with exit code 3.
 
 Without `--exclusive`, one device of each resource on each node is tried, and a share of 1,024 MiB
-and 5 % of each GPU that pods claim (the whole GPU where it has no shares and is idle); with it,
-each such GPU is claimed whole, every device
-computes and burns, and on each resource 50 pods in a row come and go, or as many as fit in 75
-seconds (20 seconds if GPUs are simulated), but at least 10.
+and 5 % of each GPU that pods claim; with it, every device computes and burns, and on each resource
+up to 50 pods in a row come and go.
+
+A check's evidence does not come from what it checks: devices are read from the kubelet, from NVML
+in a separate process and from pods, and compared by UUID. The agent's own word counts only for the
+agent itself (NODE-01), and only if it is fresh.
 
 ## Compare with an earlier run
 
 `--compare` names the checks that newly fail, newly pass and are newly not checked, with the
-reasons; nodes that came and went; versions that changed (Divvy, the stack file, Kubernetes, and
-of nodes the driver, kernel, kubelet, container runtime and agent), each with its nodes; and
-speed. Speed is what checks measure on hardware (`figures` in `report.yaml`: Gflop/s of full nodes
-and of MIG devices alone, GB/s), where it changed by a tenth or more, and the seconds of a check
-that takes half as long again, and ten seconds longer, than before. `comparison.md` has all of it
-for a pull request.
+reasons; nodes that came and went; versions that changed; and speed, where it changed by a tenth or
+more, or a check takes half as long again. `comparison.md` has all of it for a pull request.
 
 The command exits with 1 if any check newly fails, also a SHOULD, and with 3 if a MUST check that
 was made before could not be made now. What an option left out is counted and changes no exit code.
 A simulated report is not compared with one of hardware, nor are reports of two stacks.
 
-Two tests play upgrades on the lab, below pods that hold devices: Kubernetes 1.36 to 1.37
-(`test_kubernetes_upgrade_on_lab.py`); containerd 2.3 to 2.4, the driver 550 to 580 to 615, and the
-agent (`test_upgrades_on_lab.py`). A Fabric Manager that was not upgraded and an agent that gives a
-host's folder writable are the only faults there, and the comparison names nothing else.
-
 **The archive** `conformance.tar.gz` has everything that a run stands on: `report.json`,
-`junit.xml`, `ctrf.json`, the stack file, `versions.json` and `SHA256SUMS`.
-Equal files give equal bytes. An archive that is not as its checksums say is
-refused. To sign one: `ssh-keygen -Y sign` or `cosign sign-blob`.
-
-**The cluster keeps the archive of the last run**, in the ConfigMap `divvy-conformance` of Divvy's
-namespace; `--compare last` reads it. A run of a part (`--select`, `--pool`, `--sample`) does not
-replace it; one with `--changed` continues it: nodes that it leaves out are as they were, unless the
-stack file is another one, and those that are gone are left out. What is larger than a ConfigMap may
-be is kept without the evidence of its checks.
+`junit.xml`, `ctrf.json`, the stack file, `versions.json` and `SHA256SUMS`. Equal files give equal
+bytes; one that is not as its checksums say is refused. To sign one: `ssh-keygen -Y sign` or
+`cosign sign-blob`. **The cluster keeps the archive of the last run**, in the ConfigMap
+`divvy-conformance` of Divvy's namespace; `--compare last` reads it. A run of a part (`--select`,
+`--pool`, `--sample`) does not replace it; one with `--changed` continues it.
 
 ## A fleet
 
-`--sample` takes the nodes whose names come first in the order of a hash of `--seed` and the name,
-those that are Ready first: the same nodes for the same seed, whichever others come and go, and
-others for another seed, such as the date. `--changed` leaves out nodes that the earlier report
-shows as they are: in the same pool and profile, with the same software, in the same boot, and
-with no check that failed or was *not made*. Another stack file changes every node.
+`--sample` takes the same nodes for the same `--seed`, those that are Ready first, and others for
+another seed, such as the date; NODE-15 asks the agent of every node all the same. `--changed`
+leaves out nodes that the earlier report shows as they are: in the same pool and profile, with the
+same software, in the same boot, and with no check that failed or was *not made*.
 
 ## In the cluster
 
 Without Python on the administrator's machine: `divvy verify -s prod --in-cluster` with any of the
-options above writes `verify-job.yaml`, which `kubectl apply` runs. The image of the suite and that
-of the workloads are built where
-the stack file has the agent's built, which needs `kubectl` here, or are given (`--runner-image`,
-`--workload-image`). The pod gets the stack file without `kubeconfig` and `context`, in a variable:
-one of 128 KiB or more is refused. The Job ends with the exit code of the run.
+options above writes `verify-job.yaml`, which `kubectl apply` runs. Its images are built where the
+stack file has the agent's built, or given (`--runner-image`, `--workload-image`). The Job ends with
+the exit code of the run.
 
-The archive of the run is in the ConfigMap as ever:
+The archive of the run is in the ConfigMap:
 
 ```sh
 kubectl get configmap divvy-conformance -n divvy-system \\
@@ -178,42 +141,28 @@ does not check.
 
 ## What a run does to a cluster
 
-* Its pods run in namespaces `divvy-conformance-…`: at the Pod Security level *restricted*; the
-  checks of device numbers and mounts at *baseline* (root, the runtime's usual capabilities); and
-  with `--disruptive` one privileged pod in the node's process namespace, which restarts what the
-  check names. They have the lowest priority, preempt no pod and terminate after half an hour.
-* Before anything is timed, each node pulls the image once, with the Secrets in `imagePullSecrets`
-  and a limit of ten minutes. An image that cannot be pulled is reported as *not made*, and so is
-  one for another architecture, with the node's. The image that a run builds is for the machine that
-  it is built on: if nodes have other architectures, give `--workload-image` one for all of them.
-* It never takes a device from others. A check that finds no free device, or needs an idle GPU and
-  finds it in use, is skipped and names the holder. Replicas are used only if no other pod holds
-  one, because there is no way to tell which GPU backs them.
-* It changes a profile with the label `divvy.gpu/profile` on the node, cordons the node meanwhile,
-  and writes the annotations `divvy.gpu/conformance-profile` and `divvy.gpu/conformance-cordon`
-  beside it; never where others hold devices. It undoes all of that at the end, and when it is
-  stopped by Ctrl-C, SIGTERM or the loss of its terminal. **If a run is killed outright, the next
+* Its pods run in namespaces `divvy-conformance-…`, at the Pod Security level *restricted*; the
+  checks of device numbers and mounts at *baseline*; with `--disruptive` one is privileged. They
+  have the lowest priority, preempt no pod and terminate after half an hour.
+* It never takes a device from others: a check that finds none free is skipped and names the holder.
+* With `--disruptive` it changes a profile by the label `divvy.gpu/profile` on the node, cordons the
+  node meanwhile, and undoes both, also when it is stopped. **If a run is killed outright, the next
   run of any kind undoes it first, and says so.** By hand:
   `kubectl label node NODE divvy.gpu/profile-; kubectl uncordon NODE`.
-* Runs do not disturb each other: each renews a Lease in its namespace, and what a live run has
-  changed is left alone. It takes half a minute to tell whether a run is alive.
-* It restarts the kubelet and containerd through systemd. Without systemd it kills them if the
-  node's first process started them; otherwise the check is skipped. It causes GPU errors only on
-  the simulated driver.
-* At the end it removes everything but the ConfigMap with its archive, including the namespaces of
-  killed runs.
+* It causes GPU errors only on the simulated driver. Runs do not disturb each other.
+* At the end it removes everything but the ConfigMap with its archive.
 
-The workloads are small programs of this project that use the CUDA driver API, the same for
-hardware and simulation: `cuda-vector-add`, `gpu-burn` (the well-known tool's options and
-output; it exits with 1 if a GPU is faulty), `mem-hog`, `mem-bandwidth`, `bad-access`,
-`open-devices` and `http-get`. `train` stands for a framework: it trains a small network with
-tinygrad, twice with the same result. They are built and pushed to `plugin.image.registry`, or
-given with `--workload-image`. `conformance/workloads/manifests` has pods to apply by hand.
+The workloads are small programs of this project that use the CUDA driver API; `train` trains a
+network with tinygrad. They are built for the machine that builds, and pushed to
+`plugin.image.registry`, or given with `--workload-image`. `conformance/workloads/manifests` has
+pods to apply by hand.
 
 Each check has been seen to fail: [the faults](conformance-faults.md). This page is generated:
 python -m docs.generate.
 
 ## The checks
+
+What to do when one fails stands beside it in the report.
 """
 
 _FAULTS = """\
@@ -229,6 +178,12 @@ require that each of them fails.
 |---|---|
 """
 
+_MODES = {
+    EVERY: "all",
+    SHARED: "every kind of replica",
+    LIMITED: "replicas with limits",
+    PARTITIONED: "MIG, shared or not",
+}
 _INVENTED = "nvidia-smi lists a MIG device that is not there (test_bare_on_lab.py)"
 _BROKEN = (
     "a kit without hook and simulated driver, programs that fail, an nvidia-smi that makes things "
@@ -308,10 +263,9 @@ def unseen() -> list[str]:
 
 
 def _catalogue() -> Iterator[str]:
-    yield "| id | proves that | level | modes | when it fails |"
-    yield "|---|---|---|---|---|"
+    yield "| id | proves that | level | modes |"
+    yield "|---|---|---|---|"
     for check in CATALOGUE.values():
-        modes = "all" if check.modes == EVERY else ", ".join(check.modes)
+        modes = _MODES.get(check.modes) or ", ".join(check.modes)
         level = f"{check.level}, hardware only" if check.needs_hardware else check.level
-        remedy = check.remedy.replace("|", "\\|")
-        yield f"| {check.id} | {check.title} | {level} | {modes} | {remedy} |"
+        yield f"| {check.id} | {check.title} | {level} | {modes} |"

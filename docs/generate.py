@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from divvy.model import InvalidCluster, gpu_models, parse_cluster
-from divvy.model.schema import cluster_schema, described_schema
+from divvy.model import gpu_models
+from divvy.model.schema import cluster_schema
 from divvy.render.objects.dashboard import panels
-from divvy.stack.keys import CLUSTER, LAB
+from divvy.stack.keys import CLUSTER
 from docs.conformance_page import conformance_page, faults_page
 from docs.field_page import field_page
 from docs.fleets_page import fleets_page, fleets_plot
@@ -17,8 +15,6 @@ from docs.guarantees_page import guarantees_page
 from docs.hardware_page import hardware_page
 from docs.rights_table import security_page
 from docs.user_roles import your_cluster_page
-from lab.cluster.section import LabSection
-from tests.model.wrong_stacks import WRONG
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,10 +22,34 @@ _INTRODUCTION = """\
 # The stack file
 
 One file per cluster, `stacks/Pulumi.<stack>.yaml`, says how every GPU is partitioned
-and shared: that is its section `config: {divvy:cluster: …}`. The section `divvy:lab`,
-at the end of this page, describes the cluster that `divvy lab up` starts.
+and shared: that is its section `config: {divvy:cluster: …}`.
 `divvy validate -s <stack>` checks a file, `divvy schema` prints the JSON Schema for
-editors. This page is generated from the same types; `stacks/` has complete examples.
+editors. This page is generated from the same types.
+
+```yaml
+# stacks/Pulumi.prod.yaml
+config:
+  divvy:cluster:
+    profiles:
+      whole: {}
+      quarters:
+        timeSlicing:
+          replicas: 4
+          memoryLimit: {limit: auto, action: prevent}
+          compute: share
+    pools:
+      training:
+        select: {node.kubernetes.io/instance-type: gpu-a100}
+        hardware: {model: A100-SXM4-40GB, gpus: 4, count: 12}
+        profile: whole
+      notebooks:
+        select: {node.kubernetes.io/instance-type: gpu-t4}
+        hardware: {model: T4, gpus: 2, count: 3}
+        profile: quarters
+    change: {policy: wait, deadline: 1h}
+    plugin:
+      image: {registry: "registry.example", base: "registry.example/debian-python:bookworm"}
+```
 
 A **profile** is one rule or a list of rules. Each GPU of a node takes the first rule
 that selects it; a GPU that no rule selects is advertised whole. A **pool** chooses
@@ -49,14 +69,6 @@ create them. Common other spellings are understood, such as `H100-80GB-HBM3` and
 says of it: write its name and its `memory` for a plan (`{model: NVIDIA GeForce RTX 3090, memory:
 24Gi, gpus: 4, count: 2}`), or leave `hardware` out. Its MIG geometry is not known, and the plan
 says so.
-"""
-
-_WRONG = """\
-# Errors in stack files
-
-Divvy reports every error at once: where it is, what is wrong, and what would be right. Each
-heading has the words of a message: search this page for those that you see. It is generated from
-the code's own messages.
 """
 
 
@@ -116,21 +128,7 @@ def stack_file_page() -> str:
             names.append("*more, not published*" if names else "*not published*")
         profiles = ", ".join(names) or "–"
         lines.append(f"| `{model.name}` | {model.memory_mib:,} MiB | {model.sms} | {profiles} |")
-    lines += ["", *_tables(LAB, described_schema(LabSection))]
     return "\n".join(lines) + "\n"
-
-
-def wrong_stack_files_page() -> str:
-    """Return wrong stack files with the messages they get."""
-    lines = [_WRONG]
-    for title, text, _ in WRONG:
-        lines += [f"## {title}", "", "```yaml", text.rstrip("\n"), "```", "", "```text"]
-        try:
-            parse_cluster(yaml.safe_load(text))
-        except InvalidCluster as invalid:
-            lines += [str(problem) for problem in invalid.problems]
-        lines += ["```", ""]
-    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 PAGES = {
@@ -144,7 +142,6 @@ PAGES = {
     "docs/pictures/fleets.svg": fleets_plot,
     "docs/security.md": security_page,
     "docs/stack-file.md": stack_file_page,
-    "docs/wrong-stack-files.md": wrong_stack_files_page,
     "docs/your-cluster.md": your_cluster_page,
 }
 

@@ -104,7 +104,8 @@ fault ends all of a GPU's clients. It has been run on the simulated driver only,
 one.
 
 Guarantees that the driver library in the container enforces (*prevented*, *weighted*, *capped*)
-hold for containers without any other GPU resource; others do not start: [limiter.md](limiter.md).
+hold for containers without any other GPU resource; others do not start: [shares with
+limits](limiter.md).
 """
 _LADDER = """\
 
@@ -128,9 +129,9 @@ documents of 615; it measured that its limits hold for clients of MPS, too, of v
 """
 _LADDER_BY_NODE = """\
 
-What `auto` comes to on a node, alike for `timeSlicing` and `mps` (compute and faults are those of
-`timeSlicing`). `divvy preview` names nodes whose driver is too old. *counted by* says who adds up a
-container's memory, the kernel (`dmem`) or the driver itself (`misc`); both refuse alike.
+What `auto` comes to on a node, alike for `timeSlicing` and `mps`. `divvy preview` names nodes whose
+driver is too old. *counted by* says who adds up a container's memory, the kernel (`dmem`) or the
+driver itself (`misc`); both refuse alike.
 
 """
 _END = """\
@@ -139,9 +140,9 @@ _END = """\
 
 **Priorities** are none of these promises. Where the device plugin serves a GPU, the scheduler
 preempts pods of a lower priority for it, as for any resource. For claims it preempts no pod;
-Kueue does ([claims.md](claims.md#priorities)).
+Kueue does ([priorities](claims.md#priorities)).
 
-`divvy verify` proves what can be proven on live nodes; [conformance.md](conformance.md) lists the
+`divvy verify` proves what can be proven on live nodes; [conformance](conformance.md) lists the
 checks. Checks that need real hardware (compute, bandwidth, faults) are skipped by name on
 simulated GPUs.
 
@@ -195,23 +196,32 @@ def _ladder() -> Iterator[str]:
     cluster = parse_cluster({"profiles": {"auto": _AUTO}, "pools": {"p": {"profile": "auto"}}})
     model = gpu_model(_MODEL)
     facts = [GpuFacts(0, "GPU 0", model.product, model.memory_mib, model)]
-    names = [_NAMES.get(key, key) for key in _PROVEN]
-    yield f"| driver | kernel | cgroups | has | memory limit by | {' | '.join(names)} |"
-    yield f"|---|---|---|---|---|{'---|' * len(names)}"
+    nodes_by_result: dict[str, list[tuple[str, str, str]]] = {}
     for driver, (kernel, release), version in product(_DRIVERS, _KERNELS.items(), _CGROUPS):
         capabilities = NodeCapabilities(driver, version, release)
         selection = Selection(None, "auto", "pool", None)
         (offer,) = resolve(cluster, selection, facts, capabilities=capabilities).gpus[0].offers
-        words = dict(guarantees(offer).items())
-        levels = " | ".join(level(words[key]) for key in _PROVEN)
         has = ", ".join(rungs(capabilities, has_mig=True))
         by = (
             f"driver, counted by `{counted_by(capabilities)}`"
             if offer.sharing.by_driver
             else "limiter"
         )
-        branch = driver.partition(".")[0]
-        yield f"| {branch} | {kernel} | v{version} | {has} | {by} | {levels} |"
+        result = f"{has} | {by} | {level(guarantees(offer).memory)}"
+        node = (driver.partition(".")[0], kernel, f"v{version}")
+        nodes_by_result.setdefault(result, []).append(node)
+    yield "| driver | kernel | cgroups | has | memory limit by | memory |"
+    yield "|---|---|---|---|---|---|"
+    for result, nodes in nodes_by_result.items():
+        drivers, kernels, versions = (
+            tuple(dict.fromkeys(column)) for column in zip(*nodes, strict=True)
+        )
+        # One row stands for all combinations of what it lists.
+        if len(nodes) != len(drivers) * len(kernels) * len(versions):
+            raise ValueError(f"no row can say on which nodes this is so: {result}")
+        kernel = "any" if len(kernels) == len(_KERNELS) else kernels[0]
+        version = "any" if len(versions) == len(_CGROUPS) else versions[0]
+        yield f"| {', '.join(drivers)} | {kernel} | {version} | {result} |"
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ class Survey:
     """What a cluster has: Node objects, other GPU software, drivers of claims by node.
 
     ``unseen`` is what this user may not read, ``context`` the kubeconfig's by which it was read,
-    empty in a pod. ``unread_nodes`` are the names of nodes of which nothing else could be read. ``left`` are the
-    nodes on which a Divvy that is gone left labels and a status; ``nodes`` are without these.
+    empty in a pod. ``unread_nodes`` are the names of nodes of which nothing else could be read.
+    ``left`` are the nodes on which a Divvy that is gone left labels and a status; ``nodes`` are
+    without these.
     """
 
     nodes: tuple[Mapping[str, Any], ...]

@@ -13,7 +13,7 @@ from divvy.version_info import requirement
 from lab.cluster.paths import REPOSITORY
 from lab.cluster.tools import HELM, KUBERNETES
 
-PAGES = ("first-pool", "review-in-ci", "coming-from", "upgrade-and-uninstall", "fit")
+PAGES = ("first-pool", "review-in-ci", "coming-from", "upgrade-and-uninstall")
 _WHEEL = requirement("cli,verify")
 # What one of these tests does by other words: it needs another machine, or minutes.
 ELSEWHERE: Mapping[str, str] = {

@@ -23,7 +23,7 @@ def number(page: str, pattern: str) -> str:
 
 
 def test_creates_as_many_resources_as_the_pages_say(tmp_path: Path) -> None:
-    created = number("docs/demo.md", r"^(\d+) objects to create")
+    created = number("docs/lab.md", r"^(\d+) objects to create")
     folder = tmp_path / "folder"
     (folder / "stacks").mkdir(parents=True)
     project = yaml.safe_load((REPOSITORY / "Pulumi.yaml").read_text())

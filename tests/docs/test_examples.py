@@ -41,6 +41,14 @@ def test_documents_valid_examples_on_the_stack_files_page(part: str) -> None:
     parse_cluster({"profiles": profiles, "pools": pools})
 
 
+def test_documents_a_valid_stack_file() -> None:
+    """The example at the top of the page, which is a whole file."""
+    page = (REPOSITORY / "docs/stack-file.md").read_text()
+    example = yaml.safe_load(page.split("```yaml\n")[1].partition("```")[0])
+    cluster = parse_cluster(example["config"]["divvy:cluster"])
+    assert {pool.profile for pool in cluster.pools.values()} == cluster.profiles.keys()
+
+
 def test_gives_the_pages_claim_its_share(tmp_path: Path) -> None:
     text = (REPOSITORY / "docs/claims.md").read_text()
     (block,) = [

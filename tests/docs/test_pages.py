@@ -107,9 +107,9 @@ def test_documents_a_valid_profile_for_the_first_pool(shell: Shell) -> None:
     assert "nvidia.com/gpu.shared" in shell.run("divvy plan -s prod")
 
 
-def test_shows_the_current_answer_on_the_page_of_fit(shell: Shell) -> None:
+def test_shows_the_current_answer_of_fit(shell: Shell) -> None:
     """Compared but for the line with the sum: the example's cluster is the lab's without claims."""
-    text = (REPOSITORY / "docs/fit.md").read_text()
+    text = (REPOSITORY / "docs/review-in-ci.md").read_text()
     (shown,) = re.findall(r"```\n(prod: .*?)```", text, re.DOTALL)
     lab = yaml.safe_load((REPOSITORY / "stacks/Pulumi.lab.yaml").read_text())
     cluster = without_claims(lab["config"]["divvy:cluster"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,11 +34,18 @@ def test_leads_contributors_to_the_pages_outside_of_the_navigation() -> None:
         assert f"](docs{name})" in linked, name
 
 
-def test_has_four_tabs_and_refuses_dead_links() -> None:
+def test_has_a_tab_for_each_reader_and_refuses_dead_links() -> None:
     tabs = [title for entry in SITE["nav"] for title in entry]
-    assert tabs == ["Start", "Use", "Operate", "Reference"]
+    assert tabs == ["Start", "Use GPUs", "Run", "On call", "Reference"]
     assert SITE["strict"]
     assert set(SITE["validation"]["links"].values()) == {"warn"}
+
+
+def test_gives_steps_headings_to_link_to() -> None:
+    bold = re.compile(r"^\*\*\d", re.MULTILINE)
+    pages_of_users = [name for name in pages(SITE["nav"]) if name not in PAGES.values()]
+    texts = {name: (REPOSITORY / "docs" / name).read_text() for name in pages_of_users}
+    assert [name for name, text in texts.items() if bold.search(text)] == []
 
 
 def test_shows_no_program_beside_the_pages() -> None:

@@ -1,4 +1,4 @@
-"""The result of `divvy fit`, for the terminal and as JSON; docs/fit.md describes it."""
+"""The result of `divvy fit`, for the terminal and as JSON; docs/review-in-ci.md describes it."""
 
 import json
 from typing import Any

@@ -156,7 +156,7 @@ def test_builds_every_release_for_all_tests() -> None:
 
 
 def test_builds_pulumi_from_the_modules_that_the_documents_name() -> None:
-    page = (REPOSITORY / "docs/pulumi.md").read_text()
+    page = (REPOSITORY / "docs/deploying.md").read_text()
     for version in (tools.PULUMI_VERSION, tools.PULUMI_KUBERNETES_VERSION):
         assert version.removeprefix("v") in page
     module = (tools.PULUMI.module / "go.mod").read_text()
