@@ -134,7 +134,7 @@ class _Run:
         """Make all checks and return what a deployment would change."""
         cluster = self._stack.cluster
         self._refuse_nodes_of_others()
-        check_platforms(self._stack.path, self._stack.document.value)
+        check_platforms(self._client, cluster)
         look = self._deployment.look(take_over=take_over)
         if cluster.claims or may_have_claims(look.deployed, look.before):
             check_claims(cluster, preview=is_preview)
@@ -163,6 +163,11 @@ class _Run:
             )
         if look.newest and not look.newest.is_deployed:
             typer.echo(f"revision {look.newest.revision} is {printable(look.newest.status)}")
+        if look.former_stack:
+            typer.echo(
+                f"release {look.release.name} becomes stack {self._stack.name}'s: it is of stack "
+                f"{printable(look.former_stack)}"
+            )
         if look.image.build is not None:
             typer.echo(f"the agent's image is built: {look.image.reference.partition('@')[0]}")
         counts = [

@@ -138,6 +138,20 @@ def _find_served(client: Client, name: ObjectName) -> dict[str, Any] | None:
     return live
 
 
+def served_kinds(client: Client, api_versions: Iterable[str]) -> set[tuple[str, str]]:
+    """Return the kinds that the cluster serves in API versions, as (API version, kind).
+
+    A version is not served only where the server's list of all versions is without it.
+    """
+    groups = client.get("/apis")["groups"]
+    listed = {version["groupVersion"] for group in groups for version in group["versions"]}
+    served = set()
+    for version in {"v1"} | listed & set(api_versions):
+        resources = client.get(f"/apis/{version}" if "/" in version else "/api/v1")["resources"]
+        served |= {(version, resource["kind"]) for resource in resources}
+    return served
+
+
 def _why_not_taken_over(name: ObjectName, live: Mapping[str, Any], release: Release) -> str:
     """Return why an object is never taken over, "" if it may be."""
     if not is_divvys(live):

@@ -10,6 +10,10 @@ from typing import Any
 
 import yaml
 
+from divvy.deploy.deployment import Deployment, Stack
+from divvy.kube.client import Client
+from divvy.kube.kubeconfig import cluster_config
+from divvy.model import parse_document
 from lab.cluster.paths import REPOSITORY
 from tests.bare_cluster import BareCluster
 from tests.divvy_command import divvy_command, divvy_environment
@@ -81,6 +85,13 @@ class OwnStack:
     def up(self, *arguments: str, expect: int = 0) -> str:
         """Deploy; no agent runs here, so no node is waited for."""
         return self.run("up", "--yes", "--no-wait", *arguments, expect=expect)
+
+    def is_current(self) -> bool:
+        """Return whether `preview` would show nothing, looked at within this process."""
+        self.write()
+        stack = Stack("own", self.folder / "Pulumi.own.yaml", parse_document(self.value))
+        with Client(cluster_config(str(self.cluster.kubeconfig), None)) as client:
+            return Deployment(client, stack, print).look().is_current
 
 
 def left(cluster: BareCluster) -> set[str]:

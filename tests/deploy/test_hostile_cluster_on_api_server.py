@@ -149,16 +149,30 @@ CRD = {
 }
 
 
-def test_a_kind_that_the_cluster_has_lost_does_not_stop_destroy(
-    own: OwnStack, cluster: BareCluster
+@pytest.mark.parametrize("with_up", [True, False], ids=["up", "destroy alone"])
+def test_goes_on_without_objects_of_a_kind_that_the_cluster_has_lost(
+    own: OwnStack, cluster: BareCluster, *, with_up: bool
 ) -> None:
+    """Helm does not: its upgrade and its uninstall end at the first object of such a kind."""
     cluster.kubectl("create", "--filename=-", stdin=json.dumps(CRD))
     cluster.kubectl("wait", "crd", LOST, "--for=condition=Established")
     own.value["observability"] = {"serviceMonitor": True}
     own.up()
     cluster.kubectl("delete", "crd", LOST)
-    del own.value["observability"]
-    own.run("destroy", "--yes")
+    without = (
+        "the cluster has no ServiceMonitor (monitoring.coreos.com/v1) any more: "
+        "the release goes on without"
+    )
+    if with_up:
+        refused = own.up(expect=1)
+        assert "the cluster has no ServiceMonitor (monitoring.coreos.com/v1)" in refused
+        del own.value["observability"]
+        assert without in own.up()
+        assert "unchanged" in own.run("preview")
+        assert without not in own.run("destroy", "--yes")
+    else:
+        assert without in own.run("destroy", "--yes")
+        del own.value["observability"]
     assert left(cluster) == set()
 
 
