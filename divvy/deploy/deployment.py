@@ -41,7 +41,7 @@ from divvy.deploy.changes import (
     is_divvys,
     removed,
 )
-from divvy.deploy.helm import Helm
+from divvy.deploy.helm import Helm, HelmFailed
 from divvy.deploy.live_objects import (
     Preview,
     apply_owned,
@@ -275,7 +275,12 @@ class Deployment:
             self._settle_records()
             # The policies may be there before Helm's first record.
             known = [*self._recorded(), *self._desired(AgentImage(""))]
-            helm.uninstall(self.release)
+            try:
+                helm.uninstall(self.release)
+            except HelmFailed:
+                # It does not say which object it could not delete, nor why: the cluster does.
+                delete_owned(self._client, self.release, removed(known, []))
+                helm.uninstall(self.release)
             return delete_owned(self._client, self.release, removed(known, []))
 
     def remove_namespace(self) -> str:
