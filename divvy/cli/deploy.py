@@ -15,7 +15,7 @@ from divvy.cli.exit_codes import CHANGES, FAILED, INTERRUPTED
 from divvy.cli.node_wait import wait_advertised
 from divvy.cli.options import Diff, ExpectNoChanges, Stack, Yes
 from divvy.cli.output import counted
-from divvy.deploy.changes import Action, Change, FieldChange, ObjectName
+from divvy.deploy.changes import Action, Change, FieldChange
 from divvy.deploy.claims_checks import check_claims, check_held
 from divvy.deploy.clean_up import CleanUp, stays
 from divvy.deploy.deployment import DeployError, Deployment, Look
@@ -287,8 +287,9 @@ class _Run:
     def _print_change(self, change: Change, *, diff: bool) -> None:
         sign, colour = _SIGNS[change.action]
         line = Text(f"{sign:>2} ", style=colour)
-        line.append(f"{change.name.kind} ", style="dim")
-        line.append(_place(change.name), style="bold")
+        kind, _, place = str(change.name).partition(" ")
+        line.append(f"{kind} ", style="dim")
+        line.append(place, style="bold")
         paths = [field.path for field in change.fields]
         if paths:
             more = ", …" if len(paths) > _MAX_PATHS else ""
@@ -387,10 +388,6 @@ def _as_json(look: Look) -> dict[str, Any]:
 def may_have_claims(deployed: Record | None, before: Cluster | None) -> bool:
     """Return whether what is deployed has claims; of what cannot be read nobody knows it."""
     return deployed is not None and (before is None or bool(before.claims))
-
-
-def _place(name: ObjectName) -> str:
-    return f"{name.namespace}/{name.name}" if name.namespace else name.name
 
 
 def _field_line(field: FieldChange) -> str:

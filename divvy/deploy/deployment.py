@@ -44,12 +44,12 @@ from divvy.deploy.changes import (
 from divvy.deploy.helm import Helm, HelmFailed
 from divvy.deploy.live_objects import (
     Preview,
-    apply_owned,
+    any_owned,
+    create_missing,
     delete_owned,
     forget_manager,
-    is_there,
-    owned,
     preview_objects,
+    refused,
     served_kinds,
     whose,
 )
@@ -170,13 +170,13 @@ class Deployment:
         )
         own = self._namespace_change(namespace)
         if own is not None:
-            preview = preview.with_change(own)
+            preview = Preview((own,)) + preview
             try:
                 self._apply_namespace(namespace, {"dryRun": "All"})
             except ApiError as error:
-                preview = preview.with_refusal(own.name, error)
+                preview += refused(own.name, error)
         try:
-            preview = preview.with_problems([*missing_rights(self._client, self._namespace)])
+            preview += Preview(problems=tuple(missing_rights(self._client, self._namespace)))
         except ApiError as error:
             self._report(f"whether this user may write Helm's records is not known: {error}")
         return Look(
@@ -224,7 +224,7 @@ class Deployment:
         live = self._client.find(NAMESPACE.path("", self._namespace))
         if live is not None and is_divvys(live):
             return True
-        return bool(owned(self._client, self.release, removed(self._desired(AgentImage("")), [])))
+        return any_owned(self._client, self.release, removed(self._desired(AgentImage("")), []))
 
     def whose_agents(self) -> str | None:
         """Return who else has deployed the agents of the namespace, None if nobody has."""
@@ -252,8 +252,8 @@ class Deployment:
             desired = self._desired(image)
             turn.require()
             for obj in desired:
-                if obj["kind"] in _POLICIES and not is_there(self._client, obj):
-                    apply_owned(self._client, look.release, obj)
+                if obj["kind"] in _POLICIES:
+                    create_missing(self._client, look.release, obj)
             with tempfile.TemporaryDirectory(prefix="divvy-chart-") as folder:
                 chart = self._write_chart(Path(folder) / NAME, image)
                 turn.require()

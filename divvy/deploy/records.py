@@ -52,7 +52,6 @@ class Record:
     """
 
     name: str
-    namespace: str
     revision: int
     status: str
     chart: str
@@ -60,7 +59,6 @@ class Record:
     values: Mapping[str, Any] = field(default_factory=dict)
     manifest: str = ""
     time: str = ""
-    description: str = ""
     secret: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -99,7 +97,6 @@ def record_of(secret: Mapping[str, Any]) -> Record:
         info, metadata = release["info"], release["chart"]["metadata"]
         return Record(
             name=str(release["name"]),
-            namespace=str(release["namespace"]),
             revision=int(release["version"]),
             status=str(info["status"]),
             chart=str(metadata["name"]),
@@ -107,7 +104,6 @@ def record_of(secret: Mapping[str, Any]) -> Record:
             values=dict(release.get("config") or {}),
             manifest=str(release.get("manifest") or ""),
             time=str(info.get("last_deployed") or ""),
-            description=str(info.get("description") or ""),
             secret=secret,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as odd:
