@@ -97,7 +97,7 @@ def test_repairs_what_was_edited_and_deleted_by_hand(own: OwnStack, cluster: Bar
     own.run("preview")
 
 
-def test_overwrites_another_managers_field_only_when_scene(
+def test_overwrites_another_managers_field_only_when_asked(
     own: OwnStack, cluster: BareCluster
 ) -> None:
     own.up()
@@ -272,7 +272,7 @@ def test_goes_on_with_a_release_of_dozens_of_revisions(own: OwnStack, cluster: B
     own.run("preview")
 
 
-def test_takes_over_objects_of_divvy_only_when_scene(
+def test_takes_over_objects_of_divvy_only_when_asked(
     own: OwnStack, cluster: BareCluster, tmp_path: Path
 ) -> None:
     own.write()
