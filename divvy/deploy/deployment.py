@@ -74,6 +74,7 @@ from divvy.model import Cluster, ClusterDocument, InvalidCluster, NewerSchema, p
 from divvy.model.api_names import CONFIG_KEY, CONFIG_MAP, KEPT_REPORT
 from divvy.render.chart import NAME, Chart, chart_files, chart_objects
 from divvy.render.objects.cluster import objects
+from divvy.render.objects.policy_names import policy_names
 from divvy.version_info import git_revision
 from divvy.version_info import version as installed_version
 
@@ -81,6 +82,7 @@ _MANAGER = "divvy"
 _LEASE = "divvy-deploy"
 _LASTS, _DEADLINE, _RENEW, _RETRY = 15, 10.0, 3.0, 1.0
 _GONE_SECONDS, _LOOK_SECONDS = 120.0, 0.25
+_POLICY_API = "admissionregistration.k8s.io/v1"
 _POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 _LEVEL = "pod-security.kubernetes.io/"
 STACK, SOURCE, DEPLOYER = "divvy.gpu/stack", "divvy.gpu/source", "divvy.gpu/deployed-by"
@@ -164,7 +166,7 @@ class Deployment:
             self._client,
             release,
             desired,
-            removed(self._recorded(), desired),
+            removed(self._possible(), desired),
             take_over=take_over,
             namespace_exists=namespace is not None,
         )
@@ -224,7 +226,8 @@ class Deployment:
         live = self._client.find(NAMESPACE.path("", self._namespace))
         if live is not None and is_divvys(live):
             return True
-        return any_owned(self._client, self.release, removed(self._desired(AgentImage("")), []))
+        possible = [*self._possible(), *self._desired(AgentImage(""))]
+        return any_owned(self._client, self.release, removed(possible, []))
 
     def whose_agents(self) -> str | None:
         """Return who else has deployed the agents of the namespace, None if nobody has."""
@@ -264,7 +267,7 @@ class Deployment:
                     force_conflicts=take_over or any(change.managers for change in look.changes),
                     take_ownership=take_over,
                 )
-            delete_owned(self._client, look.release, removed(self._recorded(), desired))
+            delete_owned(self._client, look.release, removed(self._possible(), desired))
             if take_over:
                 forget_manager(self._client, desired, PULUMI)
             return image
@@ -273,8 +276,7 @@ class Deployment:
         """Uninstall the release; return what else of it was found and deleted."""
         with self._alone() if self._live_namespace() else nullcontext():
             self._settle_records()
-            # The policies may be there before Helm's first record.
-            known = [*self._recorded(), *self._desired(AgentImage(""))]
+            known = [*self._possible(), *self._desired(AgentImage(""))]
             try:
                 helm.uninstall(self.release)
             except HelmFailed:
@@ -357,8 +359,21 @@ class Deployment:
             if error.code != NOT_FOUND:
                 raise
 
+    def _possible(self) -> list[dict[str, Any]]:
+        """Return the objects that may be in the cluster, by name and kind.
+
+        Of policies there may be more than any record names: a run that was killed before Helm's
+        record has created those of its own stack file, which may have been another.
+        """
+        policies = (
+            {"apiVersion": _POLICY_API, "kind": kind, "metadata": {"name": name}}
+            for kind in _POLICIES
+            for name in policy_names(self._namespace)
+        )
+        return [*self._recorded(), *policies]
+
     def _recorded(self) -> list[dict[str, Any]]:
-        """Return the objects that may be in the cluster: of a superseded record, none are."""
+        """Return the objects that records name: of a superseded one, none are left."""
         return [
             obj for record in self._records if not record.is_superseded for obj in record.objects
         ]

@@ -18,10 +18,16 @@ from typing import Any
 
 import pytest
 
+from divvy.deploy.changes import Release
+from divvy.deploy.live_objects import create_missing
+from divvy.kube.client import Client
+from divvy.kube.kubeconfig import cluster_config
+from divvy.model import parse_document
+from divvy.render.objects.cluster import objects
 from lab.cluster.tools import HELM
 from tests.bare_cluster import VIEWER_TOKEN, BareCluster
 from tests.beside import repeating
-from tests.deploy.own_stack import NAMESPACE, OwnStack, left, objects_of, revision_of
+from tests.deploy.own_stack import IMAGE, NAMESPACE, OwnStack, left, objects_of, revision_of
 from tests.divvy_command import run_divvy
 from tests.thoroughness import at_length
 
@@ -177,13 +183,40 @@ def test_continues_runs_that_were_killed_at_any_instant(
             continue
         dice.choice(clones).up()
         assert dice.choice(clones).is_current(), scene
-        objects = objects_of(cluster)
-        assert expected.setdefault(with_claims, objects) == objects, scene
+        present = objects_of(cluster)
+        assert expected.setdefault(with_claims, present) == present, scene
         uid = cluster.uid("daemonset", "divvy-agent", NAMESPACE)
         assert before in (None, uid), scene
         before = uid
-    for with_claims, objects in expected.items():
-        assert ("DeviceClass divvy-mig" in objects) is with_claims
+    for with_claims, present in expected.items():
+        assert ("DeviceClass divvy-mig" in present) is with_claims
+
+
+def test_leaves_no_policy_of_a_run_of_another_file_that_was_killed_before_helms_record(
+    own: OwnStack, cluster: BareCluster
+) -> None:
+    own.up()
+    before = objects_of(cluster)
+    own.value["profiles"]["on-demand-only"] = {"claims": {"mig": ["1g.5gb"]}}
+    early = [
+        obj
+        for obj in objects(parse_document(own.value), IMAGE)
+        if obj["kind"].startswith("ValidatingAdmissionPolicy")
+    ]
+    del own.value["profiles"]["on-demand-only"]
+
+    def kill_halfway() -> None:
+        with Client(cluster_config(str(cluster.kubeconfig), None)) as client:
+            for obj in early:
+                create_missing(client, Release("divvy", NAMESPACE), obj)
+
+    kill_halfway()
+    assert "2 objects to delete" in own.run("preview", expect=2)
+    own.up()
+    assert objects_of(cluster) == before
+    kill_halfway()
+    own.run("destroy", "--yes")
+    assert left(cluster) == set()
 
 
 def test_lets_one_of_two_runs_wait_for_the_other(own: OwnStack, cluster: BareCluster) -> None:
