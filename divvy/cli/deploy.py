@@ -15,7 +15,7 @@ from divvy.cli.exit_codes import CHANGES, FAILED, INTERRUPTED
 from divvy.cli.node_wait import wait_advertised
 from divvy.cli.options import Diff, ExpectNoChanges, Stack, Yes
 from divvy.cli.output import counted
-from divvy.deploy.changes import Action, Change, FieldChange, ObjectName
+from divvy.deploy.changes import Action, Change, FieldChange
 from divvy.deploy.claims_checks import check_claims, check_held
 from divvy.deploy.clean_up import CleanUp, stays
 from divvy.deploy.deployment import DeployError, Deployment, Look
@@ -134,7 +134,7 @@ class _Run:
         """Make all checks and return what a deployment would change."""
         cluster = self._stack.cluster
         self._refuse_nodes_of_others()
-        check_platforms(self._stack.path, self._stack.document.value)
+        check_platforms(self._client, cluster)
         look = self._deployment.look(take_over=take_over)
         if cluster.claims or may_have_claims(look.deployed, look.before):
             check_claims(cluster, preview=is_preview)
@@ -163,6 +163,11 @@ class _Run:
             )
         if look.newest and not look.newest.is_deployed:
             typer.echo(f"revision {look.newest.revision} is {printable(look.newest.status)}")
+        if look.former_stack:
+            typer.echo(
+                f"release {look.release.name} becomes stack {self._stack.name}'s: it is of stack "
+                f"{printable(look.former_stack)}"
+            )
         if look.image.build is not None:
             typer.echo(f"the agent's image is built: {look.image.reference.partition('@')[0]}")
         counts = [
@@ -282,8 +287,9 @@ class _Run:
     def _print_change(self, change: Change, *, diff: bool) -> None:
         sign, colour = _SIGNS[change.action]
         line = Text(f"{sign:>2} ", style=colour)
-        line.append(f"{change.name.kind} ", style="dim")
-        line.append(_place(change.name), style="bold")
+        kind, _, place = str(change.name).partition(" ")
+        line.append(f"{kind} ", style="dim")
+        line.append(place, style="bold")
         paths = [field.path for field in change.fields]
         if paths:
             more = ", …" if len(paths) > _MAX_PATHS else ""
@@ -382,10 +388,6 @@ def _as_json(look: Look) -> dict[str, Any]:
 def may_have_claims(deployed: Record | None, before: Cluster | None) -> bool:
     """Return whether what is deployed has claims; of what cannot be read nobody knows it."""
     return deployed is not None and (before is None or bool(before.claims))
-
-
-def _place(name: ObjectName) -> str:
-    return f"{name.namespace}/{name.name}" if name.namespace else name.name
 
 
 def _field_line(field: FieldChange) -> str:

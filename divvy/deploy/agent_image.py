@@ -79,19 +79,14 @@ def built(image: AgentImage) -> AgentImage:
 def _require_buildable(registry: str, base: str, image: PluginImage) -> None:
     """Raise BuildFailed if a build would end after a minute with what can be seen now."""
     require_tools("the agent's image", *build_tools(platforms_of(image.platforms)))
-    require_registry(registry, insecure=image.insecure)
+    # An image that nobody has: the answer "not found" is that of a registry that can be used.
+    probe = f"{registry}/{IMAGE_NAME}@{_UNBUILT}"
+    try:
+        exists(probe, insecure=image.insecure)
+    except BuildFailed as problem:
+        raise BuildFailed(f"plugin.image.registry: {problem}") from None
     same = base.partition("/")[0] == registry.partition("/")[0]
     try:
         inspect(base, "--raw", tls_verify(image.insecure and same))
     except BuildFailed as problem:
         raise BuildFailed(f"plugin.image.base: {base} cannot be pulled: {problem}") from None
-
-
-def require_registry(registry: str, *, insecure: bool) -> None:
-    """Raise BuildFailed if a registry does not answer, or not as ``insecure`` allows."""
-    # An image that nobody has: the answer "not found" is that of a registry that can be used.
-    probe = f"{registry}/{IMAGE_NAME}@{_UNBUILT}"
-    try:
-        exists(probe, insecure=insecure)
-    except BuildFailed as problem:
-        raise BuildFailed(f"plugin.image.registry: {problem}") from None

@@ -24,7 +24,7 @@ _MAX_PODS = 5
 def check_claims(cluster: Cluster, *, preview: bool) -> None:
     """End with an error where a run would do what a cluster cannot do for claims.
 
-    Raises EngineError.
+    Raises CommandError.
     """
     if not _has_claims(cluster):
         check_held(cluster, preview=preview)
@@ -40,7 +40,7 @@ def check_claims(cluster: Cluster, *, preview: bool) -> None:
 def check_held(cluster: Cluster, *, preview: bool) -> None:
     """End with an error if pods hold claims, which then stay prepared; a preview only warns.
 
-    Raises EngineError.
+    Raises CommandError.
     """
     with reading(cluster.kubeconfig, cluster.context) as reader:
         claims = reader.listed(_CLAIMS)

@@ -102,7 +102,7 @@ class CleanUp:
             self._nodes |= {str(pod["spec"].get("nodeName")) for pod in self._pods(_SELECTOR)}
         try:
             self._until(lambda: not self._unfinished(), "the nodes to be cleaned up")
-            left = list(self._told())
+            left = list(self._logged())
             unfinished = self._unfinished()
         finally:
             self._delete(path)
@@ -118,7 +118,7 @@ class CleanUp:
                 del why[node]
         return why
 
-    def _told(self) -> Iterator[str]:
+    def _logged(self) -> Iterator[str]:
         for pod in self._pods(_SELECTOR):
             name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
             try:
@@ -149,13 +149,13 @@ class CleanUp:
     def _until(self, is_done: Callable[[], bool], what: str) -> bool:
         """Wait a bounded time; return whether it is done."""
         deadline = time.monotonic() + _SECONDS
-        is_told = False
+        is_reported = False
         while not is_done():
             if time.monotonic() > deadline:
                 return False
-            if not is_told:
+            if not is_reported:
                 self._report(f"waiting up to {_SECONDS:.0f} s for {what}")
-                is_told = True
+                is_reported = True
             time.sleep(_LOOK_SECONDS)
         return True
 

@@ -4,7 +4,8 @@
 
 1. the namespace, with the Pod Security level that the agent needs;
 2. the Lease: of two runs, one waits for the other, and takes over 15 s after it was killed;
-3. records of Helm's that a killed run left pending become failed ones;
+3. records of Helm's that a killed run left pending become failed ones, and lose objects of kinds
+   that the cluster has lost;
 4. the image, which is built and pushed;
 5. the admission policies that the cluster lacks, so that no agent runs a moment without them: Helm
    installs policies after workloads. They carry the release's annotations, so Helm adopts them;
@@ -40,15 +41,16 @@ from divvy.deploy.changes import (
     is_divvys,
     removed,
 )
-from divvy.deploy.helm import Helm
+from divvy.deploy.helm import Helm, HelmFailed
 from divvy.deploy.live_objects import (
     Preview,
-    apply_owned,
+    any_owned,
+    create_missing,
     delete_owned,
     forget_manager,
-    is_there,
-    owned,
     preview_objects,
+    refused,
+    served_kinds,
     whose,
 )
 from divvy.deploy.records import (
@@ -58,6 +60,7 @@ from divvy.deploy.records import (
     as_interrupted,
     newest,
     record_of,
+    with_objects,
 )
 from divvy.deploy.rights import missing_rights
 from divvy.deploy.waiting import WORKLOADS
@@ -71,6 +74,7 @@ from divvy.model import Cluster, ClusterDocument, InvalidCluster, NewerSchema, p
 from divvy.model.api_names import CONFIG_KEY, CONFIG_MAP, KEPT_REPORT
 from divvy.render.chart import NAME, Chart, chart_files, chart_objects
 from divvy.render.objects.cluster import objects
+from divvy.render.objects.policy_names import policy_names
 from divvy.version_info import git_revision
 from divvy.version_info import version as installed_version
 
@@ -78,6 +82,7 @@ _MANAGER = "divvy"
 _LEASE = "divvy-deploy"
 _LASTS, _DEADLINE, _RENEW, _RETRY = 15, 10.0, 3.0, 1.0
 _GONE_SECONDS, _LOOK_SECONDS = 120.0, 0.25
+_POLICY_API = "admissionregistration.k8s.io/v1"
 _POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 _LEVEL = "pod-security.kubernetes.io/"
 STACK, SOURCE, DEPLOYER = "divvy.gpu/stack", "divvy.gpu/source", "divvy.gpu/deployed-by"
@@ -106,6 +111,7 @@ class Look:
     """A stack beside its cluster: ``deployed`` is the last deployed record, ``before`` its cluster.
 
     ``newest`` is the newest record: another one, if what wrote it was killed or failed.
+    ``former_stack`` is whose the release is, "" for this stack.
     """
 
     release: Release
@@ -114,6 +120,7 @@ class Look:
     before: Cluster | None
     image: AgentImage
     preview: Preview
+    former_stack: str = ""
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -125,7 +132,7 @@ class Look:
         """Return whether there is nothing to do for Helm; what is unknown may be something."""
         if self.newest is None or not self.newest.is_deployed:
             return False
-        open_ = self.changes or self.preview.unknown or self.values
+        open_ = self.changes or self.preview.unknown or self.values or self.former_stack
         return not open_ and self.image.build is None
 
     @property
@@ -159,23 +166,30 @@ class Deployment:
             self._client,
             release,
             desired,
-            removed(self._recorded(), desired),
+            removed(self._possible(), desired),
             take_over=take_over,
             namespace_exists=namespace is not None,
         )
         own = self._namespace_change(namespace)
         if own is not None:
-            preview = preview.with_change(own)
+            preview = Preview((own,)) + preview
             try:
                 self._apply_namespace(namespace, {"dryRun": "All"})
             except ApiError as error:
-                preview = preview.with_refusal(own.name, error)
+                preview += refused(own.name, error)
         try:
-            preview = preview.with_problems([*missing_rights(self._client, self._namespace)])
+            preview += Preview(problems=tuple(missing_rights(self._client, self._namespace)))
         except ApiError as error:
             self._report(f"whether this user may write Helm's records is not known: {error}")
-        last = newest(self._records)
-        return Look(release, deployed, last, self.cluster_of(deployed), image, preview)
+        return Look(
+            release,
+            deployed,
+            newest(self._records),
+            self.cluster_of(deployed),
+            image,
+            preview,
+            self._former_stack(),
+        )
 
     @property
     def deployed(self) -> Record | None:
@@ -188,16 +202,20 @@ class Deployment:
 
         A kubeconfig or a context may lead to another cluster than the one that is meant.
         """
-        record = self.deployed
-        stack = record.annotations.get(STACK) if record else None
-        if record is None or stack in (None, self._stack.name):
+        record, former = self.deployed, self._former_stack()
+        if record is None or not former:
             return
         raise DeployError(
-            f"release {record.name} in namespace {self._namespace} is of stack {stack}, not of "
+            f"release {record.name} in namespace {self._namespace} is of stack {former}, not of "
             f"{self._stack.name} (deployed from {record.annotations.get(SOURCE)}, by "
             f"{record.annotations.get(DEPLOYER)}): choose the right context or another "
             f"`namespace`; if the stack was renamed, {remedy}"
         )
+
+    def _former_stack(self) -> str:
+        annotations = self.deployed.annotations if self.deployed else {}
+        stack = annotations.get(STACK, self._stack.name)
+        return "" if stack == self._stack.name else stack
 
     def workloads(self, image: AgentImage) -> list[ObjectName]:
         """Return the workloads whose pods a deployment starts."""
@@ -208,7 +226,8 @@ class Deployment:
         live = self._client.find(NAMESPACE.path("", self._namespace))
         if live is not None and is_divvys(live):
             return True
-        return bool(owned(self._client, self.release, removed(self._desired(AgentImage("")), [])))
+        possible = [*self._possible(), *self._desired(AgentImage(""))]
+        return any_owned(self._client, self.release, removed(possible, []))
 
     def whose_agents(self) -> str | None:
         """Return who else has deployed the agents of the namespace, None if nobody has."""
@@ -236,8 +255,8 @@ class Deployment:
             desired = self._desired(image)
             turn.require()
             for obj in desired:
-                if obj["kind"] in _POLICIES and not is_there(self._client, obj):
-                    apply_owned(self._client, look.release, obj)
+                if obj["kind"] in _POLICIES:
+                    create_missing(self._client, look.release, obj)
             with tempfile.TemporaryDirectory(prefix="divvy-chart-") as folder:
                 chart = self._write_chart(Path(folder) / NAME, image)
                 turn.require()
@@ -248,7 +267,7 @@ class Deployment:
                     force_conflicts=take_over or any(change.managers for change in look.changes),
                     take_ownership=take_over,
                 )
-            delete_owned(self._client, look.release, removed(self._recorded(), desired))
+            delete_owned(self._client, look.release, removed(self._possible(), desired))
             if take_over:
                 forget_manager(self._client, desired, PULUMI)
             return image
@@ -257,9 +276,13 @@ class Deployment:
         """Uninstall the release; return what else of it was found and deleted."""
         with self._alone() if self._live_namespace() else nullcontext():
             self._settle_records()
-            # The policies may be there before Helm's first record.
-            known = [*self._recorded(), *self._desired(AgentImage(""))]
-            helm.uninstall(self.release)
+            known = [*self._possible(), *self._desired(AgentImage(""))]
+            try:
+                helm.uninstall(self.release)
+            except HelmFailed:
+                # It does not say which object it could not delete, nor why: the cluster does.
+                delete_owned(self._client, self.release, removed(known, []))
+                helm.uninstall(self.release)
             return delete_owned(self._client, self.release, removed(known, []))
 
     def remove_namespace(self) -> str:
@@ -336,8 +359,21 @@ class Deployment:
             if error.code != NOT_FOUND:
                 raise
 
+    def _possible(self) -> list[dict[str, Any]]:
+        """Return the objects that may be in the cluster, by name and kind.
+
+        Of policies there may be more than any record names: a run that was killed before Helm's
+        record has created those of its own stack file, which may have been another.
+        """
+        policies = (
+            {"apiVersion": _POLICY_API, "kind": kind, "metadata": {"name": name}}
+            for kind in _POLICIES
+            for name in policy_names(self._namespace)
+        )
+        return [*self._recorded(), *policies]
+
     def _recorded(self) -> list[dict[str, Any]]:
-        """Return the objects that may be in the cluster: of a superseded record, none are."""
+        """Return the objects that records name: of a superseded one, none are left."""
         return [
             obj for record in self._records if not record.is_superseded for obj in record.objects
         ]
@@ -346,21 +382,48 @@ class Deployment:
         return chart_objects(self._stack.document, image.reference, installed_version())
 
     def _settle_records(self) -> None:
-        """Make failed records of pending ones: whoever holds the Lease knows that they are dead."""
+        """Make records of them from which Helm goes on.
+
+        Pending ones have failed: whoever holds the Lease knows that nobody is at work on them.
+        Objects of kinds that the cluster has lost are lost, too.
+        """
         self.__dict__.pop("_records", None)
+        names = {ObjectName.of(obj) for obj in self._recorded()}
+        kinds = {(name.api_version, name.kind) for name in names}
+        lost = (
+            kinds - served_kinds(self._client, {version for version, _ in kinds})
+            if kinds
+            else set()
+        )
+        for api_version, kind in sorted(lost):
+            self._report(
+                f"the cluster has no {kind} ({api_version}) any more: the release goes on without"
+            )
         for record in self._records:
-            if not record.is_pending:
-                continue
-            name = record.secret["metadata"]["name"]
-            if DEPLOYER not in record.annotations or record.status == "pending-rollback":
-                raise DeployError(
-                    f"Helm has been at work on release {record.name} since {record.time} "
-                    f"({record.status}), and not for `divvy up`: wait until it has ended. If it "
-                    f"was interrupted: kubectl delete secret -n {self._namespace} {name}"
-                )
-            self._report(f"revision {record.revision} was interrupted: going on from there")
-            failed = as_interrupted(record.secret)
-            self._client.request("PUT", SECRET.path(self._namespace, name), failed)
+            settled = record.secret
+            if record.is_pending:
+                self._refuse_helms_own(record)
+                self._report(f"revision {record.revision} was interrupted: going on from there")
+                settled = as_interrupted(settled)
+            if lost and not record.is_superseded:
+                kept = [
+                    obj for obj in record.objects if (obj["apiVersion"], obj["kind"]) not in lost
+                ]
+                settled = with_objects(settled, kept)
+            if settled is not record.secret:
+                path = SECRET.path(self._namespace, record.secret["metadata"]["name"])
+                self._client.request("PUT", path, settled)
+
+    def _refuse_helms_own(self, record: Record) -> None:
+        """Raise DeployError for a pending record that is not of a run of Divvy's."""
+        if DEPLOYER in record.annotations and record.status != "pending-rollback":
+            return
+        raise DeployError(
+            f"Helm has been at work on release {record.name} since {record.time} "
+            f"({record.status}), and not for `divvy up`: wait until it has ended. If it was "
+            f"interrupted: kubectl delete secret -n {self._namespace} "
+            f"{record.secret['metadata']['name']}"
+        )
 
     def _write_chart(self, folder: Path, image: AgentImage) -> Path:
         version = installed_version()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -42,29 +42,14 @@ class Preview:
     problems: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
-    def with_change(self, change: Change) -> Preview:
-        """Return the same with one more change, before all others."""
-        return replace(self, changes=(change, *self.changes))
-
-    def with_problems(self, problems: Iterable[str]) -> Preview:
-        """Return the same with more problems."""
-        return replace(self, problems=(*self.problems, *problems))
-
-    def with_refusal(self, name: ObjectName, error: ApiError) -> Preview:
-        """Return the same after an object was refused: a problem, or what cannot be foreseen."""
-        look = _refused(name, error)
-        unknown = (*self.unknown, look.unknown) if look.unknown else self.unknown
-        return replace(self.with_problems(filter(None, (look.problem,))), unknown=unknown)
-
-
-@dataclass(frozen=True)
-class _Look:
-    """What was found out about one object."""
-
-    change: Change | None = None
-    other: str = ""
-    problem: str = ""
-    unknown: str = ""
+    def __add__(self, other: Preview) -> Preview:
+        return Preview(
+            (*self.changes, *other.changes),
+            self.unchanged + other.unchanged,
+            self.others | other.others,
+            tuple(dict.fromkeys((*self.problems, *other.problems))),
+            tuple(dict.fromkeys((*self.unknown, *other.unknown))),
+        )
 
 
 def preview_objects(
@@ -78,52 +63,48 @@ def preview_objects(
 ) -> Preview:
     """Compare objects with the cluster by a dry run of server-side apply, as Helm's user."""
 
-    def look(obj: Mapping[str, Any]) -> _Look:
+    def preview(obj: Mapping[str, Any]) -> Preview:
         is_tried = namespace_exists or not obj["metadata"].get("namespace")
-        return _look(client, release, obj, take_over=take_over, is_tried=is_tried)
+        return _preview(client, release, obj, take_over=take_over, is_tried=is_tried)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        looks = list(pool.map(look, desired))
-        looks += pool.map(partial(_look_at_gone, client, release), gone)
-    return Preview(
-        changes=tuple(seen.change for seen in looks if seen.change),
-        unchanged=sum(seen == _Look() for seen in looks[: len(desired)]),
-        others=frozenset(seen.other for seen in looks if seen.other),
-        problems=tuple(dict.fromkeys(seen.problem for seen in looks if seen.problem)),
-        unknown=tuple(dict.fromkeys(seen.unknown for seen in looks if seen.unknown)),
-    )
+        previews = [*pool.map(preview, desired)]
+        previews += pool.map(partial(_preview_of_gone, client, release), gone)
+    return sum(previews, Preview())
 
 
-def _look(
+def _preview(
     client: Client, release: Release, obj: Mapping[str, Any], *, take_over: bool, is_tried: bool
-) -> _Look:
+) -> Preview:
     name, wanted = ObjectName.of(obj), as_released(obj, release)
+    creation = Preview((Change(Action.CREATE, name),))
     try:
         live = _find_served(client, name)
         if live is not None and not release.owns(live):
             if problem := _why_not_taken_over(name, live, release):
-                return _Look(problem=problem)
+                return Preview(problems=(problem,))
             if not take_over:
-                return _Look(other=whose(live))
+                return Preview(others=frozenset((whose(live),)))
         if not is_tried:  # its namespace is not there yet
-            return _Look(Change(Action.CREATE, name))
+            return creation
         try:
             applied, managers = _applied(client, name.path, wanted)
         except ApiError as error:
             # A binding cannot be tried while its role is not there yet.
             if live is None and error.code == NOT_FOUND and error.body:
-                return _Look(Change(Action.CREATE, name))
+                return creation
             raise
     except ApiError as error:
-        return _refused(name, error)
+        return refused(name, error)
     except Unreachable as error:
         if not error.waited:
             raise
         problem = f"the cluster does not say in time what it makes of {name}: is a webhook slow?"
-        return _Look(problem=problem)
+        return Preview(problems=(problem,))
     if live is None:
-        return _Look(Change(Action.CREATE, name))
-    return _Look(update_of(live, applied, managers))
+        return creation
+    change = update_of(live, applied, managers)
+    return Preview((change,)) if change else Preview(unchanged=1)
 
 
 def _find_served(client: Client, name: ObjectName) -> dict[str, Any] | None:
@@ -136,6 +117,20 @@ def _find_served(client: Client, name: ObjectName) -> dict[str, Any] | None:
             return None
         raise
     return live
+
+
+def served_kinds(client: Client, api_versions: Iterable[str]) -> set[tuple[str, str]]:
+    """Return the kinds that the cluster serves in API versions, as (API version, kind).
+
+    A version is not served only where the server's list of all versions is without it.
+    """
+    groups = client.get("/apis")["groups"]
+    listed = {version["groupVersion"] for group in groups for version in group["versions"]}
+    served = set()
+    for version in {"v1"} | listed & set(api_versions):
+        resources = client.get(f"/apis/{version}" if "/" in version else "/api/v1")["resources"]
+        served |= {(version, resource["kind"]) for resource in resources}
+    return served
 
 
 def _why_not_taken_over(name: ObjectName, live: Mapping[str, Any], release: Release) -> str:
@@ -155,14 +150,12 @@ def _why_not_taken_over(name: ObjectName, live: Mapping[str, Any], release: Rele
     )
 
 
-def _look_at_gone(client: Client, release: Release, name: ObjectName) -> _Look:
+def _preview_of_gone(client: Client, release: Release, name: ObjectName) -> Preview:
     try:
-        live = client.find(name.path)
+        is_left = any_owned(client, release, [name])
     except ApiError as error:
-        return _Look(unknown=f"whether {name} is left behind is not known: {error}")
-    if live is None or not release.owns(live):
-        return _Look()
-    return _Look(Change(Action.DELETE, name))
+        return Preview(unknown=(f"whether {name} is left behind is not known: {error}",))
+    return Preview((Change(Action.DELETE, name),)) if is_left else Preview()
 
 
 def _applied(
@@ -188,16 +181,17 @@ def _conflicts(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield str(cause.get("field")), manager[1] if len(manager) > 1 else "unknown"
 
 
-def _refused(name: ObjectName, error: ApiError) -> _Look:
+def refused(name: ObjectName, error: ApiError) -> Preview:
+    """Return the preview of an object that the API server refuses, also in a dry run."""
     if error.code == NOT_FOUND and not error.body:
-        return _Look(
-            problem=f"the cluster has no {name.kind} ({name.api_version}), which {name} is"
-        )
-    if error.code == FORBIDDEN:
-        return _Look(problem=f"this user may not deploy {name}: {error}")
-    if "dry run" in str(error) or "dryRun" in str(error):
-        return _Look(unknown=f"what changes in {name} is not known: {error}")
-    return _Look(problem=f"the cluster refuses {name}: {error}")
+        problem = f"the cluster has no {name.kind} ({name.api_version}), which {name} is"
+    elif error.code == FORBIDDEN:
+        problem = f"this user may not deploy {name}: {error}"
+    elif "dry run" in str(error) or "dryRun" in str(error):
+        return Preview(unknown=(f"what changes in {name} is not known: {error}",))
+    else:
+        problem = f"the cluster refuses {name}: {error}"
+    return Preview(problems=(problem,))
 
 
 def whose(live: Mapping[str, Any]) -> str:
@@ -215,8 +209,8 @@ def delete_owned(client: Client, release: Release, names: Iterable[ObjectName]) 
     """Delete objects that still belong to a release; return which were there."""
     deleted = []
     for name in names:
-        live = client.find(name.path)
-        if live is None or not release.owns(live):
+        live = _owned(client, release, name)
+        if live is None:
             continue
         body = {
             "propagationPolicy": "Background",
@@ -231,22 +225,22 @@ def delete_owned(client: Client, release: Release, names: Iterable[ObjectName]) 
     return deleted
 
 
-def owned(client: Client, release: Release, names: Iterable[ObjectName]) -> list[ObjectName]:
-    """Return which objects exist and belong to a release."""
-    lives = ((name, client.find(name.path)) for name in names)
-    return [name for name, live in lives if live is not None and release.owns(live)]
+def any_owned(client: Client, release: Release, names: Iterable[ObjectName]) -> bool:
+    """Return whether one of these objects exists and belongs to a release."""
+    return any(_owned(client, release, name) for name in names)
 
 
-def is_there(client: Client, obj: Mapping[str, Any]) -> bool:
-    """Return whether the cluster has an object of this name."""
-    return client.find(ObjectName.of(obj).path) is not None
+def _owned(client: Client, release: Release, name: ObjectName) -> dict[str, Any] | None:
+    live = client.find(name.path)
+    return live if live is not None and release.owns(live) else None
 
 
-def apply_owned(client: Client, release: Release, obj: Mapping[str, Any]) -> None:
-    """Apply an object as Helm would, so that the release adopts it."""
-    name = ObjectName.of(obj)
-    query = {"fieldManager": _MANAGER, "force": "true"}
-    client.request("PATCH", name.path, as_released(obj, release), kind=APPLY, query=query)
+def create_missing(client: Client, release: Release, obj: Mapping[str, Any]) -> None:
+    """Create an object that the cluster lacks as Helm would, so that the release adopts it."""
+    path = ObjectName.of(obj).path
+    if client.find(path) is None:
+        query = {"fieldManager": _MANAGER, "force": "true"}
+        client.request("PATCH", path, as_released(obj, release), kind=APPLY, query=query)
 
 
 def forget_manager(client: Client, objects: Iterable[Mapping[str, Any]], prefix: str) -> None:

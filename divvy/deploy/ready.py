@@ -56,11 +56,10 @@ def _daemon_set(obj: Mapping[str, Any]) -> str | None:
     if not is_observed(obj):
         return "the controller has not seen it yet"
     wanted = status.get("desiredNumberScheduled", 0)
-    if obj["spec"].get("updateStrategy", {}).get("type") != "OnDelete":
-        updated = status.get("updatedNumberScheduled", 0)
-        if updated < wanted:
-            return f"{updated} of {wanted} pods are updated"
-    return _not_ready(obj, wanted, "numberReady", "numberAvailable")
+    updated = status.get("updatedNumberScheduled", 0)
+    if updated < wanted:
+        return f"{updated} of {wanted} pods are updated"
+    return _not_ready(wanted, status.get("numberReady", 0))
 
 
 def _deployment(obj: Mapping[str, Any]) -> str | None:
@@ -79,19 +78,12 @@ def _deployment(obj: Mapping[str, Any]) -> str | None:
     outdated = status.get("replicas", 0) - updated
     if outdated > 0:
         return f"{outdated} pods of an older revision are still running"
-    return _not_ready(obj, wanted, "readyReplicas", "availableReplicas")
+    return _not_ready(wanted, status.get("readyReplicas", 0))
 
 
-def _not_ready(obj: Mapping[str, Any], wanted: int, ready: str, available: str) -> str | None:
-    """Return how many pods are ready, for as long as `minReadySeconds` asks for; None if all are.
-
-    ``ready`` and ``available`` are the status's names of the two numbers.
-    """
-    seconds = obj["spec"].get("minReadySeconds", 0)
-    number = (obj.get("status") or {}).get(available if seconds else ready, 0)
-    if number >= wanted:
-        return None
-    return f"{number} of {wanted} pods are ready{f' for {seconds} s' if seconds else ''}"
+def _not_ready(wanted: int, ready: int) -> str | None:
+    """Return how many pods are ready, None if all are."""
+    return None if ready >= wanted else f"{ready} of {wanted} pods are ready"
 
 
 def _condition(obj: Mapping[str, Any], kind: str, status: str = "True") -> Mapping[str, Any] | None:

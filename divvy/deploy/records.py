@@ -4,6 +4,10 @@ Helm refuses to work on a release whose newest record is pending. A process that
 install, upgrade or rollback leaves such a record; nothing says whether the process still lives.
 ``as_interrupted`` turns the record into one that failed, from which the next upgrade goes on. The
 record is kept: its manifest names what the killed run may have created.
+
+Helm also refuses a release whose manifest has an object of a kind that the cluster no longer
+serves, in upgrades and in uninstalls. ``with_objects`` takes such objects from a record, as Helm's
+documentation tells people to do.
 """
 
 from __future__ import annotations
@@ -48,7 +52,6 @@ class Record:
     """
 
     name: str
-    namespace: str
     revision: int
     status: str
     chart: str
@@ -56,7 +59,6 @@ class Record:
     values: Mapping[str, Any] = field(default_factory=dict)
     manifest: str = ""
     time: str = ""
-    description: str = ""
     secret: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -95,7 +97,6 @@ def record_of(secret: Mapping[str, Any]) -> Record:
         info, metadata = release["info"], release["chart"]["metadata"]
         return Record(
             name=str(release["name"]),
-            namespace=str(release["namespace"]),
             revision=int(release["version"]),
             status=str(info["status"]),
             chart=str(metadata["name"]),
@@ -103,7 +104,6 @@ def record_of(secret: Mapping[str, Any]) -> Record:
             values=dict(release.get("config") or {}),
             manifest=str(release.get("manifest") or ""),
             time=str(info.get("last_deployed") or ""),
-            description=str(info.get("description") or ""),
             secret=secret,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as odd:
@@ -117,21 +117,28 @@ def newest(records: Iterable[Record]) -> Record | None:
 
 def as_interrupted(secret: Mapping[str, Any]) -> dict[str, Any]:
     """Return the Secret of a pending record as that of a failed one."""
-    release = _decoded(secret)
-    info = {
-        **release["info"],
-        "status": _FAILED,
-        "description": f"interrupted in {release['info']['status']}",
-    }
+    info = _decoded(secret)["info"]
+    description = f"interrupted in {info['status']}"
+    return _changed(secret, info={**info, "status": _FAILED, "description": description})
+
+
+def with_objects(secret: Mapping[str, Any], objects: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the Secret of a record with these objects alone in its manifest."""
+    documents = [yaml.safe_dump(obj, explicit_start=True) for obj in objects]
+    return _changed(secret, manifest="".join(documents))
+
+
+def _changed(secret: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    release = {**_decoded(secret), **fields}
     metadata = secret["metadata"]
-    labels = {**(metadata.get("labels") or {}), "status": _FAILED}
+    labels = {**(metadata.get("labels") or {}), "status": release["info"]["status"]}
     return {
         **secret,
         # Items of a list have neither.
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {**metadata, "labels": labels},
-        "data": {**secret["data"], _KEY: _encoded({**release, "info": info})},
+        "data": {**secret["data"], _KEY: _encoded(release)},
     }
 
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import copy
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from divvy.deploy import records
+from divvy.deploy.deployment import Deployment, Stack
+from divvy.kube.client import Client
+from divvy.kube.kubeconfig import cluster_config
+from divvy.model import parse_document
 from lab.cluster.paths import REPOSITORY
 from tests.bare_cluster import BareCluster
 from tests.divvy_command import divvy_command, divvy_environment
@@ -82,6 +88,13 @@ class OwnStack:
         """Deploy; no agent runs here, so no node is waited for."""
         return self.run("up", "--yes", "--no-wait", *arguments, expect=expect)
 
+    def is_current(self) -> bool:
+        """Return whether `preview` would show nothing, looked at within this process."""
+        self.write()
+        stack = Stack("own", self.folder / "Pulumi.own.yaml", parse_document(self.value))
+        with Client(cluster_config(str(self.cluster.kubeconfig), None)) as client:
+            return Deployment(client, stack, print).look().is_current
+
 
 def left(cluster: BareCluster) -> set[str]:
     """Return what a cluster has of Divvy's, by kind and name."""
@@ -95,3 +108,26 @@ def left(cluster: BareCluster) -> set[str]:
 def objects_of(cluster: BareCluster) -> set[str]:
     """Return what a cluster has of Divvy's but Helm's records."""
     return {name for name in left(cluster) if not name.startswith("Secret ")}
+
+
+def revision_of(
+    record: Mapping[str, Any],
+    revision: int,
+    status: str,
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return the Secret of another revision of a release, with other annotations if given."""
+    release = records._decoded(record)
+    release["info"]["status"] = status
+    release["version"] = revision
+    if annotations is not None:
+        release["chart"]["metadata"]["annotations"] = annotations
+    labels = {**record["metadata"]["labels"], "status": status, "version": str(revision)}
+    name = f"sh.helm.release.v1.divvy.v{revision}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": record["type"],
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        "data": {"release": records._encoded(release)},
+    }

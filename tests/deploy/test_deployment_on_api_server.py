@@ -18,17 +18,21 @@ from typing import Any
 
 import pytest
 
-from divvy.deploy import records
+from divvy.deploy.changes import Release
+from divvy.deploy.live_objects import create_missing
+from divvy.kube.client import Client
+from divvy.kube.kubeconfig import cluster_config
+from divvy.model import parse_document
+from divvy.render.objects.cluster import objects
 from lab.cluster.tools import HELM
 from tests.bare_cluster import VIEWER_TOKEN, BareCluster
 from tests.beside import repeating
-from tests.deploy.own_stack import NAMESPACE, OwnStack, left, objects_of
+from tests.deploy.own_stack import IMAGE, NAMESPACE, OwnStack, left, objects_of, revision_of
+from tests.divvy_command import run_divvy
 from tests.thoroughness import at_length
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 PLACE = f"--namespace={NAMESPACE}"
-# Seconds; a run of `up` or `destroy` is over by then on two idle processors.
-LONGEST_RUN = float(os.environ.get("DIVVY_LONGEST_RUN", "3.5"))
 
 
 def helm(cluster: BareCluster, *arguments: str) -> str:
@@ -99,7 +103,7 @@ def test_repairs_what_was_edited_and_deleted_by_hand(own: OwnStack, cluster: Bar
     own.run("preview")
 
 
-def test_overwrites_another_managers_field_only_when_scene(
+def test_overwrites_another_managers_field_only_when_asked(
     own: OwnStack, cluster: BareCluster
 ) -> None:
     own.up()
@@ -124,49 +128,95 @@ def test_recreates_a_namespace_that_was_deleted(own: OwnStack, cluster: BareClus
     own.run("preview")
 
 
+def let_lease_end(cluster: BareCluster) -> None:
+    """Let a killed run's Lease be over in a second: that one waits for it is another test's."""
+    patch = json.dumps({"spec": {"leaseDurationSeconds": 1}})
+    cluster.try_kubectl("patch", "lease", "divvy-deploy", PLACE, f"--patch={patch}")
+
+
 @pytest.mark.timeout(14400)
 def test_continues_runs_that_were_killed_at_any_instant(
     own: OwnStack, cluster: BareCluster, tmp_path: Path
 ) -> None:
-    """Two clones in turn deploy, change and destroy; each run is killed, then one goes on.
+    """Two clones in turn deploy, change and destroy; runs are killed in a row, then one goes on.
 
-    In some of them the API server is killed, too, before the run is or after it.
+    In a fifth of them the API server is killed, too, before the run is or after it.
     """
     seed = int(os.environ.get("DIVVY_RANDOM_SEED", "64"))
     dice = random.Random(seed)
     clones = [own, OwnStack(tmp_path / "clone", cluster)]
     expected: dict[bool, set[str]] = {}
-    for number in range(int(os.environ.get("DIVVY_KILLS", at_length(4, 300)))):
-        scene = f"seed {seed}, run {number}"
+    began = time.monotonic()
+    own.up()
+    longest, before = time.monotonic() - began, cluster.uid("daemonset", "divvy-agent", NAMESPACE)
+    kills = int(os.environ.get("DIVVY_KILLS", at_length(4, 300)))
+    for number in range(kills):
         profile, with_claims = dice.choice(("whole", "split", "slice-4")), dice.random() < 0.3
         for clone in clones:
             clone.value["pools"]["research"]["profile"] = profile
             clone.value["profiles"].pop("on-demand-only", None)
             if with_claims:
                 clone.value["profiles"]["on-demand-only"] = {"claims": {"mig": ["1g.5gb"]}}
-        before = cluster.uid("daemonset", "divvy-agent", NAMESPACE)
         arguments = dice.choice((("up", "--yes", "--no-wait"),) * 3 + (("destroy", "--yes"),))
         process = dice.choice(clones).start(*arguments)
-        time.sleep(dice.uniform(0.2, LONGEST_RUN))
+        seconds = dice.uniform(0.2, longest)
+        time.sleep(seconds)
         lost_server = dice.random()
         if lost_server < 0.1:
             cluster.restart_api_server()
-        kill(process, with_helm=dice.random() < 0.7)
+        with_helm = dice.random() < 0.85
+        kill(process, with_helm=with_helm)
         if lost_server > 0.9:
             cluster.restart_api_server()
+        if with_helm:
+            let_lease_end(cluster)
+        if arguments[0] == "destroy":
+            before = None
+        scene = f"seed {seed}, run {number}: {arguments[0]} of {seconds:.2f} s"
+        print(f"{time.monotonic() - began:.0f} s: {scene}", flush=True)
+        if number < kills - 1 and dice.random() < 0.5:
+            continue
         if dice.random() < 0.2:
             dice.choice(clones).run("destroy", "--yes")
             assert left(cluster) == set(), scene
+            before = None
             continue
         dice.choice(clones).up()
-        assert "unchanged" in dice.choice(clones).run("preview"), scene
-        assert history(cluster)[-1]["status"] == "deployed", scene
-        objects = objects_of(cluster)
-        assert expected.setdefault(with_claims, objects) == objects, scene
-        if before and arguments[0] == "up":
-            assert cluster.uid("daemonset", "divvy-agent", NAMESPACE) == before, scene
-    for with_claims, objects in expected.items():
-        assert ("DeviceClass divvy-mig" in objects) is with_claims
+        assert dice.choice(clones).is_current(), scene
+        present = objects_of(cluster)
+        assert expected.setdefault(with_claims, present) == present, scene
+        uid = cluster.uid("daemonset", "divvy-agent", NAMESPACE)
+        assert before in (None, uid), scene
+        before = uid
+    for with_claims, present in expected.items():
+        assert ("DeviceClass divvy-mig" in present) is with_claims
+
+
+def test_leaves_no_policy_of_a_run_of_another_file_that_was_killed_before_helms_record(
+    own: OwnStack, cluster: BareCluster
+) -> None:
+    own.up()
+    before = objects_of(cluster)
+    own.value["profiles"]["on-demand-only"] = {"claims": {"mig": ["1g.5gb"]}}
+    early = [
+        obj
+        for obj in objects(parse_document(own.value), IMAGE)
+        if obj["kind"].startswith("ValidatingAdmissionPolicy")
+    ]
+    del own.value["profiles"]["on-demand-only"]
+
+    def kill_halfway() -> None:
+        with Client(cluster_config(str(cluster.kubeconfig), None)) as client:
+            for obj in early:
+                create_missing(client, Release("divvy", NAMESPACE), obj)
+
+    kill_halfway()
+    assert "2 objects to delete" in own.run("preview", expect=2)
+    own.up()
+    assert objects_of(cluster) == before
+    kill_halfway()
+    own.run("destroy", "--yes")
+    assert left(cluster) == set()
 
 
 def test_lets_one_of_two_runs_wait_for_the_other(own: OwnStack, cluster: BareCluster) -> None:
@@ -184,18 +234,8 @@ def test_leaves_an_operation_of_helm_alone_that_it_has_not_begun(
 ) -> None:
     own.up()
     (record,) = cluster.get("secrets", PLACE, "--selector=owner=helm")["items"]
-    release = records._decoded(record)
-    release["info"]["status"] = "pending-upgrade"
-    release["version"] = 2
-    release["chart"]["metadata"].pop("annotations")
-    labels = {**record["metadata"]["labels"], "status": "pending-upgrade", "version": "2"}
-    name = "sh.helm.release.v1.divvy.v2"
-    secret = {
-        **record,
-        "apiVersion": "v1",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
-        "data": {"release": records._encoded(release)},
-    }
+    secret = revision_of(record, 2, "pending-upgrade", annotations={})
+    name = secret["metadata"]["name"]
     cluster.kubectl("create", "--filename=-", stdin=json.dumps(secret))
     own.value["pools"]["research"]["profile"] = "whole"
     refused = own.up(expect=1)
@@ -221,7 +261,51 @@ def test_goes_on_with_a_release_that_helm_has_installed(
     assert {secret["metadata"]["labels"]["name"] for secret in secrets} == {"gpus"}
 
 
-def test_takes_over_objects_of_divvy_only_when_scene(
+def test_goes_on_with_the_release_of_a_renamed_stack_when_asked(
+    own: OwnStack, cluster: BareCluster
+) -> None:
+    """Also where nothing else has changed: the release is then another's by its record alone."""
+    own.up()
+    (own.folder / "Pulumi.own.yaml").rename(own.folder / "Pulumi.new.yaml")
+    for command in (("preview",), ("up", "--yes", "--no-wait"), ("destroy", "--yes")):
+        refused = run_divvy(*command, "--stack=new", folder=own.folder, expect=1).stderr
+        assert f"release divvy in namespace {NAMESPACE} is of stack own, not of new" in refused
+    assert "divvy up -s new --take-over" in refused
+    flags = ("--take-over", "--stack=new")
+    shown = run_divvy("preview", *flags, folder=own.folder, expect=2).stdout
+    assert "release divvy becomes stack new's: it is of stack own" in shown
+    run_divvy("up", "--yes", "--no-wait", *flags, folder=own.folder)
+    assert "unchanged" in run_divvy("preview", "--stack=new", folder=own.folder).stdout
+    run_divvy("destroy", "--yes", "--stack=new", folder=own.folder)
+    assert left(cluster) == set()
+
+
+def test_goes_on_after_a_rollback_of_helm(own: OwnStack, cluster: BareCluster) -> None:
+    own.up()
+    own.value["pools"]["research"]["profile"] = "whole"
+    own.up()
+    helm(cluster, "rollback", "divvy", "1")
+    assert "1 object to update" in own.run("preview", expect=2)
+    own.up()
+    own.run("preview")
+    assert [record["status"] for record in history(cluster)] == [*["superseded"] * 3, "deployed"]
+
+
+def test_goes_on_with_a_release_of_dozens_of_revisions(own: OwnStack, cluster: BareCluster) -> None:
+    own.up()
+    (record,) = cluster.get("secrets", PLACE, "--selector=owner=helm")["items"]
+    many = [revision_of(record, number, "superseded") for number in range(2, 60)]
+    many.append(revision_of(record, 60, "failed"))
+    items = json.dumps({"apiVersion": "v1", "kind": "List", "items": many})
+    cluster.kubectl("create", "--filename=-", stdin=items)
+    assert "revision 60 is failed" in own.run("preview", expect=2)
+    own.up()
+    assert [record["revision"] for record in history(cluster)][-1] == 61
+    assert len(history(cluster)) == 10
+    own.run("preview")
+
+
+def test_takes_over_objects_of_divvy_only_when_asked(
     own: OwnStack, cluster: BareCluster, tmp_path: Path
 ) -> None:
     own.write()

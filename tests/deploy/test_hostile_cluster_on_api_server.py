@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from divvy.deploy import records
 from divvy.model import parse_document
 from divvy.render.objects.cluster import objects
 from tests.bare_cluster import VIEWER_TOKEN, BareCluster
 from tests.deploy.failing_proxy import failing_proxy
 from tests.deploy.hostile_webhook import patching, refusing, silent, webhook
-from tests.deploy.own_stack import IMAGE, NAMESPACE, OwnStack, left, objects_of
+from tests.deploy.own_stack import IMAGE, NAMESPACE, OwnStack, left, objects_of, revision_of
 from tests.thoroughness import at_length
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
@@ -149,16 +148,30 @@ CRD = {
 }
 
 
-def test_a_kind_that_the_cluster_has_lost_does_not_stop_destroy(
-    own: OwnStack, cluster: BareCluster
+@pytest.mark.parametrize("with_up", [True, False], ids=["up", "destroy alone"])
+def test_goes_on_without_objects_of_a_kind_that_the_cluster_has_lost(
+    own: OwnStack, cluster: BareCluster, *, with_up: bool
 ) -> None:
+    """Helm does not: its upgrade and its uninstall end at the first object of such a kind."""
     cluster.kubectl("create", "--filename=-", stdin=json.dumps(CRD))
     cluster.kubectl("wait", "crd", LOST, "--for=condition=Established")
     own.value["observability"] = {"serviceMonitor": True}
     own.up()
     cluster.kubectl("delete", "crd", LOST)
-    del own.value["observability"]
-    own.run("destroy", "--yes")
+    without = (
+        "the cluster has no ServiceMonitor (monitoring.coreos.com/v1) any more: "
+        "the release goes on without"
+    )
+    if with_up:
+        refused = own.up(expect=1)
+        assert "the cluster has no ServiceMonitor (monitoring.coreos.com/v1)" in refused
+        del own.value["observability"]
+        assert without in own.up()
+        assert "unchanged" in own.run("preview")
+        assert without not in own.run("destroy", "--yes")
+    else:
+        assert without in own.run("destroy", "--yes")
+        del own.value["observability"]
     assert left(cluster) == set()
 
 
@@ -223,37 +236,24 @@ def test_settles_a_record_that_a_run_left_after_it_had_applied_all(
 ) -> None:
     own.up()
     (record,) = cluster.get("secrets", PLACE, "--selector=owner=helm")["items"]
-    interrupted(cluster, record, 2)
+    secret = json.dumps(revision_of(record, 2, "pending-upgrade"))
+    cluster.kubectl("create", "--filename=-", stdin=secret)
     assert "revision 2 is pending-upgrade" in own.run("preview", expect=2)
     own.up()
     own.run("preview")
-
-
-def interrupted(cluster: BareCluster, record: dict[str, Any], revision: int) -> None:
-    """Add a record of a run that was killed before it could write its end."""
-    release = records._decoded(record)
-    release["info"]["status"] = "pending-upgrade"
-    release["version"] = revision
-    labels = {"status": "pending-upgrade", "version": str(revision)}
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": record["type"],
-        "metadata": {
-            "name": f"sh.helm.release.v1.divvy.v{revision}",
-            "namespace": NAMESPACE,
-            "labels": {**record["metadata"]["labels"], **labels},
-        },
-        "data": {"release": records._encoded(release)},
-    }
-    cluster.kubectl("create", "--filename=-", stdin=json.dumps(secret))
 
 
 def test_another_engine_meets_no_conflict_with_a_releases_fields(
     own: OwnStack, cluster: BareCluster
 ) -> None:
     """As Pulumi applies them: of two that apply the same value, neither overwrites the other."""
-    own.up()
-    for obj in objects(parse_document(own.value), IMAGE):
-        cluster.kubectl("apply", "--server-side", "--dry-run=server", "--field-manager=pulumi-x",
-                        "--filename=-", stdin=json.dumps(obj))  # fmt: skip
+    own.value["profiles"]["by-size"] = {"claims": {"shares": {}, "mig": ["1g.5gb"]}}
+    applied = objects(parse_document(own.value), IMAGE)
+    items = json.dumps({"apiVersion": "v1", "kind": "List", "items": applied})
+    command = ("apply", "--server-side", "--filename=-")
+    cluster.kubectl(*command, "--field-manager=helm", stdin=items)
+    try:
+        cluster.kubectl(*command, "--field-manager=pulumi-x", "--dry-run=server", stdin=items)
+    finally:
+        cluster.kubectl("delete", "--filename=-", stdin=items)
+        del own.value["profiles"]["by-size"]

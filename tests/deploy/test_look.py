@@ -12,7 +12,7 @@ from divvy.deploy.live_objects import Preview
 from divvy.deploy.records import Record
 from divvy.model import Cluster, parse_cluster
 
-DEPLOYED = Record("divvy", "n", 1, "deployed", "divvy")
+DEPLOYED = Record("divvy", 1, "deployed", "divvy")
 
 
 def cluster(profile: object) -> Cluster:
@@ -30,7 +30,7 @@ def test_is_current_only_where_every_object_could_be_compared() -> None:
 
 @pytest.mark.parametrize("status", ["pending-upgrade", "failed"])
 def test_is_not_current_while_a_later_record_is_not_deployed(status: str) -> None:
-    later = Record("divvy", "n", 2, status, "divvy")
+    later = Record("divvy", 2, status, "divvy")
     assert not look(Preview(unchanged=3), later).is_current
 
 

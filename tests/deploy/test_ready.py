@@ -51,17 +51,6 @@ def test_counts_a_daemonset_as_ready_when_every_pod_is_new_and_ready() -> None:
     assert readiness(daemon_set(updatedNumberScheduled=3, numberReady=2)) is not None
 
 
-def test_waits_until_pods_have_been_ready_for_as_long_as_the_workload_asks() -> None:
-    rolled_out = deployment(replicas=1, updatedReplicas=1, readyReplicas=1)
-    rolled_out["spec"]["minReadySeconds"] = 30
-    assert readiness(rolled_out) == "0 of 1 pods are ready for 30 s"
-    rolled_out["status"]["availableReplicas"] = 1
-    assert readiness(rolled_out) is None
-    everywhere = daemon_set(updatedNumberScheduled=3, numberReady=3, numberAvailable=2)
-    everywhere["spec"]["minReadySeconds"] = 30
-    assert readiness(everywhere) == "2 of 3 pods are ready for 30 s"
-
-
 @pytest.mark.parametrize(
     ("selector", "query"),
     [

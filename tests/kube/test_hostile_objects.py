@@ -203,12 +203,12 @@ def test_checks_before_a_run_read_the_others(
     server: HostileServer, hostility: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.kind = hostility
-    path = Path("Pulumi.prod.yaml")
-    cluster = read_cluster(read_path(path))
+    cluster = read_cluster(read_path(Path("Pulumi.prod.yaml")))
     check_claims(cluster, preview=True)
     check_held(cluster, preview=True)
     warn_of_weaker_rungs(cluster)
-    check_platforms(path, {"profiles": {}, "pools": {}})
+    with Client(cluster_config(None, None, os.environ)) as client:
+        check_platforms(client, cluster)
     calls = survey(None, None)
     assert {item["metadata"]["name"] for item in calls.nodes} >= {"n1", "n2"}
     errors = capsys.readouterr().err

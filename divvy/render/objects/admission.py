@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model.api_names import OWNED_ANNOTATIONS, OWNED_LABELS
+from divvy.render.objects.atomic_values import match_constraints
 
 _OWN_NODE = (
     "'authentication.kubernetes.io/node-name' in request.userInfo.extra && "
@@ -31,16 +32,7 @@ def admission_policy(namespace: str, account: str) -> list[dict[str, Any]]:
             "metadata": {"name": name, "labels": _LABELS},
             "spec": {
                 "failurePolicy": "Fail",
-                "matchConstraints": {
-                    "resourceRules": [
-                        {
-                            "apiGroups": [""],
-                            "apiVersions": ["v1"],
-                            "operations": ["UPDATE"],
-                            "resources": ["nodes"],
-                        }
-                    ]
-                },
+                "matchConstraints": match_constraints("", "nodes", operations=["UPDATE"]),
                 "matchConditions": [
                     {"name": "agent", "expression": f"request.userInfo.username == '{user}'"}
                 ],

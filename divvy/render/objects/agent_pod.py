@@ -6,6 +6,7 @@ from typing import Any
 
 from divvy.model import Cluster
 from divvy.model.api_names import AGENT, PLUGIN_FOLDER, REGISTRY_FOLDER, RUN_FOLDER
+from divvy.render.objects.atomic_values import variables_of_pod
 
 _LABELS = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "agent"}
 _PORT = 9410
@@ -66,7 +67,7 @@ def _pod(cluster: Cluster, image: Any) -> dict[str, Any]:
 
 
 def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
-    field = {
+    fields = {
         "NODE_NAME": "spec.nodeName",
         "NAMESPACE": "metadata.namespace",
         "POD_NAME": "metadata.name",
@@ -75,10 +76,7 @@ def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
         "name": "agent",
         "image": image,
         "env": [
-            *(
-                {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-                for name, path in field.items()
-            ),
+            *variables_of_pod(fields),
             {"name": "DIVVY_HOST_DRIVER_ROOT", "value": cluster.driver.root},
         ],
         "ports": [{"name": "metrics", "containerPort": _PORT, "protocol": "TCP"}],

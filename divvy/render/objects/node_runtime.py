@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster, Pool
+from divvy.render.objects.atomic_values import variables_of_pod
 
 _NAME = "divvy-node-runtime"
 _LOOK_SECONDS = 2
@@ -60,11 +61,7 @@ def _daemon_set(cluster: Cluster, name: str, pool: Pool, image: Any) -> dict[str
         "name": "node-runtime",
         "image": image,
         "command": ["/usr/bin/python3", "-m", "divvy.agent.node_runtime"],
-        "env": [
-            {"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-            for key, path in fields.items()
-        ]
-        + [{"name": "RUNTIME", "value": pool.runtime.name}],
+        "env": [*variables_of_pod(fields), {"name": "RUNTIME", "value": pool.runtime.name}],
         # Ready once is ready for good, so the kubelet stops asking then. Its turn may be long in
         # coming: after a day the container starts again.
         "startupProbe": {

@@ -8,20 +8,9 @@ from typing import Any
 from divvy.model.api_names import Component, component_labels
 
 
-def on_create(group: str, *resources: str) -> dict[str, Any]:
-    """Return the rule for new objects of these resources."""
-    return {
-        "apiGroups": [group],
-        "apiVersions": ["v1"],
-        # What these policies read of an object never changes after its creation.
-        "operations": ["CREATE"],
-        "resources": list(resources),
-    }
-
-
 def validating_policy(
     name: str,
-    rule: dict[str, Any],
+    constraints: dict[str, Any],
     conditions: list[dict[str, str]],
     variables: list[dict[str, str]],
     validations: Sequence[tuple[str, str]],
@@ -31,7 +20,7 @@ def validating_policy(
     api, labels = "admissionregistration.k8s.io/v1", component_labels(Component.CLAIMS)
     spec: dict[str, Any] = {
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [rule]},
+        "matchConstraints": constraints,
         "validations": [
             {"expression": expression, "messageExpression": message}
             for expression, message in validations

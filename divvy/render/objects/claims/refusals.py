@@ -13,10 +13,11 @@ from divvy.model.api_names import (
     TENANT_LABEL,
 )
 from divvy.model.claim_names import MAX_TYPES, SHARE_CLASS
+from divvy.render.objects.atomic_values import match_constraints
 from divvy.render.objects.claims.cel import line, text, texts
 from divvy.render.objects.claims.claimable import Claimable
 from divvy.render.objects.claims.pod_variables import asks_by_size, pod_variables
-from divvy.render.objects.claims.policy import on_create, validating_policy
+from divvy.render.objects.claims.policy import validating_policy
 from divvy.render.objects.claims.sized_limits import NAME as SIZED_LIMITS
 from divvy.render.objects.claims.template_names import template_names_policy
 
@@ -33,7 +34,7 @@ def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any
     return [
         *validating_policy(
             PODS,
-            on_create("", "pods"),
+            match_constraints("", "pods"),
             [{"name": "asks-for-gpus", "expression": _asks(cluster)}],
             pod_variables(cluster, offered),
             [
@@ -58,7 +59,7 @@ def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any
         ),
         *validating_policy(
             CLAIMS,
-            on_create("resource.k8s.io", "resourceclaims", "resourceclaimtemplates"),
+            match_constraints("resource.k8s.io", "resourceclaims", "resourceclaimtemplates"),
             [],
             _class_variables(offered),
             [

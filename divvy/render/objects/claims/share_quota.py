@@ -13,8 +13,9 @@ from divvy.model import Cluster
 from divvy.model.api_names import CLASS_QUOTA, CLASS_RESOURCE, SHARE_QUOTA_LABEL, TEMPLATE_PREFIX
 from divvy.model.claim_names import SHARE_CLASS
 from divvy.model.resource_names import gpu_resource
+from divvy.render.objects.atomic_values import match_constraints
 from divvy.render.objects.claims.cel import line, text
-from divvy.render.objects.claims.policy import on_create, validating_policy
+from divvy.render.objects.claims.policy import validating_policy
 
 NAME = "divvy-share-quota"
 # The scheduler reads requests, and takes those of a class without limits, too.
@@ -33,13 +34,13 @@ def share_quota_policies(cluster: Cluster) -> list[dict[str, Any]]:
     )
     return [
         obj
-        for name, rule, classes in (
-            (f"{NAME}-pods", on_create("", "pods"), _classes_of_pod()),
-            (f"{NAME}-claims", on_create("resource.k8s.io", "resourceclaims"), _classes_of_claim()),
+        for kind, group, classes in (
+            ("pods", "", _classes_of_pod()),
+            ("resourceclaims", "resource.k8s.io", _classes_of_claim()),
         )
         for obj in validating_policy(
-            name,
-            rule,
+            f"{NAME}-{kind.removeprefix('resource')}",
+            match_constraints(group, kind),
             [{"name": "asks-for-shares", "expression": f"({classes}).size() > 0"}],
             [{"name": "classes", "expression": classes}],
             [(labelled, message)],

@@ -17,6 +17,7 @@ from divvy.model.api_names import (
     Component,
     component_labels,
 )
+from divvy.render.objects.atomic_values import match_constraints
 from divvy.render.objects.claims.cel import line, text
 from divvy.render.objects.claims.claimable import Claimable
 from divvy.render.objects.claims.pod_variables import (
@@ -42,16 +43,7 @@ def sized_limits_policy(cluster: Cluster, offered: Claimable) -> list[dict[str, 
                 "failurePolicy": "Fail",
                 # Webhooks may add containers that ask for GPUs by size.
                 "reinvocationPolicy": "IfNeeded",
-                "matchConstraints": {
-                    "resourceRules": [
-                        {
-                            "apiGroups": [""],
-                            "apiVersions": ["v1"],
-                            "operations": ["CREATE"],
-                            "resources": ["pods"],
-                        }
-                    ]
-                },
+                "matchConstraints": match_constraints("", "pods"),
                 "matchConditions": [{"name": "asks-by-size", "expression": asks_by_size(cluster)}],
                 "variables": [*pod_variables(cluster, offered), *_claim_variables()],
                 "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": _patches()}}],

@@ -16,6 +16,7 @@ from divvy.model.api_names import (
     claims_pool,
     component_labels,
 )
+from divvy.render.objects.atomic_values import match_constraints
 from divvy.render.objects.claims.cel import text
 
 _KEY = "authentication.kubernetes.io/node-name"
@@ -40,16 +41,11 @@ def slice_policy(namespace: str) -> list[dict[str, Any]]:
             "metadata": {"name": name, "labels": labels},
             "spec": {
                 "failurePolicy": "Fail",
-                "matchConstraints": {
-                    "resourceRules": [
-                        {
-                            "apiGroups": ["resource.k8s.io"],
-                            "apiVersions": ["v1"],
-                            "operations": ["CREATE", "UPDATE", "DELETE"],
-                            "resources": ["resourceslices"],
-                        }
-                    ]
-                },
+                "matchConstraints": match_constraints(
+                    "resource.k8s.io",
+                    "resourceslices",
+                    operations=["CREATE", "UPDATE", "DELETE"],
+                ),
                 "matchConditions": [
                     {"name": "agent", "expression": f"request.userInfo.username == {text(user)}"}
                 ],

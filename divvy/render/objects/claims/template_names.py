@@ -6,8 +6,9 @@ from typing import Any
 
 from divvy.model import Cluster
 from divvy.model.api_names import TEMPLATE_MAKER, TEMPLATE_PREFIX
+from divvy.render.objects.atomic_values import match_constraints
 from divvy.render.objects.claims.cel import text
-from divvy.render.objects.claims.policy import on_create, validating_policy
+from divvy.render.objects.claims.policy import validating_policy
 
 NAME = "divvy-templates"
 
@@ -20,7 +21,7 @@ def template_names_policy(cluster: Cluster) -> list[dict[str, Any]]:
     maker = text(f"system:serviceaccount:{cluster.namespace}:{TEMPLATE_MAKER}")
     by_maker = f"request.userInfo.username == {maker}"
     prefix = text(TEMPLATE_PREFIX)
-    rule = on_create("resource.k8s.io", "resourceclaimtemplates")
+    operations = ["CREATE", "DELETE"]
     variables = {
         "template": "request.operation == 'DELETE' ? oldObject : object",
         "ours": f"variables.template.metadata.name.startsWith({prefix})",
@@ -30,7 +31,7 @@ def template_names_policy(cluster: Cluster) -> list[dict[str, Any]]:
     }
     return validating_policy(
         NAME,
-        {**rule, "operations": ["CREATE", "DELETE"]},
+        match_constraints("resource.k8s.io", "resourceclaimtemplates", operations=operations),
         [
             {
                 "name": "named-as-ours",

@@ -6,8 +6,9 @@ from typing import Any
 
 from divvy.model import Cluster
 from divvy.model.api_names import BY_SIZE_LABEL, IGNORED_ANNOTATIONS, IGNORED_LIMITS
+from divvy.render.objects.atomic_values import match_constraints
 from divvy.render.objects.claims.cel import line, text, texts
-from divvy.render.objects.claims.policy import on_create, validating_policy
+from divvy.render.objects.claims.policy import validating_policy
 
 NAME = "divvy-ignored"
 
@@ -30,7 +31,7 @@ def warning_policy(cluster: Cluster) -> list[dict[str, Any]]:
     limits = f"{annotations}[?{text(IGNORED_LIMITS)}].orValue('')"
     return validating_policy(
         NAME,
-        on_create("", "pods"),
+        match_constraints("", "pods"),
         [
             {
                 "name": "has-gpus",
