@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divvy.model import InvalidCluster, canonical_json, parse_canonical, parse_cluster
+from divvy.model.canonical import DEPLOYMENT_KEYS
 from tests.model.test_wrong_stacks import JARGON
 
 FULL = {
@@ -72,8 +73,10 @@ PLACES = places(FULL)
 
 
 def as_sent(cluster):
-    """Return a cluster without what is of this machine alone."""
-    return cluster.model_copy(update={"kubeconfig": None, "context": None})
+    """Return a cluster without what only a deployment reads."""
+    fields = type(cluster).model_fields
+    absent = {key: fields[key].get_default(call_default_factory=True) for key in DEPLOYMENT_KEYS}
+    return cluster.model_copy(update=absent)
 
 
 def test_accepts_the_whole_schema():
