@@ -25,6 +25,8 @@ from lab.cluster.paths import LAB, REPOSITORY, cache
 from lab.setup import machine, parts, python
 from lab.setup.steps import Step, StepFailed, run_steps
 
+INSTALLED = "packages installed, divvy installed, divvy-lab installed"
+
 
 def test_prints_one_line_per_step(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_steps([Step("first", lambda: "built"), Step("second", lambda: "")])
@@ -309,17 +311,17 @@ def make_environment(folder: Path) -> None:
 def test_makes_the_environment_anew_in_a_checkout_that_was_moved_or_copied(
     commands: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert python.ensure_environment() == "packages installed, divvy installed"
-    assert commands == ["venv", "pip", "pip"]
+    assert python.ensure_environment() == INSTALLED
+    assert commands == ["venv", "pip", "pip", "pip"]
     assert python.ensure_environment() == ""
     moved, copied = tmp_path / "moved", tmp_path / "copied"
     (tmp_path / ".venv").rename(moved)
     monkeypatch.setattr(python, "ENVIRONMENT", moved)
-    assert python.ensure_environment() == "packages installed, divvy installed"
+    assert python.ensure_environment() == INSTALLED
     shutil.copytree(moved, copied)
     monkeypatch.setattr(python, "ENVIRONMENT", copied)
-    assert python.ensure_environment() == "packages installed, divvy installed"
-    assert commands == ["venv", "pip", "pip"] * 3
+    assert python.ensure_environment() == INSTALLED
+    assert commands == ["venv", "pip", "pip", "pip"] * 3
 
 
 def test_keeps_an_environment_of_another_tool(commands: list[str], tmp_path: Path) -> None:
@@ -327,8 +329,8 @@ def test_keeps_an_environment_of_another_tool(commands: list[str], tmp_path: Pat
     (tmp_path / "link").symlink_to(tmp_path)
     make_environment(tmp_path / "link/.venv")
     (tmp_path / ".venv/of-its-user").touch()
-    assert python.ensure_environment() == "packages installed, divvy installed"
-    assert commands == ["pip", "pip"]
+    assert python.ensure_environment() == INSTALLED
+    assert commands == ["pip", "pip", "pip"]
     assert (tmp_path / ".venv/of-its-user").exists()
 
 
@@ -337,7 +339,7 @@ def test_keeps_an_environment_of_another_tool(commands: list[str], tmp_path: Pat
     [
         (python.ensure_environment, "requirements/dev.txt"),
         (python.ensure_stubs, "requirements/dev.txt"),
-        (parts.build_simulator, "simulator/Makefile"),
+        (parts.build_simulator, "lab/simulator/Makefile"),
     ],
 )
 def test_waits_for_a_set_up_of_the_same_checkout(
