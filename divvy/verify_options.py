@@ -1,7 +1,8 @@
 """The options of `divvy verify`, in one table.
 
 The command line, the options of the suite that it runs, what a report says of its run, the options
-of a Job, and which options exclude each other follow from it.
+of a Job, and which options exclude each other follow from it. The list for users does not: it is
+written by hand in docs/conformance_page.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One scrape of the agent: gauges that all carry the node's name."""
+"""One scrape of the agent: gauges that all carry the node's name; ``metrics`` says which."""
 
 from __future__ import annotations
 

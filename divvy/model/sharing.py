@@ -4,6 +4,8 @@ Made by ``sharing_of_replicas`` for the device plugin and by ``sharing_of_claims
 offers, holds or limits a device carries the whole value. ``limits_text`` writes it for the limiter
 in a container, whose reader is plugin_image/limiter/share/share.c;
 tests/limiter/share_vectors.yaml holds both to the same text.
+
+The fields of the stack file that say so are in ``profile`` and ``claims``.
 """
 
 import re
