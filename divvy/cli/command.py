@@ -56,3 +56,7 @@ def _exit_without(missing: ModuleNotFoundError, need: str, extras: str) -> NoRet
     from divvy.version_info import install_command  # noqa: PLC0415
 
     sys.exit(f"error: {need} the package {missing.name}: {install_command(extras)}")
+
+
+if __name__ == "__main__":
+    main()
