@@ -133,7 +133,7 @@ class PlainShareFolder(ShareFolder):
     """The files of shares in a plain folder: no file system is mounted."""
 
     def _mount(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
 
 
 class ApiClient:
@@ -203,9 +203,7 @@ class ReloadedNode(Machine):
         self.nvml = Nvml(self)
         self.driver._nvml = self.nvml  # type: ignore[assignment]
         self.injection = Injection(self.settings)
-        self.injection.share_folder = PlainShareFolder(
-            self.settings.share_folder, self.settings.state_folder
-        )
+        self.injection.share_folder = PlainShareFolder(self.settings.share_folder)
         self.injection.install()
         unused: Any = None
         where = "divvy.agent.api_server.claims_api"
@@ -779,7 +777,9 @@ def _settings(folder: Path) -> Settings:
     }
     paths = {name: str(folder / place) for name, place in places.items()}
     assert f"{NODE}/divvy" == POOL
-    return settings_from({"NODE_NAME": NODE, "NAMESPACE": "divvy-system", **paths})
+    return settings_from(
+        {"NODE_NAME": NODE, "NAMESPACE": "divvy-system", "POD_NAME": "divvy-agent-x", **paths}
+    )
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def look(tenants, driver, tmp_path, monkeypatch):
         return [{"pid": int(pid), "used_mib": int(used), "gi": None} for pid, used in rows]
 
     async def scene() -> None:
-        share = tmp_path / "state/shares/one"
+        share = tmp_path / "tenants/shares/one"
         share.mkdir(parents=True)
         (share / "account").hardlink_to(tenant.account)
         (share / "limits").write_text((tenant.share / "limits").read_text())
