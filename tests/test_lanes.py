@@ -313,8 +313,11 @@ def lanes_of(target: str) -> list[str]:
                 ["test_words.py"],
                 ["cli/test_fit.py"],
                 ["test_lanes.py"],
-                ["lab/test_lifecycle.py", "deploy/test_deployment_on_api_server.py"],
-                ["lab/test_cluster.py", "conformance/test_on_lab.py"],
+                [
+                    "../lab/tests/cluster/test_lifecycle.py",
+                    "deploy/test_deployment_on_api_server.py",
+                ],
+                ["../lab/tests/cluster/test_cluster.py", "conformance/test_on_lab.py"],
                 ["agent/test_held.py"],
                 ["agent/mps/test_daemons.py"],
             ],
@@ -327,8 +330,8 @@ def lanes_of(target: str) -> list[str]:
                 ["cli/test_fit.py"],
                 ["test_lanes.py"],
                 ["conformance/test_on_lab.py"],
-                ["lab/test_cluster.py"],
-                ["lab/test_lifecycle.py"],
+                ["../lab/tests/cluster/test_cluster.py"],
+                ["../lab/tests/cluster/test_lifecycle.py"],
                 ["deploy/test_deployment_on_api_server.py"],
                 ["agent/test_held.py"],
                 ["agent/mps/test_daemons.py"],
@@ -364,5 +367,6 @@ def test_puts_every_test_in_one_lane(
     assert set().union(*lanes) == chosen(all_tests)
     assert sum(map(len, lanes)) == len(chosen(all_tests))
     assert [{name.partition("::")[0] for name in lane} for lane in lanes] == [
-        {f"tests/{file}" for file in files_of_lane} for files_of_lane in lanes_of_files
+        {f"tests/{file}".removeprefix("tests/../") for file in files_of_lane}
+        for files_of_lane in lanes_of_files
     ]
