@@ -12,10 +12,10 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("divvy")
     add = group.addoption
     for option in OF_SUITE:
-        if option.kind is None:
+        if option.is_flag:
             add(option.suite, action="store_true", help=option.help)
         else:
-            kind = float if option.kind is int else str
+            kind = int if option.kind is int else str
             add(option.suite, default=option.default, type=kind, help=option.help)
     add("--divvy-stack", default="lab", help="The stack whose plan is proven.")
     add("--divvy-file", default=None, help="A stack file instead of a stack's name.")

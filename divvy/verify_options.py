@@ -47,9 +47,14 @@ class Option:
         return self.name.replace("-", "_")
 
     @property
+    def is_flag(self) -> bool:
+        """Return whether it has no value."""
+        return self.kind is None
+
+    @property
     def unset(self) -> str | Path | bool | None:
         """Return the value that it has where it is not given."""
-        return False if self.kind is None else self.default
+        return False if self.is_flag else self.default
 
 
 _CLUSTER, _HOST = Target.CLUSTER, Target.HOST
@@ -174,4 +179,4 @@ def misuse(values: Mapping[str, Any]) -> str | None:
 def command_line(option: Option, value: Any, name: str = "") -> str:
     """Return an option with its value as it is typed; under another name for the suite."""
     name = name or f"--{option.name}"
-    return name if option.kind is None else f"{name}={value}"
+    return name if option.is_flag else f"{name}={value}"

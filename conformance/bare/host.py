@@ -174,8 +174,9 @@ HOST = pytest.StashKey[BareHost]()
 
 def open_host(config: pytest.Config, scratch: Path) -> BareHost:
     """Look at the host that the options name; ``scratch`` may take a driver root made of links."""
-    named = config.getoption("--bare-host")
-    where = "local://" if named is None else named
+    host_url = config.getoption("--bare-host")
+    if host_url is None:
+        host_url = "local://"
     root, version = config.getoption("--driver-root"), None
     if config.getoption("--divvy-file"):
         try:
@@ -184,17 +185,17 @@ def open_host(config: pytest.Config, scratch: Path) -> BareHost:
             raise pytest.UsageError(str(problem)) from None
         root, version = root or cluster.driver.root, cluster.driver.version
     try:
-        connection = testinfra.get_host(where)
+        connection = testinfra.get_host(host_url)
         name = connection.check_output("hostname")
     except (RuntimeError, AssertionError, ValueError) as problem:
         # testinfra's exceptions carry the whole result of the command that failed.
         match = re.search(r"_?stderr=b?['\"](.*?)(?:\\r)?(?:\\n)?['\"]", str(problem))
         text = match.group(1) if match else problem
-        raise pytest.UsageError(f"{where} does not answer: {text}") from None
+        raise pytest.UsageError(f"{host_url} does not answer: {text}") from None
     if config.getoption("--no-identities"):
         name = "host"
     roots = (root,) if root else _ROOTS
-    is_here = where.startswith("local")
+    is_here = host_url.startswith("local")
     elsewhere = linked_root(scratch) if is_here and not root else None
     for candidate in (*roots, *([] if elsewhere is None else [str(elsewhere)])):
         folder = _library_folder(connection, candidate)

@@ -33,8 +33,9 @@ def test_the_agent_serves_this_host(
             "the loopback interface is down, and the agent asks an API server: ip link set lo up"
         )
     gpu = idle_gpu(host.gpus) if pytestconfig.getoption("--exclusive") else None
+    breakable_gpu = gpu.uuid if gpu else None
     play = pytestconfig.stash[AGENT_SCENE]
-    asyncio.run(play(host, kit, tmp_path, None if gpu is None else gpu.uuid, findings))
+    asyncio.run(play(host, kit, tmp_path, breakable_gpu, findings))
     findings.judge()
 
 

@@ -18,9 +18,10 @@ from divvy.cli.output import counted
 from divvy.deploy.changes import Action, Change, FieldChange
 from divvy.deploy.claims_checks import check_claims, check_held
 from divvy.deploy.clean_up import CleanUp, stays
-from divvy.deploy.deployment import DeployError, Deployment, Look
+from divvy.deploy.deployment import Deployment, Look
 from divvy.deploy.deployment import Stack as DeployedStack
 from divvy.deploy.enforcement_check import warn_of_weaker_rungs
+from divvy.deploy.errors import DeployError
 from divvy.deploy.helm import Helm, HelmFailed, find_helm
 from divvy.deploy.other_agents import AGENTS, nodes_of_others
 from divvy.deploy.platform_check import check_platforms
@@ -233,7 +234,7 @@ class _Run:
             typer.echo(f" - {name}")
         left = clean_up.until_pods_have_ended()
         left += [_KEPT] if keep_nodes else clean_up.run()
-        kept = self._deployment.remove_namespace()
+        kept = self._deployment.namespace.remove()
         typer.echo(f"deleted{f'; {kept}' if kept else ''}")
         for words in (*left, *stays(before)):
             typer.echo(f"stays: {printable(words)}")
@@ -242,7 +243,8 @@ class _Run:
         """Return the cluster in words: release, server, context, number of nodes."""
         release = self._deployment.release
         try:
-            nodes = sum(len(page.items) for page in self._client.pages(NODE.path("")))
+            pages = self._client.pages(NODE.path(""))
+            nodes = sum(len(page.items) + len(page.skipped) for page in pages)
         except ApiError:
             number = "an unknown number of nodes"
         else:

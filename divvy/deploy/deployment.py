@@ -22,9 +22,8 @@ import getpass
 import os
 import socket
 import tempfile
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,13 +33,13 @@ from typing import Any
 from divvy.deploy.agent_image import AgentImage, agent_image, built
 from divvy.deploy.changes import (
     PULUMI,
-    Action,
     Change,
     ObjectName,
     Release,
     is_divvys,
     removed,
 )
+from divvy.deploy.errors import DeployError
 from divvy.deploy.helm import Helm, HelmFailed
 from divvy.deploy.live_objects import (
     Preview,
@@ -50,46 +49,32 @@ from divvy.deploy.live_objects import (
     forget_manager,
     preview_objects,
     refused,
-    served_kinds,
     whose,
 )
+from divvy.deploy.namespace import ReleaseNamespace
 from divvy.deploy.records import (
-    RECORDS,
     Record,
     UnreadableRecord,
-    as_interrupted,
-    newest,
-    record_of,
-    with_objects,
 )
+from divvy.deploy.release_records import DEPLOYER, ReleaseRecords
 from divvy.deploy.rights import missing_rights
 from divvy.deploy.waiting import WORKLOADS
 from divvy.kube.client import Client
-from divvy.kube.errors import CONFLICT, FORBIDDEN, NOT_FOUND, ApiError
-from divvy.kube.kind import CONFIG_MAP as CONFIG_MAP_KIND
-from divvy.kube.kind import NAMESPACE, POD, SECRET
+from divvy.kube.errors import ApiError
+from divvy.kube.kind import NAMESPACE
 from divvy.kube.lease import HeldLease, Lease, hold_lease
-from divvy.kube.media_types import APPLY
 from divvy.model import Cluster, ClusterDocument, InvalidCluster, NewerSchema, parse_canonical
-from divvy.model.api_names import CONFIG_KEY, CONFIG_MAP, KEPT_REPORT
+from divvy.model.api_names import CONFIG_KEY, CONFIG_MAP
 from divvy.render.chart import NAME, Chart, chart_files, chart_objects
-from divvy.render.objects.cluster import objects
 from divvy.render.objects.policy_names import policy_names
 from divvy.version_info import git_revision
 from divvy.version_info import version as installed_version
 
-_MANAGER = "divvy"
 _LEASE = "divvy-deploy"
 _LASTS, _DEADLINE, _RENEW, _RETRY = 15, 10.0, 3.0, 1.0
-_GONE_SECONDS, _LOOK_SECONDS = 120.0, 0.25
 _POLICY_API = "admissionregistration.k8s.io/v1"
 _POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-_LEVEL = "pod-security.kubernetes.io/"
-STACK, SOURCE, DEPLOYER = "divvy.gpu/stack", "divvy.gpu/source", "divvy.gpu/deployed-by"
-
-
-class DeployError(Exception):
-    """A deployment cannot go on; the text is one clear sentence for each reason."""
+STACK, SOURCE = "divvy.gpu/stack", "divvy.gpu/source"
 
 
 @dataclass(frozen=True)
@@ -149,6 +134,8 @@ class Deployment:
         self._stack = stack
         self._report = report
         self._namespace = stack.cluster.namespace
+        self._records = ReleaseRecords(client, self._namespace, report)
+        self.namespace = ReleaseNamespace(client, stack.document, report)
 
     def look(self, *, take_over: bool = False) -> Look:
         """Compare the stack with its release and its objects; raises DeployError, BuildFailed.
@@ -161,7 +148,7 @@ class Deployment:
             self.refuse_another_stack("take it over with --take-over")
         image = agent_image(self._stack.cluster, deployed)
         desired = self._desired(image)
-        namespace = self._live_namespace()
+        namespace = self.namespace.live()
         preview = preview_objects(
             self._client,
             release,
@@ -170,11 +157,11 @@ class Deployment:
             take_over=take_over,
             namespace_exists=namespace is not None,
         )
-        own = self._namespace_change(namespace)
+        own = self.namespace.change(namespace)
         if own is not None:
             preview = Preview((own,)) + preview
             try:
-                self._apply_namespace(namespace, {"dryRun": "All"})
+                self.namespace.apply(namespace, {"dryRun": "All"})
             except ApiError as error:
                 preview += refused(own.name, error)
         try:
@@ -184,7 +171,7 @@ class Deployment:
         return Look(
             release,
             deployed,
-            newest(self._records),
+            self._records.newest,
             self.cluster_of(deployed),
             image,
             preview,
@@ -194,8 +181,7 @@ class Deployment:
     @property
     def deployed(self) -> Record | None:
         """Return the last deployed record, else the newest; None without any."""
-        deployed = (record for record in self._records if record.is_deployed)
-        return newest(deployed) or newest(self._records)
+        return self._records.deployed
 
     def refuse_another_stack(self, remedy: str) -> None:
         """Raise DeployError if another stack has deployed the release; the remedy is for renames.
@@ -238,19 +224,13 @@ class Deployment:
     @cached_property
     def release(self) -> Release:
         """Return the release of Divvy's chart in the namespace, whatever its name is."""
-        names = {record.name for record in self._records if record.chart == NAME}
-        if len(names) > 1:
-            raise DeployError(
-                f"namespace {self._namespace} has several releases of Divvy's chart "
-                f"({', '.join(sorted(names))}): uninstall all but one"
-            )
-        return Release(names.pop() if names else NAME, self._namespace)
+        return self._records.release()
 
     def deploy(self, helm: Helm, look: Look, *, take_over: bool) -> AgentImage:
         """Bring the cluster to what the stack says; raises DeployError, HelmFailed, BuildFailed."""
-        self._ensure_namespace()
+        self.namespace.ensure()
         with self._alone() as turn:
-            self._settle_records()
+            self._records.settle()
             image = built(look.image)
             desired = self._desired(image)
             turn.require()
@@ -274,8 +254,8 @@ class Deployment:
 
     def destroy(self, helm: Helm) -> list[ObjectName]:
         """Uninstall the release; return what else of it was found and deleted."""
-        with self._alone() if self._live_namespace() else nullcontext():
-            self._settle_records()
+        with self._alone() if self.namespace.live() else nullcontext():
+            self._records.settle()
             known = [*self._possible(), *self._desired(AgentImage(""))]
             try:
                 helm.uninstall(self.release)
@@ -284,30 +264,6 @@ class Deployment:
                 delete_owned(self._client, self.release, removed(known, []))
                 helm.uninstall(self.release)
             return delete_owned(self._client, self.release, removed(known, []))
-
-    def remove_namespace(self) -> str:
-        """Delete the namespace if Divvy has made it and nobody else uses it; return why it stays.
-
-        Raises ApiError if this user may not.
-        """
-        self._await_gone()
-        live = self._live_namespace()
-        if live is None:
-            return ""
-        if not is_divvys(live):
-            return f"namespace {self._namespace} stays: Divvy has not made it"
-        for kind in (POD, CONFIG_MAP_KIND, SECRET):
-            for page in self._client.pages(kind.path(self._namespace)):
-                for name in page.skipped:
-                    return f"namespace {self._namespace} stays: {kind.kind} {name} cannot be read"
-                for obj in page.items:
-                    if not _goes_with_namespace(obj):
-                        name = obj["metadata"]["name"]
-                        return f"namespace {self._namespace} stays: it has {kind.kind} {name}"
-        uid = {"preconditions": {"uid": live["metadata"]["uid"]}}
-        self._client.request("DELETE", NAMESPACE.path("", self._namespace), uid)
-        self._await_gone()
-        return ""
 
     @staticmethod
     def cluster_of(record: Record | None) -> Cluster | None:
@@ -320,45 +276,6 @@ class Deployment:
             pass
         return None
 
-    @cached_property
-    def _records(self) -> tuple[Record, ...]:
-        records, unreadable = [], []
-        for secret in self._secrets():
-            try:
-                record = record_of(secret)
-                if record.chart == NAME:
-                    records.append(record)
-                    _ = record.is_superseded or record.objects
-            except UnreadableRecord as unread:
-                unreadable.append(unread)
-        # Somebody else's release may have any form; one of ours has not.
-        ours = {NAME, *(record.name for record in records)}
-        for bad in unreadable:
-            if bad.release in ours:
-                raise DeployError(
-                    f"namespace {self._namespace}: {bad}. Restore it, or let Helm forget that "
-                    f"revision: kubectl delete secret -n {self._namespace} {bad.name}"
-                )
-        return tuple(records)
-
-    def _secrets(self) -> Iterator[dict[str, Any]]:
-        """Yield the Secrets of Helm's records; what cannot be read may be one of ours."""
-        try:
-            for page in self._client.pages(
-                SECRET.path(self._namespace), {"labelSelector": RECORDS}
-            ):
-                for name, why in page.skipped.items():
-                    raise DeployError(f"Secret {name}, a record of Helm's, cannot be read: {why}")
-                yield from page.items
-        except ApiError as error:
-            if error.code == FORBIDDEN:
-                raise DeployError(
-                    f"this user may not read Secrets in namespace {self._namespace}, where Helm "
-                    f"keeps the release's records: {error}"
-                ) from None
-            if error.code != NOT_FOUND:
-                raise
-
     def _possible(self) -> list[dict[str, Any]]:
         """Return the objects that may be in the cluster, by name and kind.
 
@@ -370,60 +287,10 @@ class Deployment:
             for kind in _POLICIES
             for name in policy_names(self._namespace)
         )
-        return [*self._recorded(), *policies]
-
-    def _recorded(self) -> list[dict[str, Any]]:
-        """Return the objects that records name: of a superseded one, none are left."""
-        return [
-            obj for record in self._records if not record.is_superseded for obj in record.objects
-        ]
+        return [*self._records.objects(), *policies]
 
     def _desired(self, image: AgentImage) -> list[dict[str, Any]]:
         return chart_objects(self._stack.document, image.reference, installed_version())
-
-    def _settle_records(self) -> None:
-        """Make records of them from which Helm goes on.
-
-        Pending ones have failed: whoever holds the Lease knows that nobody is at work on them.
-        Objects of kinds that the cluster has lost are lost, too.
-        """
-        self.__dict__.pop("_records", None)
-        names = {ObjectName.of(obj) for obj in self._recorded()}
-        kinds = {(name.api_version, name.kind) for name in names}
-        lost = (
-            kinds - served_kinds(self._client, {version for version, _ in kinds})
-            if kinds
-            else set()
-        )
-        for api_version, kind in sorted(lost):
-            self._report(
-                f"the cluster has no {kind} ({api_version}) any more: the release goes on without"
-            )
-        for record in self._records:
-            settled = record.secret
-            if record.is_pending:
-                self._refuse_helms_own(record)
-                self._report(f"revision {record.revision} was interrupted: going on from there")
-                settled = as_interrupted(settled)
-            if lost and not record.is_superseded:
-                kept = [
-                    obj for obj in record.objects if (obj["apiVersion"], obj["kind"]) not in lost
-                ]
-                settled = with_objects(settled, kept)
-            if settled is not record.secret:
-                path = SECRET.path(self._namespace, record.secret["metadata"]["name"])
-                self._client.request("PUT", path, settled)
-
-    def _refuse_helms_own(self, record: Record) -> None:
-        """Raise DeployError for a pending record that is not of a run of Divvy's."""
-        if DEPLOYER in record.annotations and record.status != "pending-rollback":
-            return
-        raise DeployError(
-            f"Helm has been at work on release {record.name} since {record.time} "
-            f"({record.status}), and not for `divvy up`: wait until it has ended. If it was "
-            f"interrupted: kubectl delete secret -n {self._namespace} "
-            f"{record.secret['metadata']['name']}"
-        )
 
     def _write_chart(self, folder: Path, image: AgentImage) -> Path:
         version = installed_version()
@@ -454,79 +321,6 @@ class Deployment:
 
     def _waiting(self, holder: str) -> None:
         self._report(f"waiting: {holder} deploys to namespace {self._namespace} now")
-
-    def _live_namespace(self) -> dict[str, Any] | None:
-        """Return the namespace, None if there is none, or one that is being deleted."""
-        live = self._client.find(NAMESPACE.path("", self._namespace))
-        return None if live is None or live["metadata"].get("deletionTimestamp") else live
-
-    def _await_gone(self) -> None:
-        """Wait until a namespace that is being deleted is gone; raises DeployError."""
-        deadline = time.monotonic() + _GONE_SECONDS
-        reported = False
-        while (live := self._client.find(NAMESPACE.path("", self._namespace))) is not None:
-            if not live["metadata"].get("deletionTimestamp"):
-                return
-            conditions = (live.get("status") or {}).get("conditions") or ()
-            why = "; ".join(str(c.get("message")) for c in conditions if c.get("status") == "True")
-            if time.monotonic() > deadline:
-                raise DeployError(
-                    f"namespace {self._namespace} is not gone after {_GONE_SECONDS:.0f} s"
-                    f"{f': {why}' if why else ''}"
-                )
-            if not reported:
-                self._report(f"waiting: namespace {self._namespace} is being deleted")
-                reported = True
-            time.sleep(_LOOK_SECONDS)
-
-    def _wanted_namespace(self, live: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the namespace as it is applied: of somebody else's, only the level for pods."""
-        own = next(
-            obj for obj in objects(self._stack.document, "") if obj["kind"] == NAMESPACE.kind
-        )
-        if live is None or is_divvys(live):
-            return own
-        labels = {k: v for k, v in own["metadata"]["labels"].items() if k.startswith(_LEVEL)}
-        return {**own, "metadata": {"name": self._namespace, "labels": labels}}
-
-    def _namespace_change(self, live: Mapping[str, Any] | None) -> Change | None:
-        wanted = self._wanted_namespace(live)
-        if live is None:
-            return Change(Action.CREATE, ObjectName.of(wanted))
-        labels = live["metadata"].get("labels") or {}
-        if all(labels.get(key) == value for key, value in wanted["metadata"]["labels"].items()):
-            return None
-        return Change(Action.UPDATE, ObjectName.of(wanted))
-
-    def _ensure_namespace(self) -> None:
-        self._await_gone()
-        live = self._live_namespace()
-        if live is None or self._namespace_change(live) is not None:
-            self._apply_namespace(live, {})
-
-    def _apply_namespace(self, live: Mapping[str, Any] | None, query: Mapping[str, str]) -> None:
-        force = str(live is None or is_divvys(live)).lower()
-        path, wanted = NAMESPACE.path("", self._namespace), self._wanted_namespace(live)
-        query = {**query, "fieldManager": _MANAGER, "force": force}
-        try:
-            self._client.request("PATCH", path, wanted, kind=APPLY, query=query)
-        except ApiError as error:
-            if error.code != CONFLICT:
-                raise
-            raise DeployError(
-                f"namespace {self._namespace} is somebody else's and has a Pod Security level that "
-                f"admits no agent ({error}): choose another `namespace`, or set {_LEVEL}enforce "
-                "to privileged there"
-            ) from None
-
-
-def _goes_with_namespace(obj: Mapping[str, Any]) -> bool:
-    metadata = obj["metadata"]
-    return (
-        is_divvys(obj)
-        or bool(metadata.get("deletionTimestamp"))
-        or metadata["name"] in ("kube-root-ca.crt", KEPT_REPORT)
-    )
 
 
 def deployer() -> str:

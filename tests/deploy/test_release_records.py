@@ -12,7 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from divvy.deploy.deployment import DeployError, Deployment, Stack
+from divvy.deploy.deployment import Deployment, Stack
+from divvy.deploy.errors import DeployError
 from divvy.deploy.records import _encoded
 from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
@@ -138,7 +139,7 @@ def test_refuses_a_record_whose_manifest_is_none(
 ) -> None:
     cluster.secrets = [record(1, "deployed", manifest=manifest)]
     with pytest.raises(DeployError, match=rf"Secret {PREFIX}.divvy.v1 .*manifest"):
-        deployment._recorded()
+        deployment._records.objects()
 
 
 def test_a_pending_record_may_be_kept_under_any_name(
@@ -147,14 +148,14 @@ def test_a_pending_record_may_be_kept_under_any_name(
     restored = record(2, "pending-upgrade")
     restored["metadata"]["name"] = "restored"
     cluster.secrets = [record(1, "deployed"), restored]
-    deployment._settle_records()
+    deployment._records.settle()
     assert cluster.written == [("PUT", "restored")]
 
 
 def test_an_agent_that_does_not_end_keeps_no_other_node_from_being_cleaned(
     cluster: Cluster, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("divvy.deploy.deployment._GONE_SECONDS", 0.05)
+    monkeypatch.setattr("divvy.deploy.namespace._GONE_SECONDS", 0.05)
     cluster.pods = [{"metadata": {"name": "of-a-dead-node"}, "spec": {}}]
     helm: Any = SimpleNamespace(uninstall=lambda _: None)
     assert deployment.destroy(helm) == []

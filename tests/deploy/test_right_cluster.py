@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import divvy.cli.deploy
-from divvy.deploy.deployment import DeployError, Stack
+from divvy.deploy.deployment import Stack
+from divvy.deploy.errors import DeployError
 from divvy.kube.kubeconfig import IN_POD, ClusterConfig
 from divvy.model import parse_document
 from tests.deploy.test_release_records import Cluster, deployment_of, record

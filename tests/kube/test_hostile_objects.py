@@ -25,8 +25,8 @@ from divvy.cli.main import app
 from divvy.cli.node_wait import wait_advertised
 from divvy.deploy.claims_checks import check_claims, check_held
 from divvy.deploy.clean_up import CleanUp, clean_nodes
-from divvy.deploy.deployment import Deployment
 from divvy.deploy.enforcement_check import warn_of_weaker_rungs
+from divvy.deploy.namespace import ReleaseNamespace
 from divvy.deploy.platform_check import check_platforms
 from divvy.deploy.waiting import Waiting
 from divvy.errors import CommandError
@@ -252,18 +252,18 @@ def test_a_deployment_reads_the_others(server: HostileServer, hostility: str) ->
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("divvy.deploy.clean_up._clean_node", lambda _, name: name)
             assert {"n1", "n2"} <= set(clean_nodes(client))
-        deployment: Any = SimpleNamespace(
+        namespace: Any = SimpleNamespace(
             _client=client,
-            _namespace="n",
-            _await_gone=lambda: None,
-            _live_namespace=lambda: {"metadata": {"labels": {"app.kubernetes.io/name": "divvy"}}},
+            _name="n",
+            await_gone=lambda: None,
+            live=lambda: {"metadata": {"labels": {"app.kubernetes.io/name": "divvy"}}},
         )
         if hostility == ODD:
             server.sound["pods"] = []
             # What cannot be read may be anybody's: the namespace stays.
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("divvy.deploy.deployment.is_divvys", lambda _: True)
-                assert "stays" in Deployment.remove_namespace(deployment)
+                patch.setattr("divvy.deploy.namespace.is_divvys", lambda _: True)
+                assert "stays" in ReleaseNamespace.remove(namespace)
     assert bool(notes) == (hostility != LARGE)
 
 
@@ -391,7 +391,8 @@ READS = {
     "divvy/live/usage_reader.py": {"paged"},
     "divvy/cli/why.py": {"listed"},
     "divvy/deploy/clean_up.py": {"pages"},
-    "divvy/deploy/deployment.py": {"pages"},
+    "divvy/deploy/namespace.py": {"pages"},
+    "divvy/deploy/release_records.py": {"pages"},
     "divvy/deploy/waiting.py": {"pages"},
 }
 _READERS = {"pages", "watch", "paged", "listed"}
