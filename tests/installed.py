@@ -66,7 +66,7 @@ def install_wheel(folder: Path) -> Installed:
     """Build the wheel of this work tree and install it in a new environment; no network.
 
     Other people's packages are those that the tests have: the environment's path ends with
-    their folder, whose .pth files, and with them the checkout, are not read.
+    links to them. Nothing there leads to the checkout, nor to the laboratory's distribution.
     """
     sources = folder / "sources"
     copy_sources(sources)
@@ -80,7 +80,12 @@ def install_wheel(folder: Path) -> Installed:
     (built,) = folder.glob("divvy_gpu-*.whl")
     _run(*pip, f"--python={environment}", "install", *offline, str(built))
     (site,) = environment.glob("lib/python*/site-packages")
-    (site / "other-packages.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    others = folder / "other-packages"
+    others.mkdir()
+    for path in Path(sysconfig.get_paths()["purelib"]).iterdir():
+        if not path.name.startswith(("divvy", "__editable__")):
+            (others / path.name).symlink_to(path)
+    (site / "other-packages.pth").write_text(f"{others}\n")
     return Installed(environment)
 
 

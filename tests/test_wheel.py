@@ -75,6 +75,8 @@ def test_has_nothing_of_the_laboratory(installed: Installed, tmp_path: Path) -> 
     shown = installed.run("divvy", "--help", folder=tmp_path).stdout
     assert "laboratory" not in shown
     assert " lab " not in shown
+    refused = installed.run("divvy", "lab", "up", folder=tmp_path, expect=1)
+    assert "No such command 'lab'" in refused.stderr
 
 
 def test_loads_every_command(installed: Installed, tmp_path: Path) -> None:
@@ -158,11 +160,3 @@ def test_deploys_in_a_users_folder_up_to_the_cluster(installed: Installed, proje
     ended = installed.run("divvy", "preview", "-s", "mine", folder=project, expect=1)
     assert ended.stderr.startswith("error: kubeconfig ")
     assert "his own" not in ended.stdout + ended.stderr
-
-
-@pytest.mark.parametrize("words", ["up", "exec gpu-t4 -- true", "restart gpu-t4", "kill gpu-t4"])
-def test_says_that_the_lab_needs_the_sources(
-    installed: Installed, project: Path, words: str
-) -> None:
-    ended = installed.run("divvy", "lab", *words.split(), folder=project, expect=1)
-    assert "error: the lab is built from Divvy's sources" in ended.stderr
