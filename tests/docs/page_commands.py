@@ -36,11 +36,12 @@ _ASKS_THE_CLUSTER = re.compile(r"kubectl |divvy (preview|up|top)\b|divvy .*--(li
 
 
 def page_commands(page: str) -> list[str]:
-    """Return the lines of the shell blocks of a page."""
+    """Return the commands of the shell blocks of a page; one may go on in the next line."""
     text = (REPOSITORY / f"docs/{page}.md").read_text()
     lines = []
     for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        lines += [re.sub(r"\s+#.*", "", line).strip() for line in block.splitlines()]
+        joined = re.sub(r"\s*\\\n\s*", " ", block)
+        lines += [re.sub(r"\s+#.*", "", line).strip() for line in joined.splitlines()]
     return [line for line in lines if line]
 
 
