@@ -72,7 +72,7 @@ def main() -> None:
             sys.exit(_CANNOT_BEGIN)
         # What is simulated is exercised, and never passes for what only hardware shows.
         suite = [
-            "-p=lab.kit.agent_scene",
+            *("-p", "lab.kit.agent_scene"),
             f"--kit={_KIT}",
             "--no-identities",
             "--hardware-checks-anyway",

@@ -6,12 +6,12 @@ other workloads is its own tests' to show.
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,7 +119,62 @@ class Team:
             time.sleep(0.2)
 
 
-def test_runs_the_pages_example(claims: Deployment, tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class PagesTeam:
+    """The team of docs/quota.md, with its queue, and the Job that the page shows."""
+
+    team: Team
+    job: dict[str, Any]
+
+    def create(self, name: str, **spec: object) -> None:
+        """Create a Job as the page's, whose container sleeps; `spec` is its pod's."""
+        job = copy.deepcopy(self.job)
+        job["metadata"]["name"] = name
+        pod = job["spec"]["template"]["spec"]
+        pod |= {"terminationGracePeriodSeconds": 0, **spec}
+        lab = self.team.claims.lab
+        pod["containers"][0] |= {"image": lab.busybox, "command": ["sleep", "infinity"]}
+        lab.apply(job)
+
+
+@pytest.fixture(scope="module")
+def kueue(claims: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiReader]:
+    """Run Kueue with the configuration and the flavors that Divvy writes."""
+    configuration, *flavors, _ = yaml.safe_load_all(
+        claims.divvy("plan", "--stack=lab", "-o", "kueue")
+    )
+    folder = tmp_path_factory.mktemp("kueue")
+    with running_kueue(claims.lab, configuration, folder) as api:
+        claims.lab.apply(*flavors)
+        yield api
+
+
+@pytest.fixture
+def pages_team(claims: Deployment, kueue: ApiReader) -> Iterator[PagesTeam]:
+    """Make the page's team."""
+    page = (REPOSITORY / "docs/quota.md").read_text()
+    page = page.partition("\n## Pools that scale from zero\n")[0]
+    blocks = [list(yaml.safe_load_all(text)) for text in _yaml_blocks(page)]
+    (queue, local), (template, job), (preemption,) = blocks
+    queue["spec"] |= preemption
+    lab = claims.lab
+    lab.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": MANAGED}}
+    )
+    try:
+        lab.apply(queue, local, template)
+        yield PagesTeam(Team(claims, kueue, "team"), job)
+    finally:
+        lab.kubectl("delete", "job", "--all", "-n=team")
+        lab.kubectl("delete", "clusterqueue", "team")
+        lab.kubectl("delete", "namespace", "team")
+
+
+def _yaml_blocks(page: str) -> list[str]:
+    return [block.partition("```")[0] for block in page.split("```yaml\n")[1:]]
+
+
+def test_runs_the_pages_example(pages_team: PagesTeam) -> None:
     """One Job runs, the second one waits for the reason that the page quotes, and runs then.
 
     What Kueue charges is what the claims were allocated, and what `divvy top` shows.
@@ -127,39 +182,30 @@ def test_runs_the_pages_example(claims: Deployment, tmp_path: Path) -> None:
     page = (REPOSITORY / "docs/quota.md").read_text()
     quoted = "insufficient unused quota for divvy.gpu/share-memory in flavor sizes"
     assert quoted in " ".join(page.split())
-    page = page.partition("\n## Pools that scale from zero\n")[0]
-    blocks = [block.partition("```")[0] for block in page.split("```yaml\n")[1:]]
-    queue, local, template, job = (item for block in blocks for item in yaml.safe_load_all(block))
-    configuration, *flavors, _ = yaml.safe_load_all(
-        claims.divvy("plan", "--stack=lab", "-o", "kueue")
-    )
-    with running_kueue(claims.lab, configuration, tmp_path) as api:
-        claims.lab.apply(*flavors)
-        _run_pages_example(claims, api, (queue, local, template, job), quoted)
+    team = pages_team.team
+    for name in ("train", "second"):
+        pages_team.create(name)
+        team.claims.until(lambda: team.charged() == team.used() == {SHARES: 6000 * MIB}, 90)
+    team.waits("second", quoted)
+    team.runs("train")
+    assert team.shown() == 6000
+    team.claims.lab.kubectl("delete", "job", "train", "-n=team")
+    team.runs("second")
 
 
-def _run_pages_example(
-    claims: Deployment, api: ApiReader, objects: Sequence[Any], quoted: str
-) -> None:
-    queue, local, template, job = objects
-    lab = claims.lab
-    lab.apply(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": MANAGED}}
-    )
-    shown = Team(claims, api, "team")
+def test_gives_the_share_of_a_lower_priority_to_a_higher(pages_team: PagesTeam) -> None:
+    team, lab = pages_team.team, pages_team.team.claims.lab
+    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    lab.apply({**urgent, "metadata": {"name": "urgent"}})
     try:
-        lab.apply(queue, local, template)
-        (container,) = job["spec"]["template"]["spec"]["containers"]
-        container |= {"image": lab.busybox, "command": ["sleep", "infinity"]}
-        for name in ("train", "second"):
-            lab.apply({**job, "metadata": {**job["metadata"], "name": name}})
-            claims.until(lambda: shown.charged() == shown.used() == {SHARES: 6000 * MIB}, 90)
-        shown.waits("second", quoted)
-        shown.runs("train")
-        assert shown.shown() == 6000
-        lab.kubectl("delete", "job", "train", "-n=team")
-        shown.runs("second")
+        pages_team.create("train")
+        team.runs("train")
+        pages_team.create("now", priorityClassName="urgent")
+        team.runs("now")
+        team.waits("train", "divvy.gpu/share-memory")
+        assert team.charged() == team.used() == {SHARES: 6000 * MIB}
+        assert lab.get("job/train", "-n=team")["spec"]["suspend"]
+        lab.kubectl("delete", "job", "now", "-n=team")
+        team.runs("train")
     finally:
-        lab.kubectl("delete", "job", "--all", "-n=team")
-        lab.kubectl("delete", "clusterqueue", "team")
-        lab.kubectl("delete", "namespace", "team", "--wait=false")
+        lab.kubectl("delete", "priorityclass", "urgent")
