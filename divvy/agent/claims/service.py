@@ -169,7 +169,7 @@ class Claims:
     @property
     def problem(self) -> str:
         """Return what keeps claims from being served, "" if nothing does."""
-        ours = (self._save_problem, self._refresh_problem)
+        ours = (self._save_problem, self._refresh_problem, self._preparation.problem)
         problems = (self._store.damage, *ours, self._server.problem)
         return next(filter(None, problems), "") or self._publisher.problem
 
