@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from time import monotonic
 
 import grpc
 
@@ -49,8 +48,6 @@ from divvy.agent.settings import Settings
 from divvy.model.api_names import claims_pool
 from divvy.model.slice_specs import slice_specs
 
-# A kubelet that has started lists no pods for less than this.
-_START_SECONDS = 30.0
 _NEVER = object()
 
 
@@ -67,6 +64,7 @@ class Claims:
         on_change: Callable[[], None],
     ) -> None:
         self._node = settings.node
+        self._own_pod = settings.own_pod
         self._pool = claims_pool(settings.node)
         self._driver = driver
         self._health = health
@@ -103,7 +101,6 @@ class Claims:
         self._faults: Mapping[str, str] = {}
         self._listed: Containers = {}
         self._active: Collection[str] = frozenset()
-        self._empty_since: float | None = None
         self._is_published = bool(self._store.record.offered)
         self._refreshed: object = _NEVER
         self._refresh_problem = ""
@@ -149,11 +146,9 @@ class Claims:
             listed, active = await self._pod_resources.claim_containers()
         except grpc.RpcError as error:
             raise HoldersUnknown("the kubelet does not tell who has claims") from error
-        if active or not self._active:
-            self._empty_since = None
-        elif self._empty_since is None or monotonic() - self._empty_since < _START_SECONDS:
-            self._empty_since = self._empty_since or monotonic()
-            raise HoldersUnknown("the kubelet lists no pods, as for a while after its start")
+        if self._own_pod not in active:
+            # Pods that come from files it lists at once.
+            raise HoldersUnknown("the kubelet has no pods of the API yet, as after its start")
         self._listed, self._active = listed, active
 
     @property
@@ -174,7 +169,7 @@ class Claims:
     @property
     def problem(self) -> str:
         """Return what keeps claims from being served, "" if nothing does."""
-        ours = (self._save_problem, self._refresh_problem)
+        ours = (self._save_problem, self._refresh_problem, self._preparation.problem)
         problems = (self._store.damage, *ours, self._server.problem)
         return next(filter(None, problems), "") or self._publisher.problem
 
