@@ -12,9 +12,9 @@ from conformance.observe.device_memory import MAX_DEVIATION
 from conformance.promise import ClaimPromise, NodePromise
 from conformance.skips import not_applicable, not_made
 from divvy.kube.kind import RESOURCE_CLAIM, RESOURCE_SLICE
+from divvy.model.phrases import some
 from divvy.plan.fit.live_claims import ClaimedGpu, LiveDevice, claimed_gpus
 
-_NAMED = 3
 # A claim is released some seconds after its pod has gone.
 _LEAVING = 30.0
 
@@ -51,8 +51,7 @@ def require_unclaimed(target: ClusterUnderTest, node: NodePromise) -> None:
     gpus = _without_leaving(target, node)
     held = [holder.words for gpu in gpus for _, holder in gpu.holders]
     if held:
-        more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
-        not_made(f"its GPUs are held: {', '.join(held[:_NAMED])}{more}")
+        not_made(f"its GPUs are held: {some(held)}")
 
 
 def _without_leaving(target: ClusterUnderTest, node: NodePromise) -> tuple[ClaimedGpu, ...]:

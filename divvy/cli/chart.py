@@ -12,9 +12,9 @@ from divvy.cli.chart_images import Images, images, without_other_image
 from divvy.cli.generated_folder import archive, differences, write_folder
 from divvy.cli.operator_files import operator as for_operator
 from divvy.cli.options import StackName, StackPath, named_stack
-from divvy.cli.output import counted
 from divvy.errors import fail
 from divvy.model import ClusterDocument
+from divvy.model.phrases import plural
 from divvy.render.chart import NAME, Chart, chart_files
 from divvy.render.exports.manifests import manifests
 from divvy.render.exports.operator import Site
@@ -172,7 +172,7 @@ def _package(files: Mapping[str, str], out: Path, version: str, *, check: bool) 
         if not check:
             target.parent.mkdir(parents=True, exist_ok=True)
             replace_file(target, content, 0o644)
-            typer.echo(f"{target}: {counted(len(files), 'file')}")
+            typer.echo(f"{target}: {plural(len(files), 'file')}")
         elif not target.is_file() or target.read_bytes() != content:
             fail(f"{target} is not what would be generated now")
         else:
@@ -197,4 +197,4 @@ def _deliver(files: Mapping[str, str], out: Path | None, check: bool, force: boo
         write_folder(out, files, force=force)
     except OSError as error:
         fail(f"cannot write {out}: {error.strerror}")
-    typer.echo(f"{out}: {counted(len(files), 'file')}")
+    typer.echo(f"{out}: {plural(len(files), 'file')}")

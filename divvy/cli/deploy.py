@@ -14,7 +14,6 @@ from divvy.cli.confirm import confirm
 from divvy.cli.exit_codes import CHANGES, FAILED, INTERRUPTED
 from divvy.cli.node_wait import wait_advertised
 from divvy.cli.options import Diff, ExpectNoChanges, Stack, Yes
-from divvy.cli.output import counted
 from divvy.deploy.changes import Action, Change, FieldChange
 from divvy.deploy.claims_checks import check_claims, check_held
 from divvy.deploy.clean_up import CleanUp, stays
@@ -34,6 +33,7 @@ from divvy.kube.errors import FORBIDDEN, ApiError, KubeError, Unreachable
 from divvy.kube.kind import NODE, POD
 from divvy.kube.kubeconfig import IN_POD, ClusterConfig, cluster_config
 from divvy.model import Cluster, parse_document
+from divvy.model.phrases import plural
 from divvy.model.problems import printable
 from divvy.plan import diff as cluster_diff
 from divvy.plan import plan
@@ -172,7 +172,7 @@ class _Run:
         if look.image.build is not None:
             typer.echo(f"the agent's image is built: {look.image.reference.partition('@')[0]}")
         counts = [
-            f"{counted(number, 'object')} to {action}"
+            f"{plural(number, 'object')} to {action}"
             for action in Action
             if (number := sum(change.action is action for change in look.changes))
         ]
@@ -248,7 +248,7 @@ class _Run:
         except ApiError:
             number = "an unknown number of nodes"
         else:
-            number = counted(nodes, "node")
+            number = plural(nodes, "node")
         context = f", context {self._config.context}" if self._config.context else ""
         return (
             f"{self._config.server}{context} ({number}), release {release.name} in namespace "

@@ -58,8 +58,3 @@ def _print(result: str | RenderableType) -> None:
         Console(highlight=False, soft_wrap=False).print(result)
     else:
         Console(width=_PIPED, force_terminal=False, no_color=True, highlight=False).print(result)
-
-
-def counted(number: int, thing: str) -> str:
-    """Return a count with its noun."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from divvy.model import Cluster, NodeFacts, select_profile
+from divvy.model.phrases import some
 from divvy.model.problems import printable
 from divvy.model.quantities import parse_quantity
 from divvy.model.resource_names import VENDOR
-
-_MAX_NODES = 3
 
 
 def priorities_warning(cluster: Cluster, nodes: Iterable[Mapping[str, Any]]) -> str | None:
@@ -20,9 +19,8 @@ def priorities_warning(cluster: Cluster, nodes: Iterable[Mapping[str, Any]]) -> 
     )
     if not moving:
         return None
-    more = f" and {len(moving) - _MAX_NODES} more" if len(moving) > _MAX_NODES else ""
     return (
-        f"the GPUs of {', '.join(moving[:_MAX_NODES])}{more} move from the device plugin to "
+        f"the GPUs of {some(moving)} move from the device plugin to "
         "claims: Kubernetes' scheduler preempts no pod for a claim, whatever the priorities; Kueue "
         "does (`divvy plan -o kueue`)"
     )
