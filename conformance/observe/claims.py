@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.last_look import last_look
 from conformance.cluster.namespaces import OWN_NAMESPACE
 from conformance.cluster.slices import whole_gpus
 from conformance.observe.device_memory import MAX_DEVIATION
@@ -56,14 +56,12 @@ def require_unclaimed(target: ClusterUnderTest, node: NodePromise) -> None:
 
 def _without_leaving(target: ClusterUnderTest, node: NodePromise) -> tuple[ClaimedGpu, ...]:
     """Return a node's GPUs when claims of the run's own pods are gone, which takes seconds."""
-    deadline = time.monotonic() + _LEAVING
-    while True:
-        gpus = claimed_now(target, node)
+
+    def are_left(gpus: Sequence[ClaimedGpu]) -> bool:
         holders = [holder for gpu in gpus for _, holder in gpu.holders]
-        leaving = [holder for holder in holders if OWN_NAMESPACE.fullmatch(holder.namespace)]
-        if not leaving or time.monotonic() > deadline:
-            return gpus
-        time.sleep(1)
+        return not any(OWN_NAMESPACE.fullmatch(holder.namespace) for holder in holders)
+
+    return last_look(lambda: claimed_now(target, node), are_left, _LEAVING)
 
 
 def overcommitted(gpus: Sequence[ClaimedGpu], node: NodePromise) -> list[str]:

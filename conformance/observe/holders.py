@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conformance.check import SHARED
 from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.last_look import last_look
 from conformance.cluster.namespaces import OWN_NAMESPACE
 from conformance.promise import DevicePromise, NodePromise
 from conformance.skips import CheckSkipped, not_made
@@ -107,8 +107,9 @@ def require_idle_node(target: ClusterUnderTest, node: NodePromise) -> None:
 
 
 def _held(target: ClusterUnderTest, promise: DevicePromise) -> Mapping[str, int]:
-    deadline = time.monotonic() + _LEAVING
-    while True:
+    """Return who holds a kind of device once the run's own pods have left it."""
+
+    def look() -> tuple[Mapping[str, int], Mapping[str, int]]:
         on_node = {"spec.nodeName": promise.node.name}
         pods, unread_pods = target.api.find_whole(POD, fields=on_node)
         claims, unread_claims = target.api.find_whole(RESOURCE_CLAIM)
@@ -117,10 +118,10 @@ def _held(target: ClusterUnderTest, promise: DevicePromise) -> Mapping[str, int]
         # What cannot be read may hold every device.
         for unread in (*unread_pods, *unread_claims):
             held[f"{unread} (which cannot be read)"] = promise.count
-        own = holders(filter(_is_own, pods), promise.node.name, promise.resource)
-        if not own or time.monotonic() > deadline:
-            return held
-        time.sleep(1)
+        return held, holders(filter(_is_own, pods), promise.node.name, promise.resource)
+
+    held, _ = last_look(look, lambda seen: not seen[1], _LEAVING)
+    return held
 
 
 def _is_own(pod: Any) -> bool:

@@ -70,6 +70,6 @@ def namespace_warnings(cluster: Cluster, nodes: Iterable[Mapping[str, Any]]) -> 
         if profile in newer:
             yield (
                 f"the drivers of {some(sorted(names))} are older than {MPS_V3_SINCE}: profile "
-                f"{profile} is version 2 of MPS there, and a container can drop its limit of SMs, which it "
-                "cannot on the others"
+                f"{profile} is version 2 of MPS there, and a container can drop its limit of SMs, "
+                "which it cannot on the others"
             )
