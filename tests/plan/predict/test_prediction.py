@@ -10,7 +10,7 @@ from divvy.model import parse_cluster
 from divvy.plan import level, plan
 from divvy.plan.predict.claimable import BY_CLAIMS
 from divvy.render.views.words import device_words
-from tests.model import guide
+from tests.model import published_tables
 from tests.plan.stacks import example, planned, pool
 
 PROFILES = {
@@ -121,7 +121,8 @@ def _check_sums(prediction):
 
 def test_predicts_devices_of_the_size_that_the_card_prints():
     (only,) = planned(PROFILES, main=pool("mix")).pools
-    sizes = {name: (memory, sms) for name, _, _, memory, sms, *_ in guide.rows("A100-SXM4-40GB")}
+    rows = published_tables.rows("A100-SXM4-40GB")
+    sizes = {name: (memory, sms) for name, _, _, memory, sms, *_ in rows}
     for device in only.node.devices:
         memory, sms = sizes[device.placement.profile]
         assert (round(device.memory_mib / 1024, 2), device.sms) == (memory, sms)
