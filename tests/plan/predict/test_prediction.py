@@ -79,11 +79,6 @@ def test_predicts_the_articles_node_in_all_its_states():
     }
 
 
-@pytest.mark.parametrize("name", ["cern", "mixed", "h200", "lab"])
-def test_adds_up_the_nodes_of_the_examples(name):
-    _check_sums(plan(example(name), name))
-
-
 @st.composite
 def clusters(draw):
     pools = {}
