@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -33,34 +33,27 @@ class Scrape:
 
     def values(self, name: str, **labels: str) -> list[float]:
         """Return the values of a metric's series with these labels."""
-        return [
-            sample.value
-            for family in text_string_to_metric_families(self.text)
-            for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
-        ]
+        return [value for _, value in self._samples(name, labels)]
 
     def series(self, name: str, **labels: str) -> list[Mapping[str, str]]:
         """Return the labels of a metric's series with these labels."""
-        return [
-            sample.labels
-            for family in text_string_to_metric_families(self.text)
-            for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
-        ]
+        return [series for series, _ in self._samples(name, labels)]
 
     def label_values(self, name: str, label: str) -> frozenset[str]:
         """Return the different values that a label has in a metric's series."""
-        return frozenset(
-            sample.labels[label]
-            for family in text_string_to_metric_families(self.text)
-            for sample in family.samples
-            if sample.name == name and label in sample.labels
-        )
+        return frozenset(series[label] for series, _ in self._samples(name, {}) if label in series)
 
     def lines(self, *parts: str) -> str:
         """Return the lines that contain all the parts."""
         return "\n".join(line for line in self.text.splitlines() if all(p in line for p in parts))
+
+    def _samples(
+        self, name: str, labels: Mapping[str, str]
+    ) -> Iterator[tuple[Mapping[str, str], float]]:
+        for family in text_string_to_metric_families(self.text):
+            for sample in family.samples:
+                if sample.name == name and labels.items() <= sample.labels.items():
+                    yield sample.labels, sample.value
 
 
 def scrape(target: ClusterUnderTest, node: str) -> Scrape | None:
