@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import grpc
+from prometheus_client import Histogram
 
 from divvy.agent.api_server.claims_api import ClaimsApi
 from divvy.agent.claims.claim_shares import claim_id
@@ -21,7 +22,6 @@ from divvy.agent.claims.claim_users import (
 from divvy.agent.claims.claims_file import ClaimsFile
 from divvy.agent.claims.device_attributes import gpu_attributes
 from divvy.agent.claims.device_faults import device_faults, taints
-from divvy.agent.claims.metrics import prepare_seconds
 from divvy.agent.claims.offers import missing_shares
 from divvy.agent.claims.preparation import Preparation
 from divvy.agent.claims.record import ClaimRecord
@@ -49,6 +49,8 @@ from divvy.model.api_names import claims_pool
 from divvy.model.slice_specs import slice_specs
 
 _NEVER = object()
+# A share takes milliseconds, a MIG device some hundred; what waits for another pod up to 40 s.
+_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0)
 
 
 class Claims:
@@ -299,3 +301,14 @@ class Claims:
             for gpu in self.record.offered.values()
             for device in gpu.gpu.devices
         ]
+
+
+def prepare_seconds() -> Histogram:
+    """Return what counts how long preparations take; it starts at 0 with the agent."""
+    return Histogram(
+        "divvy_claims_prepare_seconds",
+        "Time until a claim was prepared.",
+        ["node"],
+        registry=None,
+        buckets=_BUCKETS,
+    )

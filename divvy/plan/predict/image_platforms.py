@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from divvy.model import Cluster, NodeFacts, pool_of
+from divvy.model.phrases import some
 from divvy.model.platform_checks import pool_platforms
 from divvy.model.problems import printable
 from divvy.plan.fit.node_selection import NodeSelection, taints_of
 
-_MAX_NODES = 3
 # Every DaemonSet's pods tolerate what Kubernetes itself taints nodes with.
 _OF_KUBERNETES = "node.kubernetes.io/"
 
@@ -32,9 +32,8 @@ def lacking_platform(
         if pool is not None and info.get("architecture") and platform not in platforms:
             lacking.setdefault((pool, platform), []).append(meta["name"])
     for (pool, platform), names in lacking.items():
-        more = f" and {len(names) - _MAX_NODES} more" if len(names) > _MAX_NODES else ""
-        named = printable(", ".join(sorted(names)[:_MAX_NODES]))
-        return _words(cluster, pool, f"nodes {named}{more}", printable(platform), platforms)
+        named = printable(some(sorted(names)))
+        return _words(cluster, pool, f"nodes {named}", printable(platform), platforms)
     for needed in pool_platforms(cluster):
         if needed.platform not in platforms:
             return _words(cluster, needed.pool, needed.value, needed.platform, platforms)

@@ -1,11 +1,12 @@
 """Words for plans: the same in every view."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from divvy.model import Placement
 from divvy.model.claims import Claims
+from divvy.model.phrases import plural, some
 from divvy.model.problems import printable
 from divvy.plan import (
     Change,
@@ -21,7 +22,7 @@ from divvy.plan import (
 from divvy.plan.predict.claimable import size_words
 
 # So many pools or nodes of many are named.
-_NAMED = 20
+NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,6 @@ class Segment:
     resource: str
     shares: int
     words: str
-
-
-def plural(number: int, thing: str) -> str:
-    """Return a count with its noun: ``1 node``, ``4 nodes``."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def resource_rows(node: NodePlan) -> tuple[ResourceRow, ...]:
@@ -290,7 +286,7 @@ class AlikeChanges:
         """Return whose change it is: ``Pool a``, ``3 pools, each so: a, b, c``."""
         if len(self.pools) == 1:
             return f"pool {self.pools[0]}"
-        return f"{len(self.pools):,} pools, each so: {some(self.pools)}"
+        return f"{len(self.pools):,} pools, each so: {some(self.pools, NAMED)}"
 
     @property
     def title(self) -> str:
@@ -300,7 +296,7 @@ class AlikeChanges:
         verb = ""
         if not (self.change.nodes_before and self.change.nodes_after):
             verb = " go" if self.change.nodes_before else " come"
-        return f"{len(self.nodes):,} nodes{verb}, each so: {some(self.nodes)}"
+        return f"{len(self.nodes):,} nodes{verb}, each so: {some(self.nodes, NAMED)}"
 
 
 def alike_changes(changes: Iterable[Change]) -> tuple[AlikeChanges, ...]:
@@ -330,16 +326,10 @@ def _is_alike(first: Change, second: Change) -> bool:
     return replace(first, pool=second.pool) == second
 
 
-def some(names: Sequence[str], limit: int = _NAMED) -> str:
-    """Return names, the first ones where there are many."""
-    more = len(names) - limit
-    return ", ".join(names[:limit]) + (f" and {more:,} more" if more > 0 else "")
-
-
 def unchanged_words(difference: Difference) -> str:
     """Return in one line which pools do not change, "" if all of them do."""
     names = difference.unchanged
-    return f"{plural(len(names), 'pool')} unchanged: {some(names)}" if names else ""
+    return f"{plural(len(names), 'pool')} unchanged: {some(names, NAMED)}" if names else ""
 
 
 def count_changes(difference: Difference) -> str:
