@@ -117,6 +117,10 @@ class ClaimsFile:
         self.record = record
         self._on_change()
 
+    def rewrite(self) -> None:
+        """Write the same again, to see whether that is possible; raises OSError."""
+        self._write(self.record)
+
     def put(self, claim: HeldClaim) -> None:
         """Note a claim as it is now; raises OSError."""
         self.save(replace(self.record, claims={**self.record.claims, claim.uid: claim}))

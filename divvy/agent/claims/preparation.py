@@ -47,6 +47,7 @@ from divvy.agent.nvml.driver import Driver, boot_id, loaded_module
 from divvy.agent.nvml.mig_apply import apply_plan
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.settings import Settings
+from divvy.atomic_file import replace_file
 from divvy.kube.async_client import raising_unreachable
 from divvy.kube.errors import KubeError, Unreachable
 from divvy.model.api_names import claims_pool
@@ -142,6 +143,20 @@ class Preparation:
             self._unwritten[uid] = str(error)
             raise
         self._unwritten.pop(uid, None)
+
+    def look_again(self) -> None:
+        """Take the problem back once files can be written.
+
+        The pod of a claim that could not be prepared may be gone: nobody asks for it again.
+        """
+        if not self._unwritten or self._store.damage:
+            return
+        probe = self._settings.cdi_folder / ".divvy-probe"
+        with contextlib.suppress(OSError):
+            self._store.rewrite()
+            replace_file(probe, b"writable", 0o600)
+            probe.unlink()
+            self._unwritten.clear()
 
     def written(self) -> frozenset[str]:
         """Return the UIDs of the claims that have a CDI specification."""

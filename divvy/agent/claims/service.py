@@ -245,6 +245,7 @@ class Claims:
         Also where one could not be written, or somebody has damaged it: its containers start again
         without a Prepare.
         """
+        self._preparation.look_again()
         snapshot = None if self._driver.problem else self._driver.snapshot
         description = None if snapshot is None else self._injection.described_as(snapshot)
         if (description, self._preparation.files()) != self._refreshed or self._refresh_problem:

@@ -119,6 +119,12 @@ async def test_loses_nothing_and_reports_why(node: Node, where: str, way: str) -
     assert time.monotonic() - began < WAIT + 1.5
     assert WORDS[way] in node.preparation.problem
     assert str(place) in node.preparation.problem
+    node.preparation.look_again()
+    assert WORDS[way] in node.preparation.problem
+    node.put_right(place)
+    node.preparation.look_again()  # nobody asks for the claim again: its pod is gone
+    assert not node.preparation.problem
+    node.spoil(place, way)
     restarted = node.preparation = node.started()
     assert not node.store.damage
     with pytest.raises(ClaimProblem, match=WORDS[way]):
