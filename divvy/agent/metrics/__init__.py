@@ -1,1 +1,1 @@
-"""Metrics of a node: gauges that the agent fills anew for each scrape."""
+"""Metrics of a node: gauges that the agent fills again for each scrape."""
