@@ -30,7 +30,7 @@ from divvy.render.chart.values import chart_values, values_text
 from divvy.render.chart.values_schema import NOT_VALUES, stack_values, values_schema
 from divvy.render.chart.yaml_text import scalar
 from divvy.render.objects.claims.claimable import UNKNOWN_LARGEST_MIB, types_of
-from divvy.render.objects.claims.controller import NODE_STATE, controller_affinity
+from divvy.render.objects.claims.template_maker import NODE_STATE, controller_affinity
 from divvy.render.objects.cluster import objects
 from divvy.render.views.terminal import plan_text
 
