@@ -14,6 +14,7 @@ from divvy.model.api_names import (
     Component,
     component_labels,
 )
+from divvy.model.stack import tolerations_of
 from divvy.render.objects.atomic_values import variables_of_pod
 
 _LABELS = component_labels(Component.AGENT)
@@ -66,7 +67,7 @@ def _pod(cluster: Cluster, image: Any) -> dict[str, Any]:
     affinity = _affinity(cluster)
     if affinity:
         pod["affinity"] = affinity
-    if tolerations := pool_tolerations(cluster):
+    if tolerations := tolerations_of(pool for _, pool in sorted(cluster.pools.items())):
         pod["tolerations"] = tolerations
     if cluster.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in cluster.image_pull_secrets]
@@ -211,14 +212,3 @@ def _affinity(cluster: Cluster) -> dict[str, Any] | None:
     ]
     required = {"nodeSelectorTerms": terms}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-
-
-def pool_tolerations(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return the tolerations of all pools, each once."""
-    listed: list[dict[str, Any]] = []
-    for _, pool in sorted(cluster.pools.items()):
-        for toleration in pool.tolerations:
-            rendered = toleration.model_dump(by_alias=True, exclude_none=True)
-            if rendered not in listed:
-                listed.append(rendered)
-    return listed

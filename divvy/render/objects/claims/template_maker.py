@@ -8,7 +8,7 @@ from typing import Any
 from divvy.model import Cluster
 from divvy.model.api_names import METRICS_PORT, TEMPLATE_MAKER, Component, component_labels
 from divvy.model.platform_checks import ARCHITECTURE_LABEL
-from divvy.render.objects.agent_pod import pool_tolerations
+from divvy.model.stack import tolerations_of
 from divvy.render.objects.roles import role
 
 # The keys of taints by which Kubernetes says how a node is.
@@ -80,7 +80,7 @@ def _tolerations(cluster: Cluster) -> list[dict[str, Any]]:
     """
     return [
         toleration
-        for toleration in pool_tolerations(cluster)
+        for toleration in tolerations_of(pool for _, pool in sorted(cluster.pools.items()))
         if "key" in toleration and not re.match(NODE_STATE, toleration["key"])
     ]
 
