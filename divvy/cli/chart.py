@@ -15,8 +15,9 @@ from divvy.errors import fail
 from divvy.model import ClusterDocument
 from divvy.model.phrases import plural
 from divvy.render.chart import NAME, Chart, chart_files
-from divvy.render.exports.manifests import manifests
-from divvy.render.exports.operator import Site
+from divvy.render.exports.operator.files import Site
+from divvy.render.exports.plain_yaml import yaml_documents
+from divvy.render.objects.cluster import objects
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_document
 from divvy.version_info import version as installed_version
@@ -154,7 +155,7 @@ def _manifests(document: ClusterDocument, images: Images) -> Mapping[str, str]:
     if images.agent is None:
         fail("the agent's image is not known: give --image or --build")
 
-    return {"divvy.yaml": manifests(document, images.agent)}
+    return {"divvy.yaml": yaml_documents(objects(document, images.agent))}
 
 
 def _package(files: Mapping[str, str], out: Path, version: str, *, check: bool) -> None:

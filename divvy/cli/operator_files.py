@@ -7,7 +7,8 @@ import typer
 from divvy.errors import fail
 from divvy.model import Cluster
 from divvy.model.phrases import plural
-from divvy.render.exports.operator import Site, operator_files, translate
+from divvy.render.exports.operator.files import Site, operator_files
+from divvy.render.exports.operator.translation import translate
 
 
 def operator(

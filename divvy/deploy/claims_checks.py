@@ -27,7 +27,7 @@ def check_claims(cluster: Cluster, *, preview: bool) -> None:
 
     Raises CommandError.
     """
-    if not _has_claims(cluster):
+    if not cluster.claims:
         check_held(cluster, preview=preview)
         return
     with reading(cluster.kubeconfig, cluster.context) as reader:
@@ -68,13 +68,9 @@ def check_floor(cluster: Cluster) -> None:
 
     Then tell which nodes move between the device plugin and claims.
     """
-    if _has_claims(cluster):
+    if cluster.claims:
         with reading(cluster.kubeconfig, cluster.context) as reader:
             _check_floor(cluster, reader, NodeMovesReader(reader, cluster))
-
-
-def _has_claims(cluster: Cluster) -> bool:
-    return any(profile.by_claims for profile in cluster.profiles.values())
 
 
 def _check_floor(cluster: Cluster, reader: ClusterReader, moves_reader: NodeMovesReader) -> None:

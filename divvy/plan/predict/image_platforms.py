@@ -9,6 +9,7 @@ from divvy.model import Cluster, NodeFacts, pool_of
 from divvy.model.phrases import some
 from divvy.model.platform_checks import pool_platforms
 from divvy.model.problems import printable
+from divvy.model.stack import tolerations_of
 from divvy.plan.fit.node_selection import NodeSelection, taints_of
 
 # Every DaemonSet's pods tolerate what Kubernetes itself taints nodes with.
@@ -41,11 +42,7 @@ def lacking_platform(
 
 
 def _keeps_agents_away(cluster: Cluster, node: Mapping[str, Any]) -> bool:
-    tolerations = [
-        toleration.model_dump(by_alias=True, exclude_none=True)
-        for pool in cluster.pools.values()
-        for toleration in pool.tolerations
-    ]
+    tolerations = tolerations_of(cluster.pools.values())
     taints = taints_of(node.get("spec") or {})
     others = [taint for taint in taints if not taint.key.startswith(_OF_KUBERNETES)]
     return NodeSelection(tolerations=tolerations).untolerated(others) is not None

@@ -93,20 +93,22 @@ def device_words(device: Device) -> str:
     return f"{what}: {size}"
 
 
+def _what(promise: str) -> str:
+    return "nvidia-smi" if promise == "nvidiaSmi" else promise
+
+
 def levels(promise: Guarantees) -> str:
     """Return the levels of all four promises in one line."""
-    names = {"nvidiaSmi": "nvidia-smi"}
-    return ", ".join(f"{names.get(key, key)} {level(words)}" for key, words in promise.items())
+    return ", ".join(f"{_what(key)} {level(words)}" for key, words in promise.items())
 
 
 def promise_lines(promises: Iterable[Guarantees]) -> tuple[tuple[str, str, str], ...]:
     """Return every distinct promise once, as (what, level, meaning)."""
-    names = {"nvidiaSmi": "nvidia-smi"}
     lines: dict[tuple[str, str, str], None] = {}
     for promise in dict.fromkeys(promises):
         for key, words in promise.items():
             head, _, meaning = words.partition(": ")
-            lines[(names.get(key, key), head, meaning)] = None
+            lines[(_what(key), head, meaning)] = None
     order = {"memory": 0, "compute": 1, "faults": 2, "nvidia-smi": 3}
     return tuple(sorted(lines, key=lambda line: (order[line[0]], line)))
 
@@ -265,9 +267,8 @@ def disruption_words(change: Change) -> str:
 
 def promise_changes(before: Guarantees, after: Guarantees) -> tuple[tuple[str, str, str], ...]:
     """Return the promises whose words differ, as (what, before, after)."""
-    names = {"nvidiaSmi": "nvidia-smi"}
     return tuple(
-        (names.get(key, key), older, newer)
+        (_what(key), older, newer)
         for (key, older), (_, newer) in zip(before.items(), after.items(), strict=True)
         if older != newer
     )
