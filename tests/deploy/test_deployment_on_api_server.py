@@ -149,7 +149,7 @@ def test_continues_runs_that_were_killed_at_any_instant(
     began = time.monotonic()
     own.up()
     longest, before = time.monotonic() - began, cluster.uid("daemonset", "divvy-agent", NAMESPACE)
-    kills = int(os.environ.get("DIVVY_KILLS", at_length(4, 300)))
+    kills = int(os.environ.get("DIVVY_KILLS", at_length(4, 60)))
     for number in range(kills):
         profile, with_claims = dice.choice(("whole", "split", "slice-4")), dice.random() < 0.3
         for clone in clones:
