@@ -1,7 +1,7 @@
 """The configuration file of NVIDIA's device plugin, ``version: v1``."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -54,9 +54,14 @@ class _Open(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow", alias_generator=camel_case)
 
-    def unknown(self) -> Iterable[str]:
-        """Return the keys that have no field."""
-        return self.model_extra or ()
+    def unknown(self) -> Iterator[str]:
+        """Yield the keys that have no field; of a mapping below one, those of the mapping.
+
+        What stands in the wrong place has a name of its own: `resources.sharing`.
+        """
+        for key, value in (self.model_extra or {}).items():
+            below = value if isinstance(value, dict) and value else None
+            yield from [key] if below is None else (f"{key}.{name}" for name in below)
 
 
 class _Resource(_Strict):
