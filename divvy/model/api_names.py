@@ -139,6 +139,8 @@ IGNORED_ANNOTATIONS = (
 )
 # What the policy of sized limits has removed from a pod, for the one that warns to name.
 IGNORED_LIMITS = f"{DOMAIN}/ignored-limits"
+# Which annotations of KAI's the policy has made a claim of.
+FRACTION_BEFORE = f"{DOMAIN}/fraction"
 # On namespaces whose ResourceQuota limits shares, where every namespace needs one.
 SHARE_QUOTA_LABEL = f"{DOMAIN}/share-quota"
 # Before a class's name: the extended resource that every class has.

@@ -18,6 +18,7 @@ from divvy.model.api_names import (
     VGPU_MODE,
 )
 from divvy.model.claim_names import SHARE_CLASS
+from divvy.model.fractions import asking
 from divvy.model.problems import printable
 from divvy.model.resource_names import gpu_resource
 from divvy.plan.fit.claim_requests import Request, classes_of_others, requests_of
@@ -293,8 +294,9 @@ def _unread(
     requests: Iterable[str],
 ) -> Iterator[str]:
     """Yield what decides about a pod and is somebody else's: annotations, schedulers, classes."""
+    by_size = (*_FOLLOWED, *(asking(cluster.names) if cluster.names.fraction else ()))
     for name in meta.get("annotations") or ():
-        known = IGNORED_ANNOTATIONS + (_FOLLOWED if cluster.claims else ())
+        known = IGNORED_ANNOTATIONS + (by_size if cluster.claims else ())
         if name not in known and _ASKS_FOR_GPUS.search(str(name)):
             yield f"the annotation {name} is not Divvy's: whoever reads it may give GPUs"
     scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
