@@ -14,7 +14,7 @@ from conformance.cluster.cluster_under_test import CLUSTER, ClusterUnderTest
 from conformance.cluster.inspectors import Inspectors
 from conformance.cluster.namespaces import PodNamespaces, pod_namespaces
 from conformance.cluster.pods import Outcome, PodNamespace
-from conformance.evidence import Evidence
+from conformance.evidence import Evidence, Verdict
 from conformance.load.claim_probes import (
     ClaimProbe,
     look_by_claim,
@@ -51,8 +51,8 @@ Bare = Prefetched[NodePromise, BareLook]
 Probes = Prefetched[DevicePromise, Outcome]
 ClaimProbes = Prefetched[ClaimPromise, ClaimProbe]
 Fills = Prefetched[DevicePromise, FillResult]
-Allocations = Prefetched[DevicePromise, tuple[str, str]]
-Releases = Prefetched[DevicePromise, tuple[str, str]]
+Allocations = Prefetched[DevicePromise, Verdict]
+Releases = Prefetched[DevicePromise, Verdict]
 Overcommits = Prefetched[DevicePromise, Overcommit]
 GpuConditions = Prefetched[NodePromise, Conditions | None]
 MetricsSamples = Prefetched[NodePromise, MetricsSample | None]
@@ -157,15 +157,18 @@ def bare(target: ClusterUnderTest, pods: PodNamespace, namespaces: PodNamespaces
     return Prefetched(target.ready_nodes, look, _MAX_PODS)
 
 
+def _note_driver(target: ClusterUnderTest, node: NodePromise, log: str) -> None:
+    if (simulated := is_simulated(log)) is not None:
+        target.drivers[node.name] = simulated
+
+
 @pytest.fixture(scope="session")
 def probes(target: ClusterUnderTest, pods: PodNamespace) -> Probes:
     """Look at one device of each resource on every node."""
 
     def work(promise: DevicePromise) -> Outcome:
         outcome = look_around(pods, promise)
-        simulated = is_simulated(outcome.log)
-        if simulated is not None:
-            target.drivers[promise.node.name] = simulated
+        _note_driver(target, promise.node, outcome.log)
         return outcome
 
     return Prefetched(target.ready_devices, free(target, work), _MAX_PODS)
@@ -178,9 +181,7 @@ def claim_probes(target: ClusterUnderTest, pods: PodNamespace) -> ClaimProbes:
     def work(promise: ClaimPromise) -> ClaimProbe:
         gpu = claimed_gpu_of(target, promise)
         probe = look_by_claim(pods, promise, gpu, small_claim(promise, gpu, target.implementation))
-        simulated = is_simulated(probe.outcome.log)
-        if simulated is not None:
-            target.drivers[promise.node.name] = simulated
+        _note_driver(target, promise.node, probe.outcome.log)
         return probe
 
     return Prefetched(target.ready_claims, work, _MAX_PODS)
@@ -316,7 +317,7 @@ def _at_most(target: ClusterUnderTest, simulated: int) -> int:
 def allocations(target: ClusterUnderTest, pods: PodNamespace) -> Allocations:
     """Hold one device of each resource, and read what the kubelet says of it."""
 
-    def work(promise: DevicePromise) -> tuple[str, str]:
+    def work(promise: DevicePromise) -> Verdict:
         require_free(target, promise)
         return allocation(target, pods, promise)
 
@@ -338,7 +339,7 @@ def fills(target: ClusterUnderTest, pods: PodNamespace) -> Fills:
 def releases(target: ClusterUnderTest, pods: PodNamespace) -> Releases:
     """Have pods of several kinds come and go on every resource of every node."""
 
-    def work(promise: DevicePromise) -> tuple[str, str]:
+    def work(promise: DevicePromise) -> Verdict:
         require_idle(target, promise)
         return release(pods, promise, _ROW_SIMULATED if target.simulated else _ROW)
 

@@ -7,7 +7,10 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes, mode: int) -> None:
-    """Give a file this content and mode; raises OSError and leaves the file as it was."""
+    """Give a file this content and mode.
+
+    Raises OSError, which names a file also where the system does not, and leaves it as it was.
+    """
     # Of no ending that a reader of the folder looks for.
     scratch = path.parent / f".{path.name}.new"
     scratch.unlink(missing_ok=True)
@@ -18,8 +21,9 @@ def replace_file(path: Path, content: bytes, mode: int) -> None:
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(path)
-    except OSError:
+    except OSError as error:
         scratch.unlink(missing_ok=True)
+        error.filename = error.filename or str(path)
         raise
     sync_folder(path.parent)
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import typer
 from typer.exceptions import TyperException
+from typer.testing import CliRunner, Result
 
 from divvy.cli.main import app
 from lab.cluster.paths import REPOSITORY
@@ -50,6 +51,11 @@ def run_divvy(
     codes = (expect,) if isinstance(expect, int) else expect
     assert codes is None or done.returncode in codes, done.stdout + done.stderr
     return done
+
+
+def invoke(*arguments: str) -> Result:
+    """Run it in this process."""
+    return CliRunner().invoke(app, arguments)
 
 
 def read_by_divvy(words: Sequence[str]) -> str:

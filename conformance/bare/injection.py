@@ -28,6 +28,7 @@ def agent_environment(kit: Kit, root: Path, folder: Path) -> dict[str, str]:
     return {
         "NODE_NAME": NODE,
         "NAMESPACE": "divvy-system",
+        "POD_NAME": "divvy-agent",
         "DIVVY_DRIVER_ROOT": str(root),
         "DIVVY_HOST_DRIVER_ROOT": str(root),
         "DIVVY_CDI_FOLDER": str(folder / "cdi"),

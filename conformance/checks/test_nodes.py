@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Collection, Mapping
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from conformance.check import EVERY, check
 from conformance.checks.verdicts import nodes_amiss
 from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.last_look import last_look
 from conformance.cluster.node_life import NodeLife
 from conformance.evidence import Evidence
 from conformance.fixtures import DriverLooks, FreshStatuses, GpuConditions
@@ -392,15 +392,12 @@ def test_allocatable_is_the_plan(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
     wanted = dict(node.plan.per_node)
-    deadline = time.monotonic() + _STATUS_PERIOD
-    allocatable: dict[str, int] = {}
-    while time.monotonic() < deadline:
+
+    def allocatable() -> dict[str, int]:
         advertised = target.advertised(node.name)
-        allocatable = {name: advertised.get(name, 0) for name in wanted}
-        if allocatable == wanted:
-            break
-        time.sleep(0.5)
-    evidence.require(_words(wanted), _words(allocatable))
+        return {name: advertised.get(name, 0) for name in wanted}
+
+    evidence.require(_words(wanted), _words(last_look(allocatable, wanted.__eq__, _STATUS_PERIOD)))
 
 
 def _words(counts: Mapping[str, object]) -> str:

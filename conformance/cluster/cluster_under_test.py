@@ -64,13 +64,13 @@ class ClusterUnderTest:
     document: ClusterDocument
     api: Api
     nodes: list[NodePromise]
-    all_nodes: Sequence[LiveNode]
-    unready: Mapping[str, str]
-    reported: Mapping[str, Mapping[str, Any]]
-    pool: str | None
-    image: str | None
-    no_image: str
-    kubeconfig: str | None
+    all_nodes: Sequence[LiveNode] = ()
+    unready: Mapping[str, str] = field(default_factory=dict)
+    reported: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    pool: str | None = None
+    image: str | None = None
+    no_image: str = ""
+    kubeconfig: str | None = None
     revision: str = ""
     versions: Mapping[str, Any] = field(default_factory=dict)
     node_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

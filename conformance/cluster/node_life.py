@@ -10,11 +10,11 @@ from datetime import datetime
 from typing import Any
 
 from conformance.cluster.api import Api
-from divvy.kube.errors import ApiError, KubeError, Unreachable
+from conformance.cluster.last_look import last_look
+from divvy.kube.errors import NOT_FOUND, ApiError, KubeError, Unreachable
 from divvy.kube.kind import LEASE, NODE
 
 _LEASES = "kube-node-lease"
-_NOT_FOUND = 404
 # A kubelet renews its lease each 10 s by default; the node turns NotReady after 40 s of silence.
 _SILENT_SECONDS = 25.0
 _KNOWN_SECONDS = 60.0
@@ -54,7 +54,7 @@ class NodeLife:
         try:
             node = self.api.get(NODE, name)
         except ApiError as problem:
-            gone = problem.code == _NOT_FOUND
+            gone = problem.code == NOT_FOUND
             return f"{name} has left the cluster during the run" if gone else ""
         except Unreachable:
             return ""
@@ -79,13 +79,12 @@ class NodeLife:
         if time.monotonic() - self._alive.get(name, float("-inf")) < _KNOWN_SECONDS:
             return True
         first = self._renewals(name).get(name)
-        deadline = time.monotonic() + self.silent_seconds
-        while first is not None and self._renewals(name).get(name) == first:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(1)
-        self._alive[name] = time.monotonic()
-        return True
+        renewed = first is None or first != last_look(
+            lambda: self._renewals(name).get(name), lambda seen: seen != first, self.silent_seconds
+        )
+        if renewed:
+            self._alive[name] = time.monotonic()
+        return renewed
 
     def _renewals(self, name: str | None = None) -> Mapping[str, datetime]:
         """Return when each kubelet has renewed its lease, or that of one node."""

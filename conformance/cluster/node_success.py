@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 
 from conformance.cluster.api import Api
-from divvy.kube.errors import ApiError, Unreachable
+from divvy.kube.errors import NOT_FOUND, ApiError, Unreachable
 from divvy.kube.kind import NODE
 from divvy.model.api_names import CONFORMANCE_SUCCESS
 
@@ -20,11 +20,8 @@ def note_success(api: Api, nodes: Iterable[str], when: float) -> None:
     for name in nodes:
         try:
             api.patch(NODE, name, patch)
-        except ApiError as problem:
-            if problem.code == 404:
+        except (ApiError, Unreachable) as problem:
+            if isinstance(problem, ApiError) and problem.code == NOT_FOUND:
                 continue
-            print(f"  no success is noted on nodes: {problem}", file=sys.stderr)
-            return
-        except Unreachable as problem:
             print(f"  no success is noted on nodes: {problem}", file=sys.stderr)
             return

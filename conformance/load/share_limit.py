@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.last_look import last_look
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Verdict
 from conformance.observe.device_memory import LIMIT_DEVIATION_MIB, share_sizes
@@ -104,12 +104,12 @@ def go_past(target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise
     name = pods.start(promise.node.name, ["/bin/sh", "-c", script], promise.resource)
     try:
         pods.until(lambda: "allocated" in pods.log(name), _STARTED)
-        deadline = time.monotonic() + _NOTICED
-        while True:
+
+        def over() -> Sequence[float]:
             page = scrape(target, promise.node.name)
-            over = page.values("divvy_memory_over_limit_mib", pod=name) if page else []
-            if over or time.monotonic() > deadline:
-                return PastTheLimiter(pods.log(name), over[0] if over else None)
-            time.sleep(1)
+            return page.values("divvy_memory_over_limit_mib", pod=name) if page else []
+
+        values = last_look(over, len, _NOTICED)
+        return PastTheLimiter(pods.log(name), values[0] if values else None)
     finally:
         pods.remove(name)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.last_look import last_look
 from conformance.cluster.namespaces import OWN_NAMESPACE
 from conformance.cluster.slices import whole_gpus
 from conformance.observe.device_memory import MAX_DEVIATION
 from conformance.promise import ClaimPromise, NodePromise
 from conformance.skips import not_applicable, not_made
 from divvy.kube.kind import RESOURCE_CLAIM, RESOURCE_SLICE
+from divvy.model.phrases import some
 from divvy.plan.fit.live_claims import ClaimedGpu, LiveDevice, claimed_gpus
 
-_NAMED = 3
 # A claim is released some seconds after its pod has gone.
 _LEAVING = 30.0
 
@@ -51,20 +51,17 @@ def require_unclaimed(target: ClusterUnderTest, node: NodePromise) -> None:
     gpus = _without_leaving(target, node)
     held = [holder.words for gpu in gpus for _, holder in gpu.holders]
     if held:
-        more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
-        not_made(f"its GPUs are held: {', '.join(held[:_NAMED])}{more}")
+        not_made(f"its GPUs are held: {some(held)}")
 
 
 def _without_leaving(target: ClusterUnderTest, node: NodePromise) -> tuple[ClaimedGpu, ...]:
     """Return a node's GPUs when claims of the run's own pods are gone, which takes seconds."""
-    deadline = time.monotonic() + _LEAVING
-    while True:
-        gpus = claimed_now(target, node)
+
+    def are_left(gpus: Sequence[ClaimedGpu]) -> bool:
         holders = [holder for gpu in gpus for _, holder in gpu.holders]
-        leaving = [holder for holder in holders if OWN_NAMESPACE.fullmatch(holder.namespace)]
-        if not leaving or time.monotonic() > deadline:
-            return gpus
-        time.sleep(1)
+        return not any(OWN_NAMESPACE.fullmatch(holder.namespace) for holder in holders)
+
+    return last_look(lambda: claimed_now(target, node), are_left, _LEAVING)
 
 
 def overcommitted(gpus: Sequence[ClaimedGpu], node: NodePromise) -> list[str]:

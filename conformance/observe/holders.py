@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conformance.check import SHARED
 from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.last_look import last_look
 from conformance.cluster.namespaces import OWN_NAMESPACE
 from conformance.promise import DevicePromise, NodePromise
 from conformance.skips import CheckSkipped, not_made
 from divvy.kube.kind import POD, RESOURCE_CLAIM
 from divvy.model import parse_count
 from divvy.model.claim_status import allocation_results, consumer_pods
+from divvy.model.phrases import some
 from divvy.model.pod_phase import is_finished
 from divvy.model.resource_names import VENDOR
 
 _DRA_DRIVER = f"gpu.{VENDOR}"
 # On claims that the scheduler makes of a pod's limits, for a class with extendedResourceName.
 _BY_LIMITS = "resource.kubernetes.io/extended-resource-claim"
-_NAMED = 3
 # Pods of a check before, or of a run that was just stopped, are on their way out.
 _LEAVING = 30.0
 
@@ -79,9 +79,9 @@ def require_free(target: ClusterUnderTest, promise: DevicePromise) -> None:
     """Skip by name where using a device would disturb somebody, or none is left."""
     held = _held(target, promise)
     if held and promise.mode in SHARED:
-        not_made(f"replicas are held by {_names(held)}")
+        not_made(f"replicas are held by {some(sorted(held))}")
     if sum(held.values()) >= promise.count:
-        not_made(f"every device is held by {_names(held)}")
+        not_made(f"every device is held by {some(sorted(held))}")
 
 
 def is_free(target: ClusterUnderTest, promise: DevicePromise) -> bool:
@@ -97,7 +97,7 @@ def require_idle(target: ClusterUnderTest, promise: DevicePromise) -> None:
     """Skip by name where filling or burning would disturb somebody."""
     held = _held(target, promise)
     if held:
-        not_made(f"needs idle GPUs: devices are held by {_names(held)}")
+        not_made(f"needs idle GPUs: devices are held by {some(sorted(held))}")
 
 
 def require_idle_node(target: ClusterUnderTest, node: NodePromise) -> None:
@@ -107,8 +107,9 @@ def require_idle_node(target: ClusterUnderTest, node: NodePromise) -> None:
 
 
 def _held(target: ClusterUnderTest, promise: DevicePromise) -> Mapping[str, int]:
-    deadline = time.monotonic() + _LEAVING
-    while True:
+    """Return who holds a kind of device once the run's own pods have left it."""
+
+    def look() -> tuple[Mapping[str, int], Mapping[str, int]]:
         on_node = {"spec.nodeName": promise.node.name}
         pods, unread_pods = target.api.find_whole(POD, fields=on_node)
         claims, unread_claims = target.api.find_whole(RESOURCE_CLAIM)
@@ -117,18 +118,12 @@ def _held(target: ClusterUnderTest, promise: DevicePromise) -> Mapping[str, int]
         # What cannot be read may hold every device.
         for unread in (*unread_pods, *unread_claims):
             held[f"{unread} (which cannot be read)"] = promise.count
-        own = holders(filter(_is_own, pods), promise.node.name, promise.resource)
-        if not own or time.monotonic() > deadline:
-            return held
-        time.sleep(1)
+        return held, holders(filter(_is_own, pods), promise.node.name, promise.resource)
+
+    held, _ = last_look(look, lambda seen: not seen[1], _LEAVING)
+    return held
 
 
 def _is_own(pod: Any) -> bool:
     """Return whether a pod is of a run: anybody may set its label, and would be waited for."""
     return OWN_NAMESPACE.fullmatch(pod["metadata"]["namespace"]) is not None
-
-
-def _names(held: Mapping[str, int]) -> str:
-    names = sorted(held)
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

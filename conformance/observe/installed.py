@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,19 +10,19 @@ from functools import cached_property
 from typing import Any
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.last_look import last_look
 from conformance.cluster.running_images import images_by_node
 from conformance.evidence import Verdict
 from conformance.observe.owned_fields import differences
 from conformance.observe.rollout import not_rolled_out
 from conformance.skips import not_applicable, not_made
 from divvy.image.build import input_digest
-from divvy.kube.errors import ApiError
-from divvy.kube.kind import POD, Kind
+from divvy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError
+from divvy.kube.kind import POD, kind_named
 from divvy.model import PluginImage, generation
 from divvy.model.api_names import AGENT, CONFIG_MAP, Component, component_of
 from divvy.render.objects.cluster import configuration_of, objects
 
-_FORBIDDEN, _NOT_FOUND = 403, 404
 _WORKLOADS = ("DaemonSet", "Deployment")
 # What has just been changed is rolled out within this.
 _PATIENCE = 30.0
@@ -162,8 +161,8 @@ class Installation:
 
         Skips the check where the stack file asks for none of it, or it may not be read.
         """
-        deadline = time.monotonic() + _PATIENCE
-        while True:
+
+        def look() -> tuple[str, str, bool]:
             image, wrong = self.image
             installed = [self._read(obj) for obj in self._expected(image) if part_of(obj) == part]
             if not installed:
@@ -173,10 +172,11 @@ class Installation:
             expected, actual = judged(installed, len(self._target.unready))
             if wrong and part is Part.AGENTS:
                 actual = f"{wrong}; {actual}".removesuffix(f"; {expected}")
-            written = not wrong and not any(differing(installed))
-            if actual == expected or not written or time.monotonic() > deadline:
-                return expected, actual
-            time.sleep(2)
+            is_written = not wrong and not any(differing(installed))
+            return expected, actual, actual != expected and is_written
+
+        expected, actual, _ = last_look(look, lambda seen: not seen[2], _PATIENCE)
+        return expected, actual
 
     def _agents(self) -> Mapping[str, Any] | None:
         """Read the agents' DaemonSet; None if it is missing, or may not be read."""
@@ -203,12 +203,13 @@ class Installation:
 
     def _read(self, rendered: Mapping[str, Any]) -> InstalledObject:
         metadata = rendered["metadata"]
+        kind = kind_named(rendered["apiVersion"], rendered["kind"])
         try:
-            live = self._api.get(_kind(rendered), metadata["name"], metadata.get("namespace", ""))
+            live = self._api.get(kind, metadata["name"], metadata.get("namespace", ""))
         except ApiError as problem:
-            if problem.code == _NOT_FOUND:
+            if problem.code == NOT_FOUND:
                 return InstalledObject(rendered, None)
-            if problem.code == _FORBIDDEN:
+            if problem.code == FORBIDDEN:
                 return InstalledObject(rendered, None, str(problem))
             raise
         return InstalledObject(rendered, {"kind": rendered["kind"], **live})
@@ -217,14 +218,6 @@ class Installation:
 def _is_helms(live: Mapping[str, Any] | None) -> bool:
     labels = {} if live is None else live["metadata"].get("labels") or {}
     return bool(labels.get(_MANAGED_BY) == "Helm")
-
-
-def _kind(rendered: Mapping[str, Any]) -> Kind:
-    lower = rendered["kind"].lower()
-    plural = f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
-    plural = f"{lower}es" if lower.endswith("s") else plural
-    namespaced = "namespace" in rendered["metadata"]
-    return Kind(rendered["apiVersion"], rendered["kind"], plural, namespaced)
 
 
 def _without_kind(rendered: Mapping[str, Any]) -> dict[str, Any]:

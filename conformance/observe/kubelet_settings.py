@@ -6,11 +6,10 @@ from typing import Any
 
 from conformance.cluster.api import Api
 from conformance.skips import not_made
-from divvy.kube.errors import ApiError
+from divvy.kube.errors import FORBIDDEN, ApiError
 from divvy.kube.kind import NODE
 from divvy.model.quantities import parse_duration
 
-_FORBIDDEN = 403
 MAX_SYNC_SECONDS = 10.0
 """A pod whose claim the kubelet asked about too early waits for so long at most."""
 
@@ -20,7 +19,7 @@ def kubelet_settings(api: Api, node: str) -> dict[str, Any]:
     try:
         configz = api.get(NODE, f"{node}/proxy/configz")
     except ApiError as problem:
-        if problem.code == _FORBIDDEN:
+        if problem.code == FORBIDDEN:
             not_made("this account may not `get nodes/proxy`: the kubelet's configuration is open")
         raise
     settings: dict[str, Any] = configz["kubeletconfig"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from conformance.check import SHARED
 from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.last_look import last_look
 from conformance.cluster.pods import PodNamespace
 from conformance.promise import DevicePromise
 from divvy.kube.kind import ENDPOINT_SLICE
@@ -22,6 +22,7 @@ HELD_MIB, MAX_MIB = 2048, 4096
 # What a replica holds: no metric says how much memory one replica uses.
 _LITTLE_MIB = 16
 _STARTED, _REPORTED = 60, 20
+_HELD = "divvy_device_held"
 
 
 @dataclass(frozen=True)
@@ -32,34 +33,27 @@ class Scrape:
 
     def values(self, name: str, **labels: str) -> list[float]:
         """Return the values of a metric's series with these labels."""
-        return [
-            sample.value
-            for family in text_string_to_metric_families(self.text)
-            for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
-        ]
+        return [value for _, value in self._samples(name, labels)]
 
     def series(self, name: str, **labels: str) -> list[Mapping[str, str]]:
         """Return the labels of a metric's series with these labels."""
-        return [
-            sample.labels
-            for family in text_string_to_metric_families(self.text)
-            for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
-        ]
+        return [series for series, _ in self._samples(name, labels)]
 
     def label_values(self, name: str, label: str) -> frozenset[str]:
         """Return the different values that a label has in a metric's series."""
-        return frozenset(
-            sample.labels[label]
-            for family in text_string_to_metric_families(self.text)
-            for sample in family.samples
-            if sample.name == name and label in sample.labels
-        )
+        return frozenset(series[label] for series, _ in self._samples(name, {}) if label in series)
 
     def lines(self, *parts: str) -> str:
         """Return the lines that contain all the parts."""
         return "\n".join(line for line in self.text.splitlines() if all(p in line for p in parts))
+
+    def _samples(
+        self, name: str, labels: Mapping[str, str]
+    ) -> Iterator[tuple[Mapping[str, str], float]]:
+        for family in text_string_to_metric_families(self.text):
+            for sample in family.samples:
+                if sample.name == name and labels.items() <= sample.labels.items():
+                    yield sample.labels, sample.value
 
 
 def scrape(target: ClusterUnderTest, node: str) -> Scrape | None:
@@ -101,15 +95,13 @@ def sample_metrics(
             names[promise.resource] = pods.start(node, _hog(promise), promise.resource)
         for name in names.values():
             pods.until(lambda: "allocated" in pods.log(name), _STARTED)  # noqa: B023
-        deadline = time.monotonic() + _REPORTED
-        while True:
-            metrics = scrape(target, node)
-            if metrics is None:
-                return None
-            complete = all(metrics.values("divvy_device_held", pod=name) for name in names.values())
-            if complete or time.monotonic() > deadline:
-                return MetricsSample(metrics, names)
-            time.sleep(1)
+
+        def is_complete(page: Scrape | None) -> bool:
+            pods_named = (page is None or page.values(_HELD, pod=name) for name in names.values())
+            return all(pods_named)
+
+        metrics = last_look(lambda: scrape(target, node), is_complete, _REPORTED)
+        return None if metrics is None else MetricsSample(metrics, names)
     finally:
         pods.remove(*names.values())
 
@@ -131,18 +123,18 @@ def sample_sharers(
             names.append(pods.start(promise.node.name, _hog(promise), promise.resource))
         for name in names:
             pods.until(lambda: "allocated" in pods.log(name), _STARTED)  # noqa: B023
-        deadline = time.monotonic() + _REPORTED
-        while True:
-            metrics = scrape(target, promise.node.name)
-            if metrics is None:
+
+        def look() -> list[Mapping[str, str]] | None:
+            page = scrape(target, promise.node.name)
+            if page is None:
                 return None
-            series = metrics.series(
-                "divvy_device_held", resource=promise.resource, namespace=pods.name
-            )
-            named = {labels["pod"] for labels in series}
-            if named >= set(names) or time.monotonic() > deadline:
-                return names, series
-            time.sleep(1)
+            return page.series(_HELD, resource=promise.resource, namespace=pods.name)
+
+        def is_complete(series: list[Mapping[str, str]] | None) -> bool:
+            return series is None or {labels["pod"] for labels in series} >= set(names)
+
+        series = last_look(look, is_complete, _REPORTED)
+        return None if series is None else (names, series)
     finally:
         pods.remove(*names)
 

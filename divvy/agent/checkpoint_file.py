@@ -17,6 +17,7 @@ from divvy.agent.gpu.checkpoint import Checkpoint
 from divvy.agent.gpu.hardware import gpu_from
 from divvy.agent.gpu.holders import Holder, Version
 from divvy.agent.gpu.plain_values import from_plain
+from divvy.agent.regular_file import read_regular_file
 from divvy.atomic_file import replace_file
 from divvy.model import DesiredGpu, Offer
 from divvy.model.claims import Claims
@@ -58,7 +59,7 @@ class CheckpointFile:
     def _read(self) -> Checkpoint:
         path = self._folder / _FILE
         try:
-            raw = json.loads(path.read_text())
+            raw = json.loads(read_regular_file(path))
             if raw["version"] != _VERSION:
                 raise ValueError(f"version {raw['version']}")  # noqa: TRY301
             return _decode(raw)

@@ -27,9 +27,9 @@ from divvy.agent.node_lock import NodeLock
 from divvy.agent.settings import InvalidSetting, Settings, settings_from
 from divvy.agent.web import Answer, serve_while, text
 from divvy.model.api_names import CLAIMS_DRIVER, CLEANED_HOST, DOMAIN, LEFT
+from divvy.model.phrases import some
 
 _LOOKS, _LOOK_SECONDS = 40, 0.5
-_MAX_NAMED = 3
 
 
 async def clean_up(settings: Settings, host: Path) -> tuple[str, ...]:
@@ -81,8 +81,7 @@ async def _in_use(settings: Settings) -> str:
         await pod_resources.close()
     pods = sorted({holder.pod for holder in holders if is_gpu(holder.device_id)})
     if pods:
-        more = f" and {len(pods) - _MAX_NAMED} more" if len(pods) > _MAX_NAMED else ""
-        return f"GPUs are held by {', '.join(pods[:_MAX_NAMED])}{more}"
+        return f"GPUs are held by {some(pods)}"
     if any(settings.cdi_folder.glob(f"{CLAIMS_DRIVER}-claim-*.json")):
         return "a claim has not been given back"
     return ""

@@ -13,6 +13,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from divvy.agent.regular_file import read_regular_file
 from divvy.atomic_file import replace_file
 
 _OWNER = "agent.owner"
@@ -68,7 +69,7 @@ class NodeLock:
     def _named(self) -> str:
         """Return the name of the agent whose node it is, "" if none has had it."""
         try:
-            return (self._folder / _OWNER).read_text(errors="replace").strip()
+            return read_regular_file(self._folder / _OWNER).decode(errors="replace").strip()
         except FileNotFoundError:
             return ""
         except OSError:

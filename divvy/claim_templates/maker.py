@@ -100,6 +100,7 @@ class Maker:
                 await self._api.event(key, "TooManySizes", text)
             except KubeError as error:
                 _log.warning("namespace %s has not been told: %s", namespace, error)
+            self._wake.set()  # a server that is slow with each is no reason to count as hanging
 
     async def _work(self) -> None:
         while True:

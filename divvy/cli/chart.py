@@ -1,9 +1,8 @@
 """divvy chart: the same objects as a Helm chart, as plain manifests, or for the GPU Operator."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,26 +11,21 @@ from divvy.cli.chart_images import Images, images, without_other_image
 from divvy.cli.generated_folder import archive, differences, write_folder
 from divvy.cli.operator_files import operator as for_operator
 from divvy.cli.options import StackName, StackPath, named_stack
-from divvy.cli.output import counted
 from divvy.errors import fail
 from divvy.model import ClusterDocument
+from divvy.model.phrases import plural
 from divvy.render.chart import NAME, Chart, chart_files
-from divvy.render.exports.manifests import manifests
-from divvy.render.exports.operator import Site
+from divvy.render.exports.operator.files import Site
+from divvy.render.exports.plain_yaml import yaml_documents
+from divvy.render.objects.cluster import objects
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_document
 from divvy.version_info import version as installed_version
 
-
-class Kind(StrEnum):
-    """What is generated."""
-
-    CHART = "chart"
-    MANIFESTS = "manifests"
-
-
 _Out = Annotated[Path | None, typer.Option("--out", help="Folder to write.")]
-_Kind = Annotated[Kind, typer.Option("--format", help="A Helm chart, or plain YAML.")]
+_Kind = Annotated[
+    Literal["chart", "manifests"], typer.Option("--format", help="A Helm chart, or plain YAML.")
+]
 _Image = Annotated[str | None, typer.Option("--image", help="The agent's image, by digest.")]
 _Workloads = Annotated[
     str | None, typer.Option("--workload-image", help="Image for `helm test`: adds two vectors.")
@@ -95,7 +89,7 @@ def chart(
     stack: StackName = None,
     file: StackPath = None,
     out: _Out = None,
-    kind: _Kind = Kind.CHART,
+    kind: _Kind = "chart",
     image: _Image = None,
     workload_image: _Workloads = None,
     build: _Build = False,
@@ -111,7 +105,7 @@ def chart(
     driver_version: _DriverVersion = None,
 ) -> None:
     """Write a stack as a Helm chart, as plain manifests, or for NVIDIA's GPU Operator."""
-    if (kind is Kind.MANIFESTS or operator) and (package or workload_image or chart_version):
+    if (kind == "manifests" or operator) and (package or workload_image or chart_version):
         fail("--package, --workload-image and --chart-version belong to the chart")
     if check and build:
         fail("--build pushes images, and --check changes nothing: name them with --image")
@@ -120,7 +114,7 @@ def chart(
     source = read_stack(named_stack(stack, file), file)
     document = read_document(source)
     cluster = document.cluster
-    if out is None and (kind is Kind.CHART or operator or check):
+    if out is None and (kind == "chart" or operator or check):
         fail("name a folder with --out DIR")
     if operator:
         site = Site(source.name, operator_namespace, driver_repository, driver_version)
@@ -129,7 +123,7 @@ def chart(
 
     known = images(cluster, image, workload_image, build=build)
     document = without_other_image(document, known.agent)
-    if kind is Kind.MANIFESTS:
+    if kind == "manifests":
         _deliver(_manifests(document, known), out, check, force)
         return
     version = chart_version or installed_version()
@@ -161,7 +155,7 @@ def _manifests(document: ClusterDocument, images: Images) -> Mapping[str, str]:
     if images.agent is None:
         fail("the agent's image is not known: give --image or --build")
 
-    return {"divvy.yaml": manifests(document, images.agent)}
+    return {"divvy.yaml": yaml_documents(objects(document, images.agent))}
 
 
 def _package(files: Mapping[str, str], out: Path, version: str, *, check: bool) -> None:
@@ -172,7 +166,7 @@ def _package(files: Mapping[str, str], out: Path, version: str, *, check: bool) 
         if not check:
             target.parent.mkdir(parents=True, exist_ok=True)
             replace_file(target, content, 0o644)
-            typer.echo(f"{target}: {counted(len(files), 'file')}")
+            typer.echo(f"{target}: {plural(len(files), 'file')}")
         elif not target.is_file() or target.read_bytes() != content:
             fail(f"{target} is not what would be generated now")
         else:
@@ -197,4 +191,4 @@ def _deliver(files: Mapping[str, str], out: Path | None, check: bool, force: boo
         write_folder(out, files, force=force)
     except OSError as error:
         fail(f"cannot write {out}: {error.strerror}")
-    typer.echo(f"{out}: {counted(len(files), 'file')}")
+    typer.echo(f"{out}: {plural(len(files), 'file')}")

@@ -1,6 +1,7 @@
 """divvy preview, up and destroy: bring the release in a cluster to what the stack file says."""
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -10,11 +11,9 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from divvy.cli.confirm import confirm
 from divvy.cli.exit_codes import CHANGES, FAILED, INTERRUPTED
 from divvy.cli.node_wait import wait_advertised
 from divvy.cli.options import Diff, ExpectNoChanges, Stack, Yes
-from divvy.cli.output import counted
 from divvy.deploy.changes import Action, Change, FieldChange
 from divvy.deploy.claims_checks import check_claims, check_held
 from divvy.deploy.clean_up import CleanUp, stays
@@ -34,6 +33,7 @@ from divvy.kube.errors import FORBIDDEN, ApiError, KubeError, Unreachable
 from divvy.kube.kind import NODE, POD
 from divvy.kube.kubeconfig import IN_POD, ClusterConfig, cluster_config
 from divvy.model import Cluster, parse_document
+from divvy.model.phrases import plural
 from divvy.model.problems import printable
 from divvy.plan import diff as cluster_diff
 from divvy.plan import plan
@@ -107,7 +107,7 @@ def up(
             raise typer.Exit(FAILED)
         if not force_conflicts:
             _refuse_conflicts(look)
-        confirm(yes=yes, question=f"Deploy to {run.where()}?")
+        _confirm(yes=yes, question=f"Deploy to {run.where()}?")
         with _interruptible(f"divvy up -s {stack}"):
             run.deploy(look, take_over=take_over)
             run.finish(look, wait=wait)
@@ -172,7 +172,7 @@ class _Run:
         if look.image.build is not None:
             typer.echo(f"the agent's image is built: {look.image.reference.partition('@')[0]}")
         counts = [
-            f"{counted(number, 'object')} to {action}"
+            f"{plural(number, 'object')} to {action}"
             for action in Action
             if (number := sum(change.action is action for change in look.changes))
         ]
@@ -224,7 +224,7 @@ class _Run:
         before = self._deployment.cluster_of(deployed)
         if deployed is None or may_have_claims(deployed, before):
             check_held(cluster, preview=False)
-        confirm(yes=yes, question=f"Delete Divvy from {self.where()}?")
+        _confirm(yes=yes, question=f"Delete Divvy from {self.where()}?")
         with _interruptible(f"divvy destroy -s {self._stack.name}"):
             self._remove(before or cluster, keep_nodes=keep_nodes)
 
@@ -248,7 +248,7 @@ class _Run:
         except ApiError:
             number = "an unknown number of nodes"
         else:
-            number = counted(nodes, "node")
+            number = plural(nodes, "node")
         context = f", context {self._config.context}" if self._config.context else ""
         return (
             f"{self._config.server}{context} ({number}), release {release.name} in namespace "
@@ -332,6 +332,17 @@ def _interruptible(command: str) -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo(f"\nInterrupted; nothing is lost. Run `{command}` again to go on.", err=True)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _confirm(*, yes: bool, question: str) -> None:
+    """Ask for confirmation unless ``yes``; raises CommandError without a terminal."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        fail("not a terminal: use --yes to go on without being asked")
+    if not typer.confirm(question):
+        typer.echo("nothing was changed")
+        raise typer.Exit(0)
 
 
 def _warn(unread: str) -> None:

@@ -1,6 +1,6 @@
 """divvy diff: what changes between two stack files, or between a file and the live nodes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -64,7 +64,7 @@ def diff(
             "--all", help="Compare every stack file of revision A with the folder's, or with B's."
         ),
     ] = False,
-    output: Annotated[Format, typer.Option("-o", "--output", help="Format.")] = Format.TEXT,
+    output: Annotated[Format, typer.Option("-o", "--output", help="Format.")] = "text",
     out: OutFile = None,
 ) -> None:
     """Show what changes; exit code 0: nothing, 2: something, 1: an error."""
@@ -101,11 +101,11 @@ def _with_all(given: list[str], output: Format, out: Path | None) -> bool:
 
 
 def _render_review(review: Review, output: Format) -> str | RenderableType:
-    if output is Format.HTML:
+    if output == "html":
         fail("--all writes -o text, md or json: a page of HTML shows one stack")
-    if output is Format.JSON:
+    if output == "json":
         return review_json(review)
-    return review_markdown(review) if output is Format.MD else review_text(review)
+    return review_markdown(review) if output == "md" else review_text(review)
 
 
 def _with_live(stack: str | None, given: list[str], output: Format, out: Path | None) -> bool:
@@ -127,7 +127,7 @@ def _with_file(stack: str | None, given: list[str], output: Format, out: Path | 
     older = read_side(given[0], path or given[1])
     newer = read_side(given[1], path or given[0])
     difference = _difference(_side(older), _side(newer))
-    write(render_difference(difference, output), out)
+    write(_VIEWS[output](difference), out)
     return bool(difference)
 
 
@@ -154,28 +154,23 @@ def _difference(before: _Side | None, after: _Side) -> Difference:
     return compare(before.plan, after.plan, object_changes(before.objects, after.objects))
 
 
-def render_difference(difference: Difference, output: Format) -> str | RenderableType:
-    """Return a diff in a format."""
-    match output:
-        case Format.JSON:
-            return difference_json(difference)
-        case Format.MD:
-            return difference_markdown(difference)
-        case Format.HTML:
-            return difference_page(difference)
-        case Format.TEXT:
-            return difference_text(difference)
+_VIEWS: Mapping[Format, Callable[[Difference], str | RenderableType]] = {
+    "text": difference_text,
+    "md": difference_markdown,
+    "json": difference_json,
+    "html": difference_page,
+}
 
 
 def _show_live(cluster: Cluster, name: str, output: Format, out: Path | None) -> bool:
     """Compare the live nodes with a cluster's file and show it; tell whether they differ."""
-    if output not in (Format.TEXT, Format.JSON):
-        fail(f"--live supports -o text and json, not {output.value}")
+    if output not in ("text", "json"):
+        fail(f"--live supports -o text and json, not {output}")
     nodes = live_nodes(cluster, cluster.kubeconfig, cluster.context)
     difference = compare_live(cluster, name, nodes)
     with reading(cluster.kubeconfig, cluster.context) as reader:
         moves = _moves(reader, cluster)
-    as_json = output is Format.JSON
+    as_json = output == "json"
     write(live_json(difference, moves) if as_json else live_text(difference, moves), out)
     return bool(difference)
 

@@ -1,16 +1,15 @@
 """divvy fit: would pods fit the plan, where, and what is in the way."""
 
+import sys
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from divvy.cli.exit_codes import CHANGES
-from divvy.cli.manifest_files import read_documents
 from divvy.cli.options import OutFile, Stack
-from divvy.cli.output import write
+from divvy.cli.output import TextOrJson, write
 from divvy.errors import fail
 from divvy.live.cluster_reader import reading
 from divvy.live.fit_reader import FitReader
@@ -19,16 +18,14 @@ from divvy.plan import plan as predict
 from divvy.plan.fit import Fit, FitNode, PodToFit, nodes_of_plan, read_manifests
 from divvy.plan.fit import fit as put
 from divvy.plan.fit.manifests import Document
+from divvy.plan.fit.pods import Around
 from divvy.render.views.fit import fit_json, fit_text
 from divvy.stack.file import read_path, stack_path
 from divvy.stack.sections import read_cluster
+from divvy.stack.yaml_documents import yaml_documents
+from divvy.stack.yaml_text import read_text, text_of
 
-
-class View(StrEnum):
-    """How it is shown."""
-
-    TEXT = "text"
-    JSON = "json"
+_STDIN = "-"
 
 
 def fit(
@@ -44,7 +41,7 @@ def fit(
         bool,
         typer.Option("--live", help="Use the live nodes, less what is held now."),
     ] = False,
-    output: Annotated[View, typer.Option("-o", "--output", help="The format.")] = View.TEXT,
+    output: TextOrJson = "text",
     out: OutFile = None,
 ) -> None:
     """Check whether pods would fit; exit code 0: all of them, 2: not all, 1: an error."""
@@ -52,24 +49,20 @@ def fit(
         fail("name files with pods, or use --pending for the cluster's pending pods; not both")
     source = read_path(stack_path(stack))
     cluster = read_cluster(source)
-    documents = read_documents(files or ())
+    documents = [document for file in files or () for document in _documents(file)]
     if pending or live:
         with reading(cluster.kubeconfig, cluster.context) as reader:
             result = _with_cluster(FitReader(reader, cluster), documents, source.name, live=live)
     else:
         pods, notes = _read(documents, cluster)
         result = _against_plan(cluster, source.name, pods, notes)
-    write(fit_json(result) if output is View.JSON else fit_text(result), out)
+    write(fit_json(result) if output == "json" else fit_text(result), out)
     raise typer.Exit(0 if result else CHANGES)
 
 
 def _with_cluster(reader: FitReader, documents: list[Document], name: str, *, live: bool) -> Fit:
     if documents:
-        try:
-            read = read_manifests(documents, reader.cluster, reader.around)
-        except InvalidValue as invalid:
-            fail(str(invalid))
-        pods, notes = read.pods, read.notes
+        pods, notes = _read(documents, reader.cluster, reader.around)
     else:
         pods, notes = reader.pending(), ()
     if not live:
@@ -80,10 +73,10 @@ def _with_cluster(reader: FitReader, documents: list[Document], name: str, *, li
 
 
 def _read(
-    documents: list[Document], cluster: Cluster
+    documents: list[Document], cluster: Cluster, around: Around | None = None
 ) -> tuple[tuple[PodToFit, ...], tuple[str, ...]]:
     try:
-        read = read_manifests(documents, cluster)
+        read = read_manifests(documents, cluster, around)
     except InvalidValue as invalid:
         fail(str(invalid))
     return read.pods, read.notes
@@ -100,3 +93,13 @@ def _against_plan(
     )
     result = put(cluster, name, nodes_of_plan(cluster, predicted), pods)
     return replace(result, notes=(*notes, *unknown))
+
+
+def _documents(file: Path) -> list[Document]:
+    """Return the documents of a file, each with its place, for errors."""
+    name = "standard input" if str(file) == _STDIN else str(file)
+    text = text_of(sys.stdin, name) if str(file) == _STDIN else read_text(file)
+    return [
+        Document(f"{name}: document {number}", value)
+        for number, value in enumerate(yaml_documents(name, text), start=1)
+    ]

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from divvy.errors import CommandError
+from divvy.model.phrases import some
 
+_NAMED = 5
 LIST = ".divvy-files"
 """The list of what was generated, in the format of sha256sum."""
 
@@ -68,7 +70,7 @@ def check_ours(folder: Path, *, force: bool = False) -> None:
     foreign = sorted(there - generated.keys() - {LIST})
     if foreign:
         raise NotOurs(
-            f"{folder} has files that were not generated: {_some(foreign)}; "
+            f"{folder} has files that were not generated: {some(foreign, _NAMED)}; "
             "move it away or name another folder"
         )
     edited = sorted(
@@ -76,7 +78,7 @@ def check_ours(folder: Path, *, force: bool = False) -> None:
     )
     if edited and not force:
         raise NotOurs(
-            f"{folder} was edited since it was generated: {_some(edited)}; "
+            f"{folder} was edited since it was generated: {some(edited, _NAMED)}; "
             "keep the edits elsewhere, then say --force"
         )
 
@@ -136,8 +138,3 @@ def _there(folder: Path) -> set[str]:
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _some(paths: list[str]) -> str:
-    first_paths = ", ".join(paths[:5])
-    return first_paths if len(paths) <= 5 else f"{first_paths} and {len(paths) - 5} more"

@@ -31,6 +31,7 @@ from divvy.init.project import (
 from divvy.init.stack_text import NO_IMAGE, remarks, stack_text
 from divvy.model import UnknownGpuModel, gpu_model, gpu_models
 from divvy.model.nvidia import ImportResult
+from divvy.model.phrases import some
 from divvy.stack.file import StackFile
 from divvy.stack.sections import read_cluster
 from divvy.version_info import NAME, is_installed_from_a_path, requirement, version
@@ -171,13 +172,8 @@ def _refuse_unmatched(answers: Answers, nodes: Sequence[str]) -> None:
         listed = "\n  ".join(wrong)
         fail(
             f"{listed}\nleft of = is the name of a node, or a pattern of names such as "
-            f"'gpu-*'. Nodes: {_some(nodes)}"
+            f"'gpu-*'. Nodes: {some(nodes, _MAX_NODES) or 'none'}"
         )
-
-
-def _some(nodes: Sequence[str]) -> str:
-    rest = len(nodes) - _MAX_NODES
-    return ", ".join([*nodes[:_MAX_NODES], *([f"{rest} more"] if rest > 0 else [])]) or "none"
 
 
 def _refuse_empty(nodes: Sequence[str], result: Draft) -> NoReturn:
@@ -187,8 +183,9 @@ def _refuse_empty(nodes: Sequence[str], result: Draft) -> NoReturn:
     if reasons:
         fail(f"no node has GPUs that a stack file can describe:{reasons}")
     fail(
-        f"no node shows a GPU, by nvidia.com/… resources or by labels ({_some(nodes)}); say which "
-        "have some, by name or pattern: --gpus 'gpu-*=2' --model 'gpu-*=T4'"
+        "no node shows a GPU, by nvidia.com/… resources or by labels "
+        f"({some(nodes, _MAX_NODES) or 'none'}); say which have some, by name or pattern: "
+        "--gpus 'gpu-*=2' --model 'gpu-*=T4'"
     )
 
 
@@ -318,8 +315,8 @@ def _of_leftovers(nodes: Sequence[str]) -> list[str]:
     if not nodes:
         return []
     return [
-        f"A Divvy that is gone left labels and a status on {_some(nodes)}; they do not count here. "
-        "`divvy up` and then `divvy destroy` clean these nodes."
+        f"A Divvy that is gone left labels and a status on {some(nodes, _MAX_NODES)}; they do not "
+        "count here. `divvy up` and then `divvy destroy` clean these nodes."
     ]
 
 

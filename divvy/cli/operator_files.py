@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import typer
 
-from divvy.cli.output import counted
 from divvy.errors import fail
 from divvy.model import Cluster
-from divvy.render.exports.operator import Site, operator_files, translate
+from divvy.model.phrases import plural
+from divvy.render.exports.operator.files import Site, operator_files
+from divvy.render.exports.operator.translation import translate
 
 
 def operator(
@@ -25,7 +26,7 @@ def operator(
             fail(f"--without {key}: what can be done without is {known}")
     refused = [refusal for refusal in translation.refusals if refusal.key not in without]
     if refused:
-        lines = [f"{counted(len(refused), 'thing')} the GPU Operator cannot do for {site.stack}:"]
+        lines = [f"{plural(len(refused), 'thing')} the GPU Operator cannot do for {site.stack}:"]
         lines += [f"  {refusal}" for refusal in refused]
         lines.append(
             _way_out({refusal.key for refusal in refused if refusal.droppable}, cluster, pools)

@@ -1,24 +1,17 @@
 """Writes results of the commands: to a file, a pipe or a terminal."""
 
 import sys
-from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console, RenderableType
 
 from divvy.errors import fail
 
-
-class Format(StrEnum):
-    """How a plan or a diff is shown."""
-
-    TEXT = "text"
-    MD = "md"
-    JSON = "json"
-    HTML = "html"
-
+Format = Literal["text", "md", "json", "html"]
+TextOrJson = Annotated[Literal["text", "json"], typer.Option("-o", "--output", help="The format.")]
 
 # Of lines that no terminal shows.
 _PIPED, _FILED = 80, 100
@@ -58,8 +51,3 @@ def _print(result: str | RenderableType) -> None:
         Console(highlight=False, soft_wrap=False).print(result)
     else:
         Console(width=_PIPED, force_terminal=False, no_color=True, highlight=False).print(result)
-
-
-def counted(number: int, thing: str) -> str:
-    """Return a count with its noun."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"

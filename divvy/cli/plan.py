@@ -1,7 +1,7 @@
 """divvy plan: what a cluster will advertise."""
 
-from enum import StrEnum
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal
 
 import typer
 from rich.console import RenderableType
@@ -22,51 +22,34 @@ from divvy.stack.file import read_stack
 from divvy.stack.sections import read_cluster
 
 
-class PlanFormat(StrEnum):
-    """How a plan is shown: to people and scripts, or to autoscalers."""
-
-    TEXT = "text"
-    MD = "md"
-    JSON = "json"
-    HTML = "html"
-    SLICES = "slices"
-    KUEUE = "kueue"
-
-
 def plan(
     stack: StackName = None,
     file: StackPath = None,
     output: Annotated[
-        PlanFormat,
+        Literal[Format, "slices", "kueue"],
         typer.Option(
             "-o",
             "--output",
             help="Format; slices describes a node of each pool to an autoscaler, kueue its quota.",
         ),
-    ] = PlanFormat.TEXT,
+    ] = "text",
     out: OutFile = None,
 ) -> None:
     """Predict what every node will advertise and guarantee; nothing is touched."""
     source = read_stack(named_stack(stack, file), file)
     cluster = read_cluster(source)
     predicted = predict(cluster, source.name)
-    if output is PlanFormat.KUEUE:
+    if output == "kueue":
         write(kueue_objects(kueue_quota(predicted, cluster.names)), out)
-        return
-    if output is PlanFormat.SLICES:
+    elif output == "slices":
         write(node_objects(node_templates(predicted)), out)
-        return
-    write(render_plan(predicted, Format(output.value)), out)
+    else:
+        write(_VIEWS[output](predicted), out)
 
 
-def render_plan(plan: Plan, output: Format) -> str | RenderableType:
-    """Return a plan in a format."""
-    match output:
-        case Format.JSON:
-            return plan_json(plan)
-        case Format.MD:
-            return plan_markdown(plan)
-        case Format.HTML:
-            return plan_page(plan)
-        case Format.TEXT:
-            return plan_text(plan)
+_VIEWS: Mapping[Format, Callable[[Plan], str | RenderableType]] = {
+    "text": plan_text,
+    "md": plan_markdown,
+    "json": plan_json,
+    "html": plan_page,
+}

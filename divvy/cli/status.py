@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ import typer
 from divvy.cli.exit_codes import CHANGES
 from divvy.cli.node_wait import wait_advertised
 from divvy.cli.options import OutFile, Stack
-from divvy.cli.output import write
+from divvy.cli.output import TextOrJson, write
 from divvy.live.advertised import live_node_of, with_claims
 from divvy.live.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.live.cluster_status import Alert, ClusterStatus, PendingPod, cluster_status
@@ -35,13 +34,6 @@ _ALERTS = "/api/v1/alerts"
 _UNREAD = "its object in the API cannot be read: it may wait for a GPU"
 
 
-class View(StrEnum):
-    """How it is shown."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 def status(
     stack: Stack,
     *,
@@ -55,7 +47,7 @@ def status(
     wait: Annotated[
         bool, typer.Option("--wait", help="First wait until the nodes advertise the plan.")
     ] = False,
-    output: Annotated[View, typer.Option("-o", "--output", help="The format.")] = View.TEXT,
+    output: TextOrJson = "text",
     out: OutFile = None,
 ) -> None:
     """Show what is wrong in the cluster; exit code 0: nothing, 2: something, 1: an error."""
@@ -67,7 +59,7 @@ def status(
         if prometheus is not None:
             alerts = ask_prometheus(reader, prometheus, _ALERTS, _SECONDS, _firing)
             result = replace(result, alerts=alerts)
-    write(status_json(result) if output is View.JSON else status_text(result), out)
+    write(status_json(result) if output == "json" else status_text(result), out)
     raise typer.Exit(CHANGES if result else 0)
 
 

@@ -1,9 +1,8 @@
 """divvy top: who holds which GPU now, and how much of it is in use."""
 
 from collections.abc import Callable
-from enum import StrEnum
 from time import monotonic, sleep
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -15,7 +14,7 @@ from divvy.cli.output import write
 from divvy.cli.top_keys import Chosen, Keys, reading_keys
 from divvy.errors import fail
 from divvy.live.cluster_reader import reading
-from divvy.live.usage import Usage, matching, ordered, selected
+from divvy.live.usage import Order, Usage, matching, ordered, selected
 from divvy.live.usage_reader import UsageReader
 from divvy.render.views.usage import usage_text
 from divvy.render.views.usage_json import usage_json
@@ -27,27 +26,13 @@ from divvy.stack.sections import read_cluster
 _PAUSE, _SHARE = 2.0, 3.0
 
 
-class View(StrEnum):
-    """How it is shown."""
-
-    TEXT = "text"
-    JSON = "json"
-    HTML = "html"
-
-
-class Sort(StrEnum):
-    """What nodes, and the GPUs of each, are sorted by."""
-
-    NODE = "node"
-    MEMORY = "memory"
-    UTILISATION = "utilisation"
-    AGE = "age"
+View = Literal["text", "json", "html"]
 
 
 def top(
     stack: Stack,
     once: Annotated[bool, typer.Option("--once", help="Show it once, also in a terminal.")] = False,
-    output: Annotated[View, typer.Option("-o", "--output", help="The format.")] = View.TEXT,
+    output: Annotated[View, typer.Option("-o", "--output", help="The format.")] = "text",
     out: OutFile = None,
     node: Annotated[str | None, typer.Option("--node", help="Only this node.")] = None,
     pod: Annotated[
@@ -57,8 +42,8 @@ def top(
         str | None, typer.Option("--namespace", "-n", help="Only pods of this namespace.")
     ] = None,
     sort: Annotated[
-        Sort, typer.Option("--sort", help="By name, or the most used or the oldest first.")
-    ] = Sort.NODE,
+        Order, typer.Option("--sort", help="By name, or the most used or the oldest first.")
+    ] = "node",
 ) -> None:
     """Show nodes, their GPUs, who holds them, and what is in use; live in a terminal."""
     cluster = read_cluster(read_path(stack_path(stack)))
@@ -69,14 +54,14 @@ def top(
             return selected(source.read(), node, namespace, pod)
 
         console = Console(highlight=False)
-        live = output is View.TEXT and out is None and not once
+        live = output == "text" and out is None and not once
         usage = look()
         _check(usage, node, pod)
         if live and console.is_terminal and not console.is_dumb_terminal:
             with reading_keys() as keys:
-                _watch(console, usage, look, Chosen(sort.value), keys)
+                _watch(console, usage, look, Chosen(sort), keys)
         else:
-            write(_usage_view(ordered(usage, sort.value), output), out)
+            write(_usage_view(ordered(usage, sort), output), out)
 
 
 def _check(usage: Usage, node: str | None, pod: str | None) -> None:
@@ -89,9 +74,9 @@ def _check(usage: Usage, node: str | None, pod: str | None) -> None:
 
 
 def _usage_view(usage: Usage, output: View) -> str | RenderableType:
-    if output is View.JSON:
+    if output == "json":
         return usage_json(usage)
-    return usage_page(usage) if output is View.HTML else usage_text(usage)
+    return usage_page(usage) if output == "html" else usage_text(usage)
 
 
 def _watch(

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from divvy.cli.options import named_stack, stack_names
-from divvy.cli.output import counted
 from divvy.deploy.claims_checks import check_floor
 from divvy.deploy.enforcement_check import warn_of_weaker_rungs
 from divvy.errors import fail
 from divvy.model import Cluster
+from divvy.model.phrases import plural
 from divvy.model.stack_policy import Policy
 from divvy.plan.review.policy_violations import violations
 from divvy.stack.errors import StackError
@@ -61,8 +61,8 @@ def validate(
         except StackError as error:
             errors.append(str(error))
         else:
-            pools = counted(len(cluster.pools), "pool")
-            profiles = counted(len(cluster.profiles), "profile")
+            pools = plural(len(cluster.pools), "pool")
+            profiles = plural(len(cluster.profiles), "profile")
             typer.echo(f"{source.source}: valid ({pools}, {profiles})")
             if live:
                 check_floor(cluster)

@@ -9,7 +9,7 @@ import typer
 from divvy.cli.chart_images import build_options, built_image
 from divvy.errors import fail
 from divvy.model import Cluster
-from divvy.render.exports.plain_yaml import plain_yaml
+from divvy.render.exports.plain_yaml import yaml_documents
 from divvy.render.objects.verify_job import stack_of_pod, verify_job
 from divvy.stack.file import StackFile
 from divvy.stack.sections import read_document
@@ -31,7 +31,7 @@ def write_job(
     everything = [*arguments, f"--workload-image={programs}"]
     if _is_too_long(f"DIVVY_STACK_FILE={stack_of_pod(document)}"):
         fail(f"{_TOO_LONG}: run divvy verify without --in-cluster")
-    text = "---\n".join(map(plain_yaml, verify_job(document, source.name, runner, everything)))
+    text = yaml_documents(verify_job(document, source.name, runner, everything))
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / JOB).write_text(text, encoding="utf-8")

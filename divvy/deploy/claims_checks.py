@@ -10,6 +10,7 @@ from divvy.live.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.live.node_moves_reader import NodeMovesReader
 from divvy.model import Cluster
 from divvy.model.kubernetes_support import floor_problems, floor_warnings
+from divvy.model.phrases import some
 from divvy.plan.fit.live_claims import pods_with_claims
 from divvy.plan.quota.share_quota import quota_warning, size_quota_warning, uncovered_quotas
 from divvy.plan.review.lost_priorities import priorities_warning
@@ -26,7 +27,7 @@ def check_claims(cluster: Cluster, *, preview: bool) -> None:
 
     Raises CommandError.
     """
-    if not _has_claims(cluster):
+    if not cluster.claims:
         check_held(cluster, preview=preview)
         return
     with reading(cluster.kubeconfig, cluster.context) as reader:
@@ -53,9 +54,8 @@ def check_held(cluster: Cluster, *, preview: bool) -> None:
 def _refuse(pods: Sequence[str], where: str, remedy: str, *, preview: bool) -> None:
     if not pods:
         return
-    more = f" and {len(pods) - _MAX_PODS} more" if len(pods) > _MAX_PODS else ""
     text = (
-        f"pods hold claims: {', '.join(pods[:_MAX_PODS])}{more}; {where} nothing returns their "
+        f"pods hold claims: {some(pods, _MAX_PODS)}; {where} nothing returns their "
         f"devices, and they stay Terminating: {remedy}"
     )
     if not preview:
@@ -68,13 +68,9 @@ def check_floor(cluster: Cluster) -> None:
 
     Then tell which nodes move between the device plugin and claims.
     """
-    if _has_claims(cluster):
+    if cluster.claims:
         with reading(cluster.kubeconfig, cluster.context) as reader:
             _check_floor(cluster, reader, NodeMovesReader(reader, cluster))
-
-
-def _has_claims(cluster: Cluster) -> bool:
-    return any(profile.by_claims for profile in cluster.profiles.values())
 
 
 def _check_floor(cluster: Cluster, reader: ClusterReader, moves_reader: NodeMovesReader) -> None:

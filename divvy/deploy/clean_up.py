@@ -35,6 +35,7 @@ from divvy.model.api_names import (
     OWNED_LABELS,
     VERIFY_ANNOTATION,
 )
+from divvy.model.phrases import some
 from divvy.model.problems import printable
 
 NAME = "divvy-clean-up"
@@ -51,7 +52,6 @@ _ANNOTATIONS = (*OWNED_ANNOTATIONS, VERIFY_ANNOTATION, CONFORMANCE_SUCCESS)
 _FOLDERS = {"host-lib": "/var/lib", "host-run": "/run"}
 _SECONDS, _LOOK_SECONDS = 60.0, 0.5
 _AT_ONCE = 8
-_MAX_PODS = 3
 
 
 class CleanUp:
@@ -86,8 +86,7 @@ class CleanUp:
         if self._until(lambda: not self._pods(_RELEASED), "pods to end"):
             return []
         names = sorted(pod["metadata"]["name"] for pod in self._pods(_RELEASED))
-        shown = ", ".join([*names[:_MAX_PODS], *["…"][: len(names) > _MAX_PODS]])
-        return [f"{len(names)} pods have not ended, and may write to their nodes again: {shown}"]
+        return [f"pods have not ended, and may write to their nodes again: {some(names)}"]
 
     def _clean_files(self) -> list[str]:
         path = _DAEMON_SET.path(self._namespace, NAME)

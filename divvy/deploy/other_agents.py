@@ -7,10 +7,10 @@ from typing import Any
 
 from divvy.model import Cluster, NodeFacts, select_profile
 from divvy.model.api_names import Component, component_labels
+from divvy.model.phrases import some
 from divvy.model.problems import printable
 
 AGENTS = ",".join(f"{key}={value}" for key, value in component_labels(Component.AGENT).items())
-_MAX_NODES = 3
 
 
 def nodes_of_others(
@@ -26,7 +26,8 @@ def nodes_of_others(
     if not served:
         return None
     texts = [
-        f"{namespace}: {_listed(sorted(names))}" for namespace, names in sorted(served.items())
+        f"{namespace}: {printable(some(sorted(names)))}"
+        for namespace, names in sorted(served.items())
     ]
     return (
         "another Divvy serves nodes that this stack's pools select (namespace "
@@ -39,8 +40,3 @@ def _is_selected(cluster: Cluster, node: Mapping[str, Any]) -> bool:
     metadata = node["metadata"]
     facts = NodeFacts(metadata["name"], metadata.get("labels") or {})
     return select_profile(cluster, facts).pool is not None
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _MAX_NODES} more" if len(names) > _MAX_NODES else ""
-    return ", ".join(printable(name) for name in names[:_MAX_NODES]) + more

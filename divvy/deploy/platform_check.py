@@ -14,10 +14,9 @@ from divvy.kube.client import Client
 from divvy.kube.errors import KubeError
 from divvy.kube.kind import NODE
 from divvy.model import Cluster
+from divvy.model.phrases import some
 from divvy.model.problems import printable
 from divvy.plan.predict.image_platforms import lacking_platform
-
-_MOST_NAMED = 3
 
 
 def check_platforms(client: Client, cluster: Cluster) -> None:
@@ -50,7 +49,7 @@ def _other_nodes(client: Client, platforms: Sequence[str]) -> list[dict[str, Any
         _warn(str(error))
         return []
     if unread := [name for page in pages for name in page.skipped]:
-        _warn(f"not read: {', '.join(unread[:_MOST_NAMED])}")
+        _warn(f"not read: {some(unread)}")
     return [node for page in pages for node in page.items]
 
 

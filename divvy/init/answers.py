@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from divvy.model import GpuModel, gpu_model
+from divvy.model.phrases import some
 
 MAX_GPUS = 64
 
@@ -62,18 +63,11 @@ class Question:
     guess: int | None = None
 
     @property
-    def who(self) -> str:
-        """Return the nodes in a few words."""
-        if len(self.nodes) <= 3:
-            return ", ".join(self.nodes)
-        return f"{self.nodes[0]}, {self.nodes[1]} and {len(self.nodes) - 2} more"
-
-    @property
     def text(self) -> str:
         """Return the question."""
         if self.kind == "model":
-            return f"GPU model of {self.who} (they offer {self.offers})"
-        return f"GPUs in each of {self.who} (they offer {self.offers})"
+            return f"GPU model of {some(self.nodes)} (they offer {self.offers})"
+        return f"GPUs in each of {some(self.nodes)} (they offer {self.offers})"
 
     @property
     def option(self) -> str:

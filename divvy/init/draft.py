@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from divvy.init.answers import Answers, Question
 from divvy.init.gpu_node import GpuNode
+from divvy.init.observed_profile import Described, GpusUnknown, Unexplained, describe
 from divvy.init.pools import Member, NodesAlike, pools_of
-from divvy.init.sharing import Described, GpusUnknown, Unexplained, describe
 from divvy.model import Cluster, InvalidCluster, gpu_model, parse_cluster
 from divvy.model.api_names import ALIAS_LABELS
 from divvy.plan.predict.prediction import predict_node

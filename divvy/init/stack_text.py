@@ -10,6 +10,7 @@ from typing import Any
 from divvy.init.draft import Draft
 from divvy.init.other_software import DRIVER_CONTAINERS, Other
 from divvy.init.selectors import HOSTNAME
+from divvy.model.phrases import some
 from divvy.model.problems import printable
 from divvy.model.versions import version_numbers
 from divvy.stack.yaml_flow import flow
@@ -67,12 +68,12 @@ def remarks(draft: Draft, others: Sequence[Other]) -> list[str]:
     for other in others:
         remedy = f": {other.remedy}" if other.remedy else ""
         lines.append(f"At work: {other.name} ({other.where}){remedy}.")
-    lines += [f"Left out: {_names(group.nodes)}: {group.reason}." for group in draft.left_out]
+    lines += [f"Left out: {some(group.nodes)}: {group.reason}." for group in draft.left_out]
     if draft.idle:
-        lines.append(f"Nothing is offered yet by {_names(draft.idle)}.")
+        lines.append(f"Nothing is offered yet by {some(draft.idle)}.")
     if draft.reduced:
         lines.append(
-            f"Fewer devices than they have are allocatable on {_names(draft.reduced)}: the plan is "
+            f"Fewer devices than they have are allocatable on {some(draft.reduced)}: the plan is "
             "that of healthy nodes."
         )
     if draft.assumed:
@@ -138,9 +139,3 @@ def _pool(name: str, pool: Mapping[str, Any]) -> list[str]:
         else:
             lines.append(f"        {key}: {flow(value)}")
     return lines
-
-
-def _names(names: Sequence[str]) -> str:
-    if len(names) <= 4:
-        return ", ".join(names)
-    return f"{', '.join(names[:3])} and {len(names) - 3} more"

@@ -38,8 +38,11 @@ from divvy.kube.shapes import shape_problem
 
 _log = logging.getLogger(__name__)
 _Event = TypeVar("_Event")
-# For a connection, and for a whole answer.
+# For a connection, and for the whole answer to a read.
 _SECONDS = 10.0
+# The API server itself gives up a request after a minute (its --request-timeout) and says so. Who
+# leaves before has it do in vain what it does for thousands of nodes, and asks again.
+_WRITE_SECONDS = 65.0
 # What the other end has not even acknowledged for so long is lost: a busy server's kernel still
 # acknowledges.
 _UNACKNOWLEDGED_SECONDS = 15.0
@@ -155,12 +158,14 @@ class AsyncClient:
     ) -> Any:
         """Make one request and return the object that it is answered with.
 
-        ``patience``: how long the whole answer may take, where it is not the usual 10 s;
+        ``patience``: how long the whole answer may take, where it is not the usual 10 s, and 65 s
+        for what changes something;
         ``longest``: how many bytes it may have, where not the usual 16 MiB.
         """
         if method in _WRITES:
             query = {**query, "fieldManager": self._manager}
-        seconds = _SECONDS if patience is None else patience
+        usual = _SECONDS if method == "GET" else _WRITE_SECONDS
+        seconds = usual if patience is None else patience
         async with self._exchange(method, path, query, body, kind, seconds) as connection:
             text = await self._answer(connection, longest or _MAX_ANSWER)
             return read_object(text) if text else None

@@ -18,6 +18,7 @@ from divvy.live.node_conditions import is_cordoned, not_running
 from divvy.live.observed_cluster import gpu_entries
 from divvy.model import Cluster, NodeFacts, select_profile
 from divvy.model.api_names import State
+from divvy.model.phrases import plural
 from divvy.model.problems import printable
 
 _WAITING = (State.CHANGING, State.WAITING, State.BLOCKED)
@@ -183,8 +184,7 @@ def _differences(difference: NodeDifference) -> Iterable[str]:
 
 def _missing(difference: LiveDifference) -> tuple[str, ...]:
     counts = (
-        f"pool {count.pool} has {count.actual} node{'' if count.actual == 1 else 's'}, "
-        f"the file says {count.expected}"
+        f"pool {count.pool} has {plural(count.actual, 'node')}, the file says {count.expected}"
         for count in difference.counts
     )
     overridden = (

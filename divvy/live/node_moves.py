@@ -9,11 +9,10 @@ from typing import Any
 from divvy.live.live_diff import node_status
 from divvy.live.observed_cluster import gpu_entries
 from divvy.live.pods import LivePod
-from divvy.model import Cluster, NodeFacts, pool_of, select_profile
+from divvy.model import Cluster, NodeFacts, pool_of
 from divvy.model.problems import printable
-from divvy.model.quantities import parse_quantity
-from divvy.model.resource_names import VENDOR
 from divvy.plan.fit.live_claims import ClaimedGpu
+from divvy.plan.node_allocator import has_plugin_devices, is_by_claims
 
 
 class MoveTarget(StrEnum):
@@ -57,7 +56,7 @@ def node_moves(
             continue  # no agent is there that could move it
         name = str(raw["metadata"]["name"])
         offered = claimed.get(name, [])
-        if _is_by_claims(cluster, raw):
+        if is_by_claims(cluster, raw):
             if not offered and advertises_gpus(raw):
                 holding = (*_with_devices(name, pods), *unknown)
                 moves.append(NodeMove(name, MoveTarget.CLAIMS, holding))
@@ -97,28 +96,15 @@ def advertises_gpus(node: Mapping[str, Any]) -> bool:
 
     Once they are withdrawn, its agent still tells who owned them.
     """
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
-    if any(
-        name.startswith(f"{VENDOR}/") and parse_quantity(number)
-        for name, number in allocatable.items()
-    ):
+    if has_plugin_devices(node):
         return True
     status = node_status(node["metadata"].get("annotations") or {})
     return any(str(gpu.get("owner") or "").startswith("plugin") for gpu in gpu_entries(status))
 
 
-def _is_by_claims(cluster: Cluster, node: Mapping[str, Any]) -> bool:
-    profile = select_profile(cluster, _facts(node)).profile
-    return profile in cluster.profiles and cluster.profiles[profile].by_claims
-
-
 def _has_pool(cluster: Cluster, node: Mapping[str, Any]) -> bool:
-    return pool_of(cluster, _facts(node)) is not None
-
-
-def _facts(node: Mapping[str, Any]) -> NodeFacts:
     meta = node["metadata"]
-    return NodeFacts(meta["name"], meta.get("labels") or {})
+    return pool_of(cluster, NodeFacts(meta["name"], meta.get("labels") or {})) is not None
 
 
 def _with_devices(node: str, pods: Iterable[LivePod]) -> tuple[str, ...]:

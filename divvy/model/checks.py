@@ -166,7 +166,7 @@ def _dead_rules(cluster: Cluster) -> Iterator[Problem]:
 def _resource_names(cluster: Cluster) -> Iterator[Problem]:
     for name, profile in cluster.profiles.items():
         for index, rule in enumerate(profile.rules):
-            at: Keys = ("profiles", name, index) if len(profile.rules) > 1 else ("profiles", name)
+            at = profile.keys_of(name, index)
             if rule.sharing is not None and rule.sharing.resource_name is not None:
                 error = resource_name_error(qualified(rule.sharing.resource_name))
                 if error:

@@ -9,9 +9,9 @@ from divvy.model.hardware_model import hardware_model
 from divvy.model.mig_names import is_profile_name
 from divvy.model.problems import Keys, Problem, problem
 from divvy.model.profile import Profile
-from divvy.model.resolution import WHOLE, rule_for
+from divvy.model.resolution import WHOLE, rules_by_gpu
 from divvy.model.resource_names import gpu_resource, mig_resource, resource_name_error
-from divvy.model.stack import Cluster, Hardware
+from divvy.model.stack import Cluster
 
 
 def check_claims(cluster: Cluster) -> list[Problem]:
@@ -20,14 +20,10 @@ def check_claims(cluster: Cluster) -> list[Problem]:
     for name, profile in cluster.profiles.items():
         for index, rule in enumerate(profile.rules):
             if rule.claims is not None:
-                problems += _alone(rule.claims, _keys(name, profile, index))
+                problems += _alone(rule.claims, profile.keys_of(name, index))
             elif profile.by_claims and (rule.mig is not None or rule.sharing is not None):
                 problems.append(_mixed(name, profile, index))
     return [*problems, *_on_hardware(cluster)]
-
-
-def _keys(name: str, profile: Profile, index: int) -> Keys:
-    return ("profiles", name, index) if len(profile.rules) > 1 else ("profiles", name)
 
 
 def _names(cluster: Cluster) -> Iterator[Problem]:
@@ -85,7 +81,7 @@ def _alone(claims: Claims, keys: Keys) -> Iterator[Problem]:
 
 def _mixed(name: str, profile: Profile, index: int) -> Problem:
     return problem(
-        _keys(name, profile, index),
+        profile.keys_of(name, index),
         "uses the device plugin, but another rule has `claims`",
         "a node is served by one of them: write `claims` in every rule, or in none",
     )
@@ -104,15 +100,10 @@ def _on_hardware(cluster: Cluster) -> Iterator[Problem]:
             if profile is None or not profile.by_claims:
                 continue
             where = f"{model.name} (pool {pool_name})"
-            for index in sorted(_selected_rules(profile, pool.hardware, model)):
+            for index in sorted({*rules_by_gpu(profile, pool.hardware, model).values()} - {WHOLE}):
                 claims = profile.rules[index].claims
                 if claims is not None:
-                    yield from _fits(claims, _keys(name, profile, index), model, where)
-
-
-def _selected_rules(profile: Profile, hardware: Hardware, model: GpuModel) -> set[int]:
-    names = (model.name, *model.products)
-    return {rule_for(profile, gpu, "", names) for gpu in range(hardware.gpus)} - {WHOLE}
+                    yield from _fits(claims, profile.keys_of(name, index), model, where)
 
 
 def _fits(claims: Claims, keys: Keys, model: GpuModel, where: str) -> Iterator[Problem]:

@@ -88,13 +88,8 @@ def claimable_gpu(
 
 
 def gpu_name(uuid: str) -> str:
-    """Return the name of a GPU's own device, with which those of its parts begin."""
+    """Return the name of a GPU's counters and own device; those of its parts begin with it."""
     return uuid.lower()
-
-
-def counter_set_name(uuid: str) -> str:
-    """Return the name of the counters of a GPU."""
-    return gpu_name(uuid)
 
 
 def memory_slice(number: int) -> str:

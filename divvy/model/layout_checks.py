@@ -10,7 +10,7 @@ from divvy.model.mig_names import is_profile_name
 from divvy.model.mig_placement import NoPlacement, describe_layout, nearest_layouts, place
 from divvy.model.problems import Keys, Problem, problem
 from divvy.model.profile import MAX_MPS_CLIENTS_BEFORE_VOLTA, Profile, Rule, clients_error
-from divvy.model.resolution import WHOLE, Offer, offers, rule_for
+from divvy.model.resolution import WHOLE, Offer, offers, rules_by_gpu
 from divvy.model.resource_names import VENDOR
 from divvy.model.stack import Cluster, Hardware
 
@@ -74,7 +74,7 @@ def check_unused_profiles(cluster: Cluster) -> list[Problem]:
                 continue
             refusal = _refused_everywhere(rule.mig.layout)
             if refusal:
-                keys = (*_rule_keys(name, profile, index), "mig")
+                keys = (*profile.keys_of(name, index), "mig")
                 problems.append(problem(keys, f"fits no GPU model: {refusal}"))
     return problems
 
@@ -100,16 +100,11 @@ def _strategy(rule: Rule | None) -> str | None:
     return None if rule is None or rule.mig is None else rule.mig.strategy
 
 
-def _rule_keys(name: str, profile: Profile, index: int) -> Keys:
-    """Return the keys of a rule; those of a lone rule carry no index."""
-    return ("profiles", name, index) if len(profile.rules) > 1 else ("profiles", name)
-
-
 def _fits(profile: Profile, use: _Use, hardware: Hardware, model: GpuModel) -> Iterator[Problem]:
     where = f"{model.name} (pool {use.pool})"
-    selected_rules = {number for number in _rules_by_gpu(profile, hardware, model).values()}
+    selected_rules = {*rules_by_gpu(profile, hardware, model).values()}
     for index, rule in enumerate(profile.rules):
-        keys = _rule_keys(use.profile, profile, index)
+        keys = profile.keys_of(use.profile, index)
         for gpu in rule.devices.indices:
             if gpu >= hardware.gpus:
                 yield problem(
@@ -218,11 +213,6 @@ def _clients_fit(rule: Rule, keys: Keys, model: GpuModel, where: str) -> Iterato
         yield problem((*keys, "mps", "replicas"), f"{error}, as {where} is", remedy)
 
 
-def _rules_by_gpu(profile: Profile, hardware: Hardware, model: GpuModel) -> dict[int, int]:
-    names = (model.name, *model.products)
-    return {gpu: rule_for(profile, gpu, "", names) for gpu in range(hardware.gpus)}
-
-
 def _one_meaning(
     cluster: Cluster, uses: list[_Use], hardware: Hardware, model: GpuModel
 ) -> Iterator[Problem]:
@@ -232,7 +222,7 @@ def _one_meaning(
         profile = cluster.profiles[use.profile]
         if profile.by_claims:
             continue
-        numbers = _rules_by_gpu(profile, hardware, model)
+        numbers = rules_by_gpu(profile, hardware, model)
         rules = {
             gpu: None if number == WHOLE else profile.rules[number]
             for gpu, number in numbers.items()
@@ -241,7 +231,7 @@ def _one_meaning(
         if error:
             first = next(n for g, n in numbers.items() if _strategy(rules[g]) == "single")
             yield problem(
-                (*_rule_keys(use.profile, profile, first), "mig", "strategy"),
+                (*profile.keys_of(use.profile, first), "mig", "strategy"),
                 f"single makes all devices of a node nvidia.com/gpu, but {error}",
                 "use mixed, or the same one MIG profile on all GPUs",
             )
@@ -253,7 +243,7 @@ def _one_meaning(
                 if known != offer:
                     keys: Keys = ("profiles", use.profile)
                     if number != WHOLE:
-                        keys = _rule_keys(use.profile, profile, number)
+                        keys = profile.keys_of(use.profile, number)
                     yield problem(
                         keys,
                         f"{offer.resource} would mean {_meaning(offer)} ({use}) and "

@@ -15,9 +15,8 @@ from pydantic import (
 from divvy.model.claims import Claims
 from divvy.model.devices import SCHEMA as DEVICES_SCHEMA
 from divvy.model.devices import DeviceSelector, parse_devices
-from divvy.model.quantities import (
-    memory_mib,
-)
+from divvy.model.problems import Keys
+from divvy.model.quantities import memory_mib
 from divvy.model.stack_part import Count, MemorySize, StackPart, Text
 
 # Of 16 GPUs, each with 7 MIG devices, these are 3.8 MB in ListAndWatch; gRPC refuses 4 MiB.
@@ -296,3 +295,7 @@ class Profile(StackPart):
         says more.
         """
         return any(rule.claims is not None for rule in self.rules)
+
+    def keys_of(self, name: str, index: int) -> Keys:
+        """Return the keys of a rule of the profile of this name; a lone rule has no index."""
+        return ("profiles", name, index) if len(self.rules) > 1 else ("profiles", name)

@@ -18,7 +18,7 @@ from divvy.model.resource_names import (
     qualified,
 )
 from divvy.model.sharing import Enforcement, Sharing, sharing_of_replicas
-from divvy.model.stack import Cluster, Pool
+from divvy.model.stack import Cluster, Hardware, Pool
 
 WHOLE = -1
 """The rule number of a GPU that no rule selects."""
@@ -179,6 +179,12 @@ def rule_for(profile: Profile, index: int | None, uuid: str, names: tuple[str, .
         if rule.devices.takes(index, uuid, names):
             return number
     return WHOLE
+
+
+def rules_by_gpu(profile: Profile, hardware: Hardware, model: GpuModel) -> dict[int, int]:
+    """Return the number of the rule that takes each GPU of a pool's nodes, by index."""
+    names = (model.name, *model.products)
+    return {gpu: rule_for(profile, gpu, "", names) for gpu in range(hardware.gpus)}
 
 
 def offers(rule: Rule, model_memory_mib: int, model: GpuModel | None) -> tuple[Offer, ...]:

@@ -20,7 +20,7 @@ from divvy.model.claim_devices import (
     ClaimDevice,
     Kind,
     ShareSize,
-    counter_set_name,
+    gpu_name,
 )
 from divvy.model.offered_gpu import OfferedGpu
 from divvy.model.quantities import mib_quantity
@@ -68,7 +68,7 @@ def slice_specs(
     shared = share_order(gpus, tasks, allocated)
     counters = [
         {
-            "name": counter_set_name(gpu.uuid),
+            "name": gpu_name(gpu.uuid),
             "counters": {
                 **{name: {"value": str(value)} for name, value in gpu.gpu.counters.items()},
                 names.MEMORY: {"value": mib_quantity(memory_counter(gpu))},
@@ -186,7 +186,7 @@ def _device(
     if device.consumes is not None:
         described["consumesCounters"] = [
             {
-                "counterSet": counter_set_name(device.uuid),
+                "counterSet": gpu_name(device.uuid),
                 "counters": {
                     **{name: {"value": str(value)} for name, value in device.consumes.items()},
                     names.MEMORY: {"value": mib_quantity(_consumed_memory(gpu, device))},

@@ -1,5 +1,6 @@
 """The stack file as types: the whole schema of ``divvy:cluster``."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -103,6 +104,17 @@ class Toleration(StackPart):
                 "`effect: NoExecute`, or leave it out"
             )
         return self
+
+
+def tolerations_of(pools: Iterable["Pool"]) -> list[dict[str, Any]]:
+    """Return the tolerations of pools as Kubernetes has them, each once."""
+    listed: list[dict[str, Any]] = []
+    for pool in pools:
+        for toleration in pool.tolerations:
+            rendered = toleration.model_dump(by_alias=True, exclude_none=True)
+            if rendered not in listed:
+                listed.append(rendered)
+    return listed
 
 
 class Pool(StackPart):

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from divvy.model.phrases import some
+
 State = Literal["pass", "fail", "unknown"]
 # Of an unknown row nothing is said: its status stays as the programme's own file has it.
 _STATUS: Mapping[State, str] = {"pass": "Implemented", "fail": "Not Implemented", "unknown": ""}
@@ -112,7 +114,5 @@ def _notes(row: Row) -> list[str]:
         cases.setdefault((check["id"], check["status"]), []).append(check["case"])
     lines = []
     for (identity, status), names in cases.items():
-        more = len(names) - _CASES_NAMED
-        words = ", ".join(names[:_CASES_NAMED]) + (f" and {more} more" if more > 0 else "")
-        lines.append(f"{identity} {status}: {words}")
+        lines.append(f"{identity} {status}: {some(names, _CASES_NAMED)}")
     return lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from divvy.model.phrases import plural
 from divvy.stack.errors import StackError
 from divvy.stack.keys import CLUSTER, LAB, unread_keys
 from divvy.stack.project import find_project, stack_name
@@ -23,7 +24,7 @@ class StackFile(YamlText):
         """Raise StackError if the file has keys that nothing reads."""
         unread = list(unread_keys(self.document))
         if unread:
-            lines = [f"{self.source} has {len(unread)} error{'' if len(unread) == 1 else 's'}:"]
+            lines = [f"{self.source} has {plural(len(unread), 'error')}:"]
             for key in unread:
                 lines.append(f"  line {self.line(key.keys)}: {key.path}: {key.reason}")
                 lines.append(f"      {key.remedy}")

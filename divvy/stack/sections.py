@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from divvy.model import Cluster, ClusterDocument, InvalidValue, Problem, parse_document
+from divvy.model.phrases import plural
 from divvy.stack.errors import StackError
 from divvy.stack.file import StackFile, read_path
 from divvy.stack.keys import CLUSTER, MISPLACED, SECTIONS, unread_keys
@@ -36,7 +37,7 @@ def report(
     rows = sorted(
         ((file.line(keys) or 0, problem) for keys, problem in problems), key=lambda row: row[0]
     )
-    lines = [f"{file.source} has {len(rows)} error{'' if len(rows) == 1 else 's'}:"]
+    lines = [f"{file.source} has {plural(len(rows), 'error')}:"]
     for line, problem in rows:
         where = f"line {line}: " if line else ""
         lines.append(f"  {where}{problem.path}: {problem.reason}")

@@ -2,7 +2,7 @@
 
 It follows the real one where the agent can tell the difference: a watch begins
 with what there is and goes on with every change; a merge patch that says None
-removes a key. It can be silent (accept connections and answer nothing), let the
+removes a key. It can be slow, or silent (accept connections and answer nothing), let the
 connections there are die without a word, as a load balancer does, and keep an
 eviction waiting.
 """
@@ -42,6 +42,7 @@ class FakeApi:
         self.evictions: list[tuple[str, dict[str, Any]]] = []
         self.evictions_hang = False
         self.silent = False
+        self.answer_seconds = 0.0  # what each answer takes
         self.refused: set[tuple[str, str]] = set()
         self.forbidden: set[tuple[str, str]] = set()
         """Methods and paths that it has no time for."""
@@ -118,6 +119,7 @@ class FakeApi:
             body = json.loads(await reader.readexactly(size)) if size else None
             if self.silent:
                 await asyncio.Event().wait()
+            await asyncio.sleep(self.answer_seconds)
             if (method, target.partition("?")[0]) in self.refused:
                 text = json.dumps({"kind": "Status", "message": "too many requests"}).encode()
                 writer.write(b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n\r\n")

@@ -19,7 +19,8 @@ from conformance.bare.processes import adopt_orphans, descendants, kill_descenda
 from conformance.bare.run_state import NotAlone, run_lock
 from divvy.cli.command import main as divvy
 
-_KIT = Path(__file__).resolve().parents[5]
+# <kit>/python/lib/python3.11/site-packages/lab/kit/__main__.py
+_KIT = Path(__file__).resolve().parents[6]
 # What run.sh makes begins so, and has a file with its process.
 _FOLDERS, _OWNER = "divvy-kit.", "owner"
 # Nine minutes, less what the last check may take to end and to put back what it has changed.

@@ -142,7 +142,7 @@ class ApiClient:
     def __init__(self) -> None:
         self.answer: Any = None
 
-    async def request(self, *_: str) -> Any:
+    async def request(self, *_: str, **__: object) -> Any:
         return self.answer
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,3 +67,13 @@ def test_treats_another_form_as_empty(tmp_path: Path, key: str, value: Any) -> N
     file = tmp_path / "state.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
     assert CheckpointFile(tmp_path).saved == Checkpoint()
+
+
+def test_puts_a_pipe_in_the_place_of_the_checkpoint_aside(tmp_path: Path) -> None:
+    """To read it would block the agent's start for good."""
+    os.mkfifo(tmp_path / "state.json")
+    file = CheckpointFile(tmp_path)
+    assert file.saved == Checkpoint()
+    file.save(FULL)
+    assert "could not read" in file.problem
+    assert CheckpointFile(tmp_path).saved == FULL

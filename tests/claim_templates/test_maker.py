@@ -157,3 +157,35 @@ async def test_tells_that_pods_wait_and_serves_them_when_others_end(
         server.change("u0", frozenset())
         await until(lambda: len(server.created) == 256 + 64)
         assert maker.templates.over()["team"][0] == 1
+
+
+class SlowEvents(Flooded):
+    """Six namespaces have pods that wait, and each event about them takes a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pods = {
+            f"{namespace}-{uid}": frozenset(Key(namespace, key.name) for key in named)
+            for namespace in ("a", "b", "c", "d", "e", "f")
+            for uid, named in self.pods.items()
+        }
+
+    async def event(self, key: Key, reason: str, message: str) -> None:
+        await asyncio.sleep(0.4)
+        await super().event(key, reason, message)
+
+
+async def test_a_server_that_is_slow_with_events_does_not_look_like_a_hanging_maker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kubelet would end it, and its successor the same."""
+    monkeypatch.setattr("divvy.claim_templates.maker._TICK_SECONDS", 0.05)
+    api: Any = SlowEvents()
+    maker = Maker(api)
+    async with running(maker.run()):
+        await until(lambda: len(api.created) == 6 * 256)
+        await until(lambda: bool(api.events))
+        monkeypatch.setattr("divvy.claim_templates.maker._HANGING_SECONDS", 1.2)
+        while len(api.events) < 6:
+            assert not maker.hanging
+            await asyncio.sleep(0.01)

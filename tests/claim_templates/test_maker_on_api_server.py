@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from divvy.agent.api_server.claims_api import ClaimsApi
 from divvy.agent.claims import retirement
 from divvy.agent.claims.record import ClaimRecord
 from divvy.claim_templates.offered import Share
 from divvy.claim_templates.template import template_of
-from divvy.cli.main import app
 from divvy.model.claim_names import SizedRequest, template_name
 from lab.fakes.scene import running, until
 from tests.agent.claim_values import BY_SIZE, offered_gpu
 from tests.claim_templates.conftest import MakerProcess
 from tests.claim_templates.link import Link
-from tests.cli.cluster_api import write_project
 from tests.render.objects.claims.api_server import CORES, MEMORY, PERCENTAGE, ApiServer, Limits, pod
 
 pytestmark = pytest.mark.lab
@@ -176,31 +172,6 @@ def test_deletes_a_template_that_no_pod_names_and_recreates_it(
     server.until(lambda: template(server, namespace, "divvy-1x3000m") is None)
     create(server, namespace, "two", {MEMORY: 3000})
     server.until(lambda: template(server, namespace, "divvy-1x3000m") is not None)
-
-
-def test_replaces_a_template_with_another_content(
-    server: ApiServer, maker: MakerProcess, namespace: str
-) -> None:
-    """Somebody has made it before the policy kept these names."""
-    request = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu"}}
-    forged = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": "divvy-1x3000m", "namespace": namespace},
-        "spec": {"spec": {"devices": {"requests": [request]}}},
-    }
-    response = server.send("POST", TEMPLATES.format(namespace), forged, account=MAKER)
-    assert response.status == 201, response.body
-    started(server, maker)
-    create(server, namespace, "one", {MEMORY: 3000})
-
-    def right() -> bool:
-        current = template(server, namespace, "divvy-1x3000m")
-        return current is not None and spec_of(current) == template_of(
-            SizedRequest(1, 3000, "m"), {}
-        )
-
-    server.until(right)
 
 
 def test_reconnects_to_a_silent_api_server(
@@ -400,30 +371,6 @@ async def test_claims_that_cannot_be_read_whole_keep_no_gpu(
         await until(lambda: followed.unallocated == {gpu.uuid})
     assert followed.unknown == ""
     await api.close()
-
-
-@pytest.mark.parametrize("command", ["status", "top", "why", "fit"])
-def test_commands_read_a_cluster_with_claims_that_nest_deep(
-    server: ApiServer,
-    namespace: str,
-    command: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    hostile_objects(server, namespace)
-    create(server, namespace, "waits", {MEMORY: 3000})
-    monkeypatch.setenv("KUBECONFIG", str(server.cluster.kubeconfig))
-    write_project(tmp_path, monkeypatch)
-    arguments = {
-        "status": ["status", "-s", "prod"],
-        "top": ["top", "-s", "prod", "--once"],
-        "why": ["why", "waits", "-n", namespace, "-s", "prod"],
-        "fit": ["fit", "-s", "prod", "--pending", "--live"],
-    }[command]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code in (0, 2), result.output
-    words = " ".join((result.stdout + result.stderr).split())
-    assert f"{namespace}/deep" in words.replace(" ", "") or f"{namespace}/deep" in words
 
 
 def test_serves_a_namespace_in_turns_and_tells_it(

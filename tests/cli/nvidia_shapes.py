@@ -125,31 +125,7 @@ _BOTH = {"four": {**slices(4)}, **SEVEN_PROFILES}
 SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
     "plugin": (plugin(4), {"file": slices(4)}),
     "plugin, nothing shared": (plugin(), {"file": {}}),
-    "plugin, flags": (plugin(4, flags={"migStrategy": "none"}), {"file": slices(4)}),
     "plugin, mps": ([_MPS], {"file": _MPS_PROFILE}),
-    "plugin, options": (
-        [
-            {
-                "version": "v1",
-                "sharing": {
-                    "timeSlicing": {
-                        "renameByDefault": True,
-                        "failRequestsGreaterThanOne": True,
-                        "resources": [{"name": GPU, "replicas": 8}],
-                    }
-                },
-            }
-        ],
-        {
-            "file": {
-                "timeSlicing": {
-                    "replicas": 8,
-                    "renameByDefault": True,
-                    "failRequestsGreaterThanOne": True,
-                }
-            }
-        },
-    ),
     "plugin as JSON": (json.dumps(yaml.safe_load(plugin(4))), {"file": slices(4)}),
     "mig-parted": (SEVEN, SEVEN_PROFILES),
     "mig-parted, split": (
@@ -270,14 +246,6 @@ SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-def _argo(**source: Any) -> dict[str, Any]:
-    return {**_APPLICATION, "spec": {"source": {"chart": "gpu-operator", **source}}}
-
-
-def _release(**spec: Any) -> dict[str, Any]:
-    return {**_RELEASE, "spec": {"interval": "10m", "chart": {"spec": {"chart": "c"}}, **spec}}
-
-
 def _secret_free(name: str, **data: str) -> dict[str, Any]:
     """Return a ConfigMap as a server prints it, with what it adds."""
     shown = config_map(name, **data)
@@ -298,27 +266,6 @@ def _with_last_applied(name: str, **data: str) -> dict[str, Any]:
     return shown
 
 
-def _sparse(*entries: tuple[Any, dict[str, int]]) -> dict[str, Any]:
-    return {
-        "version": "v1",
-        "mig-configs": {
-            "mixed": [
-                {"devices": devices, "mig-enabled": bool(layout)}
-                | ({"mig-devices": layout} if layout else {})
-                for devices, layout in entries
-            ]
-        },
-    }
-
-
-_NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-operator"}}
-_SUBSCRIPTION = {
-    "apiVersion": "operators.coreos.com/v1alpha1",
-    "kind": "Subscription",
-    "metadata": {"name": "gpu-operator-certified"},
-    "spec": {"channel": "stable", "name": "gpu-operator-certified"},
-}
-_SERVICE_ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "plugin"}}
 _FULL_FLAGS = {
     "migStrategy": "none",
     "failOnInitError": True,
@@ -349,28 +296,6 @@ _RENAMED_PROFILE = {
     }
 }
 _TABBED = json.dumps(yaml.safe_load(plugin(4)), indent="\t")
-_COMMENTED = f"# Notebooks of the faculty, agreed in March.\n---\n{plugin(4)}...\n"
-_ANCHORED = """\
-version: v1
-mig-configs:
-  base: &base
-  - {devices: all, mig-enabled: true, mig-devices: {"1g.10gb": 7}}
-  same: *base
-"""
-_FOLDED = f"""\
-apiVersion: v1
-kind: ConfigMap
-metadata: {{name: time-slicing-config}}
-data:
-  any: |-
-    version: v1
-    flags: {{migStrategy: none}}
-    sharing:
-      timeSlicing:
-        resources:
-        - {{name: {GPU}, replicas: 10}}
-"""
-_A_RULE = {"devices": [0], "mig": {"3g.20gb": 2}}
 
 # More forms: what people print, keep in repositories, and hand to charts around charts.
 SHAPES |= {
@@ -382,24 +307,7 @@ SHAPES |= {
         {"file": slices(4)},
     ),
     "plugin as JSON with tabs": (_TABBED, {"file": slices(4)}),
-    "plugin, comments and document marks": (_COMMENTED, {"file": slices(4)}),
     "plugin, byte order mark": ("\ufeff" + plugin(4), {"file": slices(4)}),
-    "plugin, line ends of Windows": (plugin(4).replace("\n", "\r\n"), {"file": slices(4)}),
-    "mig-parted, anchors": (
-        _ANCHORED,
-        {"base": {"mig": {"1g.10gb": 7}}, "same": {"mig": {"1g.10gb": 7}}},
-    ),
-    "mig-parted, GPU by GPU": (
-        [_sparse(([0], {"3g.20gb": 2}), ([1], {"2g.10gb": 3}), ([2, 3], {}))],
-        {"mixed": [_A_RULE, {"devices": [1], "mig": {"2g.10gb": 3}}, {"devices": [2, 3]}]},
-    ),
-    "mig-parted, media extensions": (
-        parted(media={"1g.5gb+me": 1, "1g.5gb": 6}),
-        {"media": {"mig": {"1g.5gb+me": 1, "1g.5gb": 6}}},
-    ),
-    "mig-parted as JSON": (json.dumps(yaml.safe_load(SEVEN)), SEVEN_PROFILES),
-    "folded text": (_FOLDED, {"any": slices(10)}),
-    "config map as a server prints it": ([_secret_free("c", four=plugin(4))], {"four": slices(4)}),
     "config map with what was applied": (
         [_with_last_applied("c", four=plugin(4))],
         {"four": slices(4)},
@@ -408,79 +316,10 @@ SHAPES |= {
         [{**config_map(four=plugin(4)), "immutable": True}],
         {"four": slices(4)},
     ),
-    "config map as JSON": (json.dumps(config_map(four=plugin(4))), {"four": slices(4)}),
-    "config map with JSON in it": (
-        [config_map(four=json.dumps(yaml.safe_load(plugin(4))))],
-        {"four": slices(4)},
-    ),
-    "config maps by pool of nodes": (
-        [
-            config_map("s", a100=plugin(2), t4=plugin(8), l40s=plugin(6), whole=plugin()),
-        ],
-        {"a100": slices(2), "t4": slices(8), "l40s": slices(6), "whole": {}},
-    ),
-    "config map of mps": (
-        [config_map(mps=yaml.safe_dump(_MPS))],
-        {"mps": _MPS_PROFILE},
-    ),
-    "manifests of a repository": (
-        [_NAMESPACE, _SERVICE_ACCOUNT, config_map(four=plugin(4)), DAEMON_SET],
-        {"four": slices(4)},
-    ),
-    "subscription and config map": (
-        [_SUBSCRIPTION, config_map(four=plugin(4))],
-        {"four": slices(4)},
-    ),
-    "list as JSON": (
-        json.dumps(listed(config_map("s", four=plugin(4)), config_map("m", config__yaml=SEVEN))),
-        _BOTH,
-    ),
     "list in a list": ([listed(listed(config_map(four=plugin(4))))], {"four": slices(4)}),
-    "operator's values, more of them": (
-        [
-            values(
-                {"four": plugin(4)},
-                SEVEN,
-                toolkit={"enabled": True, "env": [{"name": "A", "value": "b"}]},
-                nfd={"enabled": False},
-                dcgmExporter={"config": {"name": "metrics-config"}},
-                operator={"defaultRuntime": "containerd", "tolerations": []},
-            )
-        ],
-        _BOTH,
-    ),
-    "operator's values, two charts deep": (
-        [{"platform": {"gpu-operator": values({"four": plugin(4)}, SEVEN)}}],
-        _BOTH,
-    ),
-    "operator's values as JSON": (json.dumps(values({"four": plugin(4)}, SEVEN)), _BOTH),
-    "values of the plugin's chart as JSON": (json.dumps(_PLUGIN_CHART), _PLUGIN_PROFILES),
     "values by environment": (
         [{"environments": {"prod": {"values": [_PLUGIN_CHART]}}}],
         _PLUGIN_PROFILES,
-    ),
-    "helm release, post-rendered": (
-        [
-            _release(
-                values=values({"four": plugin(4)}, SEVEN),
-                postRenderers=[{"kustomize": {"images": [{"name": "a", "newTag": "1"}]}}],
-            )
-        ],
-        _BOTH,
-    ),
-    "helm chart of RKE2": (
-        [
-            {
-                "apiVersion": "helm.cattle.io/v1",
-                "kind": "HelmChart",
-                "metadata": {"name": "gpu-operator", "namespace": "kube-system"},
-                "spec": {
-                    "chart": "gpu-operator",
-                    "valuesContent": yaml.safe_dump(values({"four": plugin(4)}, SEVEN)),
-                },
-            }
-        ],
-        _BOTH,
     ),
     "application of several sources": (
         [
@@ -490,22 +329,6 @@ SHAPES |= {
             }
         ],
         _PLUGIN_PROFILES,
-    ),
-    "application with text of the operator": (
-        [_argo(helm={"values": yaml.safe_dump(values({"four": plugin(4)}, SEVEN))})],
-        _BOTH,
-    ),
-    "kustomization of the operator's chart": (
-        [
-            {
-                **_KUSTOMIZATION,
-                "namespace": "gpu-operator",
-                "helmCharts": [
-                    {"name": "gpu-operator", "valuesInline": values({"four": plugin(4)}, SEVEN)}
-                ],
-            }
-        ],
-        _BOTH,
     ),
     "kustomization that makes a config map": (
         [

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from divvy.cli.main import COMMANDS, app
-from tests.divvy_command import divvy_environment
+from tests.divvy_command import divvy_environment, invoke
 
 STACK = """\
 config:
@@ -33,9 +33,25 @@ def test_lists_every_command_once_in_three_groups() -> None:
     assert [word for word in words if word in COMMANDS] == list(COMMANDS)
 
 
+def test_lists_the_exit_codes_also_without_a_command() -> None:
+    text = invoke("--help").stdout
+    assert (
+        "0: done; `preview`, `diff`: no difference; `fit`: all pods fit; "
+        "`status`: nothing is wrong 1: an error" in " ".join(text.split())
+    )
+    assert invoke().stdout == text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_has_every_command(name: str) -> None:
+    result = invoke(name, "--help")
+    assert result.exit_code == 0, result.output
+    assert "Usage:" in result.stdout
+
+
 def test_offers_completion_only_at_the_top_level() -> None:
     assert "--install-completion" in CliRunner().invoke(app, ["--help"]).stdout
-    for command in ("plan", "lab", "stack", "config"):
+    for command in ("plan", "lab"):
         assert "completion" not in CliRunner().invoke(app, [command, "--help"]).stdout
 
 

@@ -74,9 +74,11 @@ def under_test(
     api: Any, reported: dict[str, Any], implementation: Implementation
 ) -> ClusterUnderTest:
     return ClusterUnderTest(
-        "s", parse_document(STACK), api, promised(STACK, live("n1")), [],
-        {}, reported, None, None, "no workload image", None, implementation=implementation,
-    )  # fmt: skip
+        *("s", parse_document(STACK), api, promised(STACK, live("n1"))),
+        reported=reported,
+        no_image="no workload image",
+        implementation=implementation,
+    )
 
 
 def foreign(reported: dict[str, Any], pods: list[Any]) -> ClusterUnderTest:

@@ -8,9 +8,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/troubleshooting.md").read_text()
 QUOTED = re.findall(r"^### `(.+)`$", PAGE, re.MULTILINE)
-# What others say: the scheduler, runc.
+# What others say: the scheduler, containerd, runc.
 FOREIGN = {
     "Insufficient nvidia.com/…",
+    "unresolvable CDI devices divvy.gpu/…",
     "error creating device nodes: mount src=/dev/nvidiactl",
 }
 ROOMS = ("divvy", "conformance", "plugin_image")

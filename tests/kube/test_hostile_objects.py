@@ -293,10 +293,10 @@ async def test_the_agent_reads_the_others(server: HostileServer, hostility: str)
     server.kind = hostility
     api = ClaimsApi("n1")
     unread: list[str] = []
-    claims = [item["metadata"]["name"] async for item in api.claims(unread.append)]
+    claims = [item["metadata"]["name"] async for item in api.claims(unread.append, 10.0)]
     assert "a" in claims
     assert bool(unread) == (hostility == ODD)
-    listed, version = await api.slices()
+    listed, version = await api.slices(10.0)
     assert {"n1-0"} <= listed.keys()
     assert version == "7"
     events: list[str] = []
@@ -429,5 +429,5 @@ async def test_a_list_that_begins_again_and_again_ends(server: HostileServer) ->
         list(client.pages("/api/v1/nodes"))
     api = ClaimsApi("n1")
     with pytest.raises(Unreachable, match="again and again"):
-        await api.slices()
+        await api.slices(10.0)
     await api.close()

@@ -4,22 +4,22 @@ import pynvml
 import pytest
 
 from divvy.model import UnknownGpuModel, gpu_model, gpu_models, model_of_product
-from tests.model import guide
+from tests.model import published_tables
 
-WITH_MIG = sorted(guide.PRINTED)
+WITH_MIG = sorted(published_tables.PRINTED)
 
 
 def test_knows_every_card_of_the_guide():
-    assert set(gpu_models()) == set(guide.CARDS)
+    assert set(gpu_models()) == set(published_tables.CARDS)
     assert {name for name, model in gpu_models().items() if model.mig} == set(WITH_MIG)
     unpublished = {name for name, model in gpu_models().items() if model.mig_unpublished}
-    assert unpublished == guide.UNPUBLISHED
+    assert unpublished == published_tables.UNPUBLISHED
 
 
-@pytest.mark.parametrize("card", sorted(guide.CARDS))
+@pytest.mark.parametrize("card", sorted(published_tables.CARDS))
 def test_describes_a_card_like_the_guide(card):
     model = gpu_model(card)
-    assert guide.CARDS[card] == (
+    assert published_tables.CARDS[card] == (
         model.architecture,
         model.compute_capability,
         model.memory_mib,
@@ -31,7 +31,7 @@ def test_describes_a_card_like_the_guide(card):
         model.memory_clock_mhz,
         model.nvlinks,
     )
-    assert set(model.pci_device_ids) == guide.DEVICE_IDS[card]
+    assert set(model.pci_device_ids) == published_tables.DEVICE_IDS[card]
     assert model.sources
     for product in model.products:
         assert model_of_product(product, model.memory_mib) is model
@@ -55,21 +55,21 @@ def test_lists_the_mig_profiles_that_the_card_prints(card):
         )
         for profile in mig.profiles
     ]
-    assert rows == guide.rows(card)
+    assert rows == published_tables.rows(card)
     for profile in mig.profiles:
-        starts, size = guide.PLACES[card][profile.profile_id]
+        starts, size = published_tables.PLACES[card][profile.profile_id]
         assert (set(profile.starts), profile.memory_slices) == (starts, size)
-        assert profile.nvml_profile == guide.NVML[card][profile.profile_id]
+        assert profile.nvml_profile == published_tables.NVML[card][profile.profile_id]
         assert profile.compute_slices == int(profile.name[0])
         rest = profile.name.partition("gb")[2]
         assert profile.attributes == ((rest.removeprefix("+"),) if rest else ())
         # Cards with a display have as many encoders as decoders, the others none.
-        assert profile.encoders == (profile.decoders if card in guide.DECODERS else 0)
+        assert profile.encoders == (profile.decoders if card in published_tables.DECODERS else 0)
         # Cards hand memory out in such steps; with them two decimals of GiB mean one number.
         assert profile.memory_mib % 64 == 0
-    assert (mig.memory_slices, mig.compute_slices) == guide.SLICES[card]
+    assert (mig.memory_slices, mig.compute_slices) == published_tables.SLICES[card]
     architecture = gpu_model(card).architecture
-    assert (mig.mode_needs_reset, mig.mode_survives_reboot) == guide.MODES[architecture]
+    assert (mig.mode_needs_reset, mig.mode_survives_reboot) == published_tables.MODES[architecture]
 
 
 def test_numbers_mig_profiles_as_nvml_does():

@@ -5,16 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divvy.model import NoPlacement, Placement, gpu_model, nearest_layouts, place
-from tests.model import guide
+from tests.model import published_tables
 
-CARDS = sorted(guide.PRINTED)
+CARDS = sorted(published_tables.PRINTED)
 A100 = gpu_model("A100-SXM4-40GB").mig
 
 
 @st.composite
 def card_and_layout(draw):
     card = draw(st.sampled_from(CARDS))
-    names = [row[0] for row in guide.rows(card)]
+    names = [row[0] for row in published_tables.rows(card)]
     chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=8))
     return card, {name: chosen.count(name) for name in dict.fromkeys(chosen)}
 
@@ -26,17 +26,17 @@ def test_accepts_a_layout_exactly_if_it_has_a_placement(drawn):
     try:
         placed = place(gpu_model(card).mig, layout)
     except NoPlacement:
-        assert not guide.is_feasible(card, layout)
+        assert not published_tables.is_feasible(card, layout)
         return
-    assert guide.is_feasible(card, layout)
+    assert published_tables.is_feasible(card, layout)
     _check(card, layout, placed)
 
 
 @pytest.mark.parametrize("card", CARDS)
 def test_places_exactly_the_oracles_feasible_layouts(card):
     mig = gpu_model(card).mig
-    every = guide.feasible_layouts(card)
-    largest = {name: row[2] + 1 for row in guide.rows(card) for name in [row[0]]}
+    every = published_tables.feasible_layouts(card)
+    largest = {name: row[2] + 1 for row in published_tables.rows(card) for name in [row[0]]}
     for layout in every:
         assert place(mig, dict(layout)) is not None
     # Just outside the set, one instance more than any layout of it.
@@ -63,7 +63,7 @@ def test_keeps_existing_instances_in_place(drawn, random):
 
 
 def _check(card, layout, placed):
-    table = guide.spans(card)
+    table = published_tables.spans(card)
     taken = 0
     for placement in placed:
         mask = ((1 << placement.size) - 1) << placement.start
@@ -95,7 +95,7 @@ def test_proves_a_refusal_by_what_takes_every_place():
     ],
 )
 def test_explains_a_refused_layout(layout, words):
-    assert not guide.is_feasible("A100-SXM4-40GB", layout)
+    assert not published_tables.is_feasible("A100-SXM4-40GB", layout)
     with pytest.raises(NoPlacement, match=words.replace("+", r"\+")):
         place(A100, layout)
 
@@ -128,4 +128,4 @@ def test_suggests_the_nearest_layouts_that_fit():
     near = nearest_layouts(A100, wanted)
     assert near[0] == {"4g.20gb": 1, "3g.20gb": 1}
     for layout in near:
-        assert guide.is_feasible("A100-SXM4-40GB", dict(layout))
+        assert published_tables.is_feasible("A100-SXM4-40GB", dict(layout))

@@ -31,12 +31,17 @@ class ClaimsApi:
         self._mine = f"spec.nodeName={node},spec.driver={CLAIMS_DRIVER}"
         self._watch_seconds = watch_seconds
 
-    async def claim(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """Return a ResourceClaim, or None if it does not exist."""
+    async def claim(
+        self, namespace: str, name: str, patience: float | None = None
+    ) -> dict[str, Any] | None:
+        """Return a ResourceClaim, or None if it does not exist.
+
+        ``patience`` is how many seconds each answer of the API server may take, here and below.
+        """
         try:
             path = f"{_API}/namespaces/{namespace}/resourceclaims/{name}"
             with raising_unreachable():
-                claim = dict(await self._client.request("GET", path))
+                claim = dict(await self._client.request("GET", path, patience=patience))
         except ApiError as error:
             if error.code == NOT_FOUND:
                 return None
@@ -46,23 +51,27 @@ class ClaimsApi:
             raise Unreachable(f"claim {namespace}/{name}: {problem}")
         return claim
 
-    async def claims(self, unread: Callable[[str], None]) -> AsyncIterator[dict[str, Any]]:
+    async def claims(
+        self, unread: Callable[[str], None], patience: float
+    ) -> AsyncIterator[dict[str, Any]]:
         """Yield every ResourceClaim of the cluster, read by pages.
 
         ``unread`` is told the names of those that cannot be read.
         """
-        async for page in self._client.pages(f"{_API}/resourceclaims", _PAGE):
+        pages = self._client.pages(f"{_API}/resourceclaims", _PAGE, patience=patience)
+        async for page in pages:
             for name in page.skipped:
                 unread(name)
             for claim in page.items:
                 yield claim
             del page  # before the next one is read
 
-    async def slices(self) -> tuple[dict[str, dict[str, Any]], str]:
+    async def slices(self, patience: float) -> tuple[dict[str, dict[str, Any]], str]:
         """Return this node's slices by name, and the version from which a watch goes on."""
         slices: dict[str, dict[str, Any]] = {}
         version = ""
-        async for page in self._client.pages(_SLICES, _PAGE, query={"fieldSelector": self._mine}):
+        mine = {"fieldSelector": self._mine}
+        async for page in self._client.pages(_SLICES, _PAGE, patience=patience, query=mine):
             slices |= {item["metadata"]["name"]: item for item in page.items}
             # A later page may be of a later version, and miss what happened to an earlier one.
             version = version or page.version

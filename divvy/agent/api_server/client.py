@@ -26,9 +26,6 @@ _log = logging.getLogger(__name__)
 # server is busy.
 _FIRST_EVENT_SECONDS = 15.0
 _ABSENT_SECONDS = 60.0
-# The API server itself gives up a request after a minute (its --request-timeout) and says so. Who
-# leaves before has it do in vain what it does for thousands of nodes, and asks again.
-_WRITE_SECONDS = 65.0
 _REFUSALS = (401, 403)
 
 
@@ -180,9 +177,7 @@ class ApiServer:
         patch = {"metadata": {"labels": dict(labels), "annotations": dict(annotations)}}
         path = f"/api/v1/nodes/{self._node}"
         try:
-            written = await self._client.request(
-                "PATCH", path, patch, kind=MERGE_PATCH, patience=_WRITE_SECONDS
-            )
+            written = await self._client.request("PATCH", path, patch, kind=MERGE_PATCH)
         except KubeError as error:
             self._note("write to its node", error)
             raise

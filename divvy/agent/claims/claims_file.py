@@ -12,6 +12,7 @@ from pathlib import Path
 
 from divvy.agent.claims.copies import read_copies
 from divvy.agent.claims.record import ClaimRecord, HeldClaim, decoded, encoded, repair_from_copies
+from divvy.agent.regular_file import read_regular_file
 from divvy.atomic_file import replace_file
 
 _log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class ClaimsFile:
 
     def _read(self) -> ClaimRecord:
         try:
-            raw = json.loads(self._path.read_text())
+            raw = json.loads(read_regular_file(self._path))
             if raw["version"] != _VERSION:
                 raise ValueError(f"version {raw['version']}")  # noqa: TRY301
             return self._put_right(decoded(raw), "is older than the claims that are held")
@@ -96,7 +97,7 @@ class ClaimsFile:
             replace_file(self._path, text, _MODE)
         except OSError:
             with contextlib.suppress(OSError):
-                if self._path.read_bytes() == text:
+                if read_regular_file(self._path) == text:
                     # Its folder alone could not be synced: a driver that starts now finds it.
                     self.record = record
             raise
@@ -115,6 +116,10 @@ class ClaimsFile:
         self._write(record)
         self.record = record
         self._on_change()
+
+    def rewrite(self) -> None:
+        """Write the same again, to see whether that is possible; raises OSError."""
+        self._write(self.record)
 
     def put(self, claim: HeldClaim) -> None:
         """Note a claim as it is now; raises OSError."""

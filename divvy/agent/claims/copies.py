@@ -6,15 +6,13 @@ they say what the pods of this node still hold, and as what their GPUs were offe
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from divvy.agent.claims.record import ClaimRecord, ClaimState, HeldClaim, decoded, encoded
+from divvy.agent.regular_file import read_regular_file
 from divvy.atomic_file import replace_file
 from divvy.model.api_names import CLAIMS_DRIVER
 from divvy.model.offered_gpu import OfferedGpu
@@ -23,8 +21,6 @@ from divvy.model.offered_gpu import OfferedGpu
 _PREFIX, _SUFFIX = f"{CLAIMS_DRIVER}-claim-", ".held"
 _VERSION = 1
 _MODE = 0o600
-# A claim has at most 32 devices, each described in a few KiB with the GPU that it is of.
-_MAX_BYTES = 16 << 20
 
 
 def write_copy(folder: Path, claim: HeldClaim, record: ClaimRecord) -> None:
@@ -35,7 +31,7 @@ def write_copy(folder: Path, claim: HeldClaim, record: ClaimRecord) -> None:
     path = _file(folder, claim.uid)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        is_written = _content(path) == content
+        is_written = read_regular_file(path) == content
     except OSError:
         is_written = False  # whatever is there instead is replaced
     if not is_written:
@@ -71,7 +67,7 @@ def read_copies(folder: Path) -> Copies:
     for uid in sorted(copied_claims(folder)):
         path = _file(folder, uid)
         try:
-            copied = _copied(_content(path), uid)
+            copied = _copied(read_regular_file(path), uid)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             unreadable[uid] = path, str(error)
             continue
@@ -89,17 +85,6 @@ def _copied(content: bytes, uid: str) -> ClaimRecord:
     if claims.claims.keys() != {uid}:
         raise ValueError("it is of another claim")
     return claims
-
-
-def _content(path: Path) -> bytes:
-    """Return a file's content; raises OSError if it is not a regular file, or is too large."""
-    # Opening a pipe would block until somebody writes to it.
-    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with os.fdopen(opened, "rb") as file:
-        status = os.fstat(opened)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
-            raise OSError(errno.EINVAL, "not a claim copy", str(path))
-        return file.read(_MAX_BYTES)
 
 
 def _file(folder: Path, uid: str) -> Path:

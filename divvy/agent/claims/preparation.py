@@ -47,8 +47,9 @@ from divvy.agent.nvml.driver import Driver, boot_id, loaded_module
 from divvy.agent.nvml.mig_apply import apply_plan
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.settings import Settings
+from divvy.atomic_file import replace_file
 from divvy.kube.async_client import raising_unreachable
-from divvy.kube.errors import KubeError
+from divvy.kube.errors import KubeError, Unreachable
 from divvy.model.api_names import claims_pool
 
 _log = logging.getLogger(__name__)
@@ -84,6 +85,8 @@ class Preparation:
         self._claims: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._gpus: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unwanted: set[str] = set()
+        # UID of a claim → why its files cannot be written.
+        self._unwritten: dict[str, str] = {}
         self._released = asyncio.Event()
 
     async def prepare(self, namespace: str, name: str, uid: str) -> HeldClaim:
@@ -92,12 +95,13 @@ class Preparation:
         deadline = monotonic() + self._wait_seconds
         async with _lock(self._claims, uid):
             try:
-                claim = await self._load_allocation(namespace, name, uid, deadline)
-                for at in range(len(claim.devices)):
-                    claim = await self._create_instance(claim, at, deadline)
-                claim = await self._write_cdi_spec(claim, deadline)
-                if not claim.is_prepared:
-                    claim = self._save(replace(claim, state=ClaimState.PREPARE_COMPLETED))
+                with self._noting_unwritten(uid):
+                    claim = await self._load_allocation(namespace, name, uid, deadline)
+                    for at in range(len(claim.devices)):
+                        claim = await self._create_instance(claim, at, deadline)
+                    claim = await self._write_cdi_spec(claim, deadline)
+                    if not claim.is_prepared:
+                        claim = self._save(replace(claim, state=ClaimState.PREPARE_COMPLETED))
             except (BadAllocation, InjectionProblem) as problem:
                 raise ClaimProblem(str(problem)) from problem
             except OSError as error:
@@ -115,13 +119,44 @@ class Preparation:
         self._wake_waiting()
         try:
             async with _lock(self._claims, uid):
-                await self._release(uid, deadline)
+                with self._noting_unwritten(uid):
+                    await self._release(uid, deadline)
         except OSError as error:
             raise ClaimProblem(f"the driver's state cannot be saved: {error}") from error
         except InjectionProblem as problem:
             raise ClaimProblem(str(problem)) from problem
         finally:
             self._unwanted.discard(uid)
+
+    @property
+    def problem(self) -> str:
+        """Return why the files of a claim cannot be written, "" if those of all can."""
+        why = next(iter(self._unwritten.values()), "")
+        return why and f"a claim cannot be prepared or released: {why}"
+
+    @contextlib.contextmanager
+    def _noting_unwritten(self, uid: str) -> Iterator[None]:
+        """Note why a claim's files cannot be written, for the node's status, until they can."""
+        try:
+            yield
+        except (NotWritten, OSError) as error:
+            self._unwritten[uid] = str(error)
+            raise
+        self._unwritten.pop(uid, None)
+
+    def look_again(self) -> None:
+        """Take the problem back once files can be written.
+
+        The pod of a claim that could not be prepared may be gone: nobody asks for it again.
+        """
+        if not self._unwritten or self._store.damage:
+            return
+        probe = self._settings.cdi_folder / ".divvy-probe"
+        with contextlib.suppress(OSError):
+            self._store.rewrite()
+            replace_file(probe, b"writable", 0o600)
+            probe.unlink()
+            self._unwritten.clear()
 
     def written(self) -> frozenset[str]:
         """Return the UIDs of the claims that have a CDI specification."""
@@ -229,25 +264,30 @@ class Preparation:
     async def _read_allocation(
         self, namespace: str, name: str, uid: str, deadline: float
     ) -> HeldClaim:
-        pauses = _pauses()
+        pauses = _pauses(deadline)
+        patience: float | None = None
         while True:
             try:
-                claim = await self._read(namespace, name, uid)
+                claim = await self._read(namespace, name, uid, patience)
             except KubeError as error:
                 if self._is_over(uid, deadline):
                     raise ClaimProblem(f"the claim cannot be read: {error}") from error
                 await asyncio.sleep(next(pauses))
+                if isinstance(error, Unreachable) and error.waited:
+                    patience = max(1.0, deadline - monotonic())  # the server is slow
                 continue
             if claim is None:
                 raise ClaimProblem(f"claim {namespace}/{name} does not exist")
             return claim
 
-    async def _read(self, namespace: str, name: str, uid: str) -> HeldClaim | None:
+    async def _read(
+        self, namespace: str, name: str, uid: str, patience: float | None = None
+    ) -> HeldClaim | None:
         """Return what a claim is allocated on this node, None if the claim does not exist.
 
         Raises what KubeError lists, also if the answer is not a ResourceClaim, and BadAllocation.
         """
-        claim = await self._api.claim(namespace, name)
+        claim = await self._api.claim(namespace, name, patience)
         if claim is None:
             return None
         pool, offered = claims_pool(self._settings.node), self._store.record.offered
@@ -256,7 +296,7 @@ class Preparation:
 
     async def _create_instance(self, claim: HeldClaim, at: int, deadline: float) -> HeldClaim:
         """Bring one device about; what does not work now is tried again until the deadline."""
-        pauses = _pauses()
+        pauses = _pauses(deadline)
         looked = False
         while True:
             held = claim.devices[at]
@@ -297,11 +337,12 @@ class Preparation:
 
     async def _write_cdi_spec(self, claim: HeldClaim, deadline: float) -> HeldClaim:
         """Write what containers are given as soon as that can be."""
-        pauses = _pauses()
+        pauses = _pauses(deadline)
         while True:
             try:
-                claim = self._save(self._with_limiter(claim))
-                self._write(claim)
+                with self._noting_unwritten(claim.uid):
+                    claim = self._save(self._with_limiter(claim))
+                    self._write(claim)
             except (InjectionProblem, OSError) as problem:
                 if self._is_over(claim.uid, deadline):
                     raise ClaimProblem(str(problem)) from problem
@@ -359,7 +400,7 @@ class Preparation:
 
     async def _destroy_instance(self, held: HeldDevice, deadline: float) -> None:
         """Destroy the instance of a device; processes that are ending may still have it open."""
-        pauses = _pauses()
+        pauses = _pauses(deadline)
         while True:
             if self._is_lost(held, deadline) or self._went_with_driver(held):
                 return
@@ -443,6 +484,10 @@ def _allocation(claim: HeldClaim) -> list[tuple[str, str, str, int, int]]:
     )
 
 
-def _pauses() -> Iterator[float]:
-    """Return the pauses between tries, in seconds."""
-    return chain(_PAUSES, repeat(_PAUSES[-1]))
+def _pauses(deadline: float) -> Iterator[float]:
+    """Yield the pauses between tries, in seconds.
+
+    None goes beyond the deadline: whoever called would no longer hear why it failed.
+    """
+    for seconds in chain(_PAUSES, repeat(_PAUSES[-1])):
+        yield min(seconds, max(0.0, deadline - monotonic()))

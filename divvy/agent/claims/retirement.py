@@ -17,6 +17,8 @@ from divvy.kube.objects import name_of
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
+# At first, for each page: a server that is slow is given longer.
+_LIST_SECONDS = 10.0
 # A scheduler that has not heard of a taint may still write an allocation for so long.
 _SETTLED_SECONDS = 3.0
 _MAX_PAUSE_SECONDS = 15.0
@@ -89,7 +91,7 @@ class Retirement:
                 continue
             unread: list[str] = []
             try:
-                allocated = await self._allocated(unread)
+                allocated = await self._allocated(unread, backoff.patience(_LIST_SECONDS))
             except KubeError as error:
                 if self._serving() or not is_forbidden(error):
                     self._note(f"allocations cannot be read ({error})")
@@ -125,13 +127,13 @@ class Retirement:
             _log.warning("%s", unknown)
         self._on_change()
 
-    async def _allocated(self, unread: list[str]) -> frozenset[str]:
+    async def _allocated(self, unread: list[str], patience: float) -> frozenset[str]:
         """Return the devices of this node that anybody was allocated.
 
         The names of claims whose allocation cannot be read are added to ``unread``.
         """
         allocated: frozenset[str] = frozenset()
-        async for claim in self._api.claims(unread.append):
+        async for claim in self._api.claims(unread.append, patience):
             try:
                 allocated |= allocated_gpus((claim,), self._pool)
             except MALFORMED:

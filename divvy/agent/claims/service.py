@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from time import monotonic
 
 import grpc
+from prometheus_client import Histogram
 
 from divvy.agent.api_server.claims_api import ClaimsApi
 from divvy.agent.claims.claim_shares import claim_id
@@ -22,7 +22,6 @@ from divvy.agent.claims.claim_users import (
 from divvy.agent.claims.claims_file import ClaimsFile
 from divvy.agent.claims.device_attributes import gpu_attributes
 from divvy.agent.claims.device_faults import device_faults, taints
-from divvy.agent.claims.metrics import prepare_seconds
 from divvy.agent.claims.offers import missing_shares
 from divvy.agent.claims.preparation import Preparation
 from divvy.agent.claims.record import ClaimRecord
@@ -49,9 +48,9 @@ from divvy.agent.settings import Settings
 from divvy.model.api_names import claims_pool
 from divvy.model.slice_specs import slice_specs
 
-# A kubelet that has started lists no pods for less than this.
-_START_SECONDS = 30.0
 _NEVER = object()
+# A share takes milliseconds, a MIG device some hundred; what waits for another pod up to 40 s.
+_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0)
 
 
 class Claims:
@@ -67,6 +66,7 @@ class Claims:
         on_change: Callable[[], None],
     ) -> None:
         self._node = settings.node
+        self._own_pod = settings.own_pod
         self._pool = claims_pool(settings.node)
         self._driver = driver
         self._health = health
@@ -103,7 +103,6 @@ class Claims:
         self._faults: Mapping[str, str] = {}
         self._listed: Containers = {}
         self._active: Collection[str] = frozenset()
-        self._empty_since: float | None = None
         self._is_published = bool(self._store.record.offered)
         self._refreshed: object = _NEVER
         self._refresh_problem = ""
@@ -149,11 +148,9 @@ class Claims:
             listed, active = await self._pod_resources.claim_containers()
         except grpc.RpcError as error:
             raise HoldersUnknown("the kubelet does not tell who has claims") from error
-        if active or not self._active:
-            self._empty_since = None
-        elif self._empty_since is None or monotonic() - self._empty_since < _START_SECONDS:
-            self._empty_since = self._empty_since or monotonic()
-            raise HoldersUnknown("the kubelet lists no pods, as for a while after its start")
+        if self._own_pod not in active:
+            # Pods that come from files it lists at once.
+            raise HoldersUnknown("the kubelet has no pods of the API yet, as after its start")
         self._listed, self._active = listed, active
 
     @property
@@ -174,7 +171,7 @@ class Claims:
     @property
     def problem(self) -> str:
         """Return what keeps claims from being served, "" if nothing does."""
-        ours = (self._save_problem, self._refresh_problem)
+        ours = (self._save_problem, self._refresh_problem, self._preparation.problem)
         problems = (self._store.damage, *ours, self._server.problem)
         return next(filter(None, problems), "") or self._publisher.problem
 
@@ -248,6 +245,7 @@ class Claims:
         Also where one could not be written, or somebody has damaged it: its containers start again
         without a Prepare.
         """
+        self._preparation.look_again()
         snapshot = None if self._driver.problem else self._driver.snapshot
         description = None if snapshot is None else self._injection.described_as(snapshot)
         if (description, self._preparation.files()) != self._refreshed or self._refresh_problem:
@@ -304,3 +302,14 @@ class Claims:
             for gpu in self.record.offered.values()
             for device in gpu.gpu.devices
         ]
+
+
+def prepare_seconds() -> Histogram:
+    """Return what counts how long preparations take; it starts at 0 with the agent."""
+    return Histogram(
+        "divvy_claims_prepare_seconds",
+        "Time until a claim was prepared.",
+        ["node"],
+        registry=None,
+        buckets=_BUCKETS,
+    )

@@ -16,6 +16,8 @@ from divvy.model.slice_specs import same_spec
 _log = logging.getLogger(__name__)
 # The API's number is an int64.
 MAX_GENERATION = (1 << 63) - 1
+# At first, for each page: a server that is slow is given longer.
+_LIST_SECONDS = 10.0
 # Somebody else has written a slice meanwhile: look again at once.
 _WRITTEN_BY_OTHERS = (NOT_FOUND, CONFLICT)
 _Slices = dict[str, dict[str, Any]]
@@ -104,7 +106,7 @@ class SlicePublisher:
 
     async def _follow(self) -> None:
         """Publish until the watch breaks, or there is nothing left to publish."""
-        self._have, version = await self._api.slices()
+        self._have, version = await self._api.slices(self._backoff.patience(_LIST_SECONDS))
         self.forbidden = False
         self._overtaken = self._watched = False
         watching = asyncio.create_task(self._watch(version))

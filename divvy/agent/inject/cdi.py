@@ -15,6 +15,7 @@ from typing import Any
 from divvy.agent.inject.container_edits import ContainerEdits
 from divvy.agent.inject.hook import HookCall
 from divvy.agent.inject.problem import NotWritten
+from divvy.agent.regular_file import read_regular_file
 from divvy.atomic_file import replace_file
 from divvy.model.api_names import CDI_FILE, CDI_KIND, DOMAIN
 
@@ -79,8 +80,9 @@ def write_spec(folder: Path, content: bytes, name: str = CDI_FILE) -> bool:
     """
     path = folder / name
     try:
-        if path.exists() and path.read_bytes() == content:
-            return False
+        with suppress(OSError):  # whatever is there instead is replaced
+            if read_regular_file(path) == content:
+                return False
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(path, content, _MODE)
     except OSError as error:
@@ -119,7 +121,7 @@ def remove_unless(path: Path, devices: Mapping[str, ContainerEdits]) -> None:
 
 def _remove_unless_same(path: Path, nodes: Mapping[str, Any]) -> None:
     try:
-        outdated = not _device_nodes(path.read_bytes()).items() <= nodes.items()
+        outdated = not _device_nodes(read_regular_file(path)).items() <= nodes.items()
     except FileNotFoundError:
         return
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -11,7 +11,7 @@ from divvy.agent.claims.record import HeldClaim, HeldDevice
 from divvy.agent.inject.cdi import cdi_spec, remove_unless, spec_bytes, write_spec
 from divvy.agent.inject.container_edits import LIMITS, ContainerEdits, Mount
 from divvy.agent.inject.hook import HookCall
-from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.inject.problem import InjectionProblem, NotWritten
 from divvy.model.api_names import CLAIM_CDI_KIND, CLAIMS_DRIVER
 
 _PREFIX, _SUFFIX = f"{CLAIMS_DRIVER}-claim-", ".json"
@@ -102,11 +102,11 @@ def keep_described(
 
 
 def remove_claim(folder: Path, uid: str) -> None:
-    """Remove the specification of a claim; raises InjectionProblem."""
+    """Remove the specification of a claim; raises NotWritten."""
     try:
         (folder / claim_file(uid)).unlink(missing_ok=True)
     except OSError as error:
-        raise InjectionProblem(f"the CDI specification is not removed: {error}") from error
+        raise NotWritten(f"the CDI specification is not removed: {error}") from error
 
 
 def written_claims(folder: Path) -> Iterable[str]:

@@ -13,6 +13,7 @@ from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.inject.container_edits import DriverFiles
 from divvy.agent.inject.installed_files import digest, install_files
 from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.regular_file import read_regular_file
 
 _LDCONFIG = Path("/sbin/ldconfig")
 SMI = "usr/bin/nvidia-smi"
@@ -109,7 +110,7 @@ def limiting_call(
 
 def _is_intact(place: Path) -> bool:
     try:
-        return place.name == f"hook-{digest((place / name).read_bytes() for name in _NAMES)}"
+        return place.name == f"hook-{digest(read_regular_file(place / name) for name in _NAMES)}"
     except OSError:
         return False
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from divvy.agent.gpu.plain_values import from_plain
 from divvy.agent.mps.processes import Process
+from divvy.agent.regular_file import read_regular_file
 from divvy.atomic_file import replace_file
 
 _log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class MpsRecord:
 
     def _read(self) -> dict[str, Recorded]:
         try:
-            raw = json.loads(self._path.read_text())
+            raw = json.loads(read_regular_file(self._path))
             return {str(uuid): _recorded(gpu) for uuid, gpu in raw["gpus"].items()}
         except FileNotFoundError:
             return {}

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from fractions import Fraction
 
+from divvy.model.phrases import some
 from divvy.plan.fit.claim_allocation import NodeDevices
 from divvy.plan.fit.claim_matching import is_kind, is_wanted_type, too_much, unknown_capacity
 from divvy.plan.fit.claim_requests import Request
 from divvy.plan.fit.live_claims import ClaimedGpu, LiveDevice
 
-_NAMED = 3
 _MIB = 1 << 20
 
 
@@ -46,7 +46,7 @@ def shortage_of(
         words = f"offers {size} {resource}, it needs {amount}"
         return Shortage(ShortageKind.TOO_MUCH, words, needed - capacity, resource)
     free = amount_words(resource, max(capacity - used, Fraction(0)))
-    held = f"; held by {names(holders)}" if holders else ""
+    held = f"; held by {some(list(dict.fromkeys(holders)))}" if holders else ""
     words = f"offers {size} {resource}, {free} {'is' if free == '1' else 'are'} free, it needs"
     return Shortage(
         ShortageKind.NOT_FREE, f"{words} {amount}{held}", needed - capacity + used, resource
@@ -70,7 +70,7 @@ def claim_shortage(
     if NodeDevices([_free(gpu) for gpu in devices.gpus], devices.spread).claim(requests) is None:
         words = f"has no GPUs that give {requests_text}, even with nothing held{also}"
         return Shortage(ShortageKind.TOO_MUCH, words)
-    held = f"; held by {names(holders)}" if holders else ""
+    held = f"; held by {some(list(dict.fromkeys(holders)))}" if holders else ""
     return Shortage(ShortageKind.NOT_FREE, f"has no room left for {requests_text}{held}{also}")
 
 
@@ -89,7 +89,7 @@ def _taints(which: str, requests: Iterable[Request], devices: NodeDevices) -> st
         for device in _devices(request, devices)
         for taint in device.taints
     }
-    return f"{which} have taints ({names(sorted(taints))})" if taints else ""
+    return f"{which} have taints ({some(sorted(taints))})" if taints else ""
 
 
 def _never(request: Request, devices: Sequence[LiveDevice]) -> str:
@@ -108,13 +108,6 @@ def amount_words(resource: str, number: Fraction) -> str:
     if resource == "memory" or resource.startswith(("ephemeral-", "hugepages-")):
         return f"{int(number / _MIB):,} MiB"
     return f"{int(number):,}" if number.denominator == 1 else f"{float(number):g}"
-
-
-def names(all_names: Iterable[str]) -> str:
-    """Return some names, the first ones where there are many."""
-    listed = list(dict.fromkeys(all_names))
-    more = len(listed) - _NAMED
-    return ", ".join(listed[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def claim_holders(gpus: Iterable[ClaimedGpu]) -> list[str]:

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
+from divvy.model.phrases import some
 from divvy.plan.fit.pods import PodToFit
-from divvy.plan.fit.shortage import names
 
 
 @dataclass(frozen=True)
@@ -31,27 +31,27 @@ class Unread:
 
     def elsewhere(self, pod: PodToFit, by_claims: Collection[str]) -> tuple[str, ...]:
         """Return what may take a pod that found no place, in words."""
-        words = [f"node {names(self.nodes)}"] if self.nodes else []
+        words = [f"node {some(self.nodes)}"] if self.nodes else []
         if _may_claim(pod, by_claims):
-            words += [f"ResourceSlice {names(self.slices)}"] if self.slices else []
-            words += [f"ResourceClaim {names(self.claims)}"] if self.claims else []
+            words += [f"ResourceSlice {some(self.slices)}"] if self.slices else []
+            words += [f"ResourceClaim {some(self.claims)}"] if self.claims else []
         words = [f"{text} cannot be read, and may leave room for it" for text in words]
         return (*words, *(self.devices if _may_claim(pod, by_claims) else ()))
 
     def _in_the_way(self, pod: PodToFit, by_claims: Collection[str]) -> Iterator[str]:
         others = [name for name in self.pods if name != pod.full_name]
         if others:
-            yield f"pod {names(others)} cannot be read, and may hold what it would get"
+            yield f"pod {some(others)} cannot be read, and may hold what it would get"
         if not _may_claim(pod, by_claims):
             return
         yield from self.devices
         quotas = [name for name in self.quotas if name.startswith(f"{pod.namespace}/")]
         if quotas:
-            yield f"ResourceQuota {names(quotas)} cannot be read, and may refuse its claim"
+            yield f"ResourceQuota {some(quotas)} cannot be read, and may refuse its claim"
         if self.taint_rules:
-            yield f"DeviceTaintRule {names(self.taint_rules)} cannot be read, and may keep it off"
+            yield f"DeviceTaintRule {some(self.taint_rules)} cannot be read, and may keep it off"
         if self.slices:
-            yield f"ResourceSlice {names(self.slices)} cannot be read, and may replace another"
+            yield f"ResourceSlice {some(self.slices)} cannot be read, and may replace another"
 
 
 def _may_claim(pod: PodToFit, by_claims: Collection[str]) -> bool:

@@ -5,13 +5,13 @@ from typing import Any, Literal
 
 from divvy.model import Cluster, NodeFacts, select_profile
 from divvy.model.enforcement import DRIVER_LIMITS_SINCE, MPS_V3_SINCE
+from divvy.model.phrases import some
 from divvy.model.problems import printable
 from divvy.model.resource_names import VENDOR
 from divvy.model.sharing import enforcement_of_gpus
 from divvy.model.versions import is_older
 
 DRIVER_LABEL = f"{VENDOR}/cuda.driver-version.full"
-_MAX_NODES = 3
 _FOLLOWS: Mapping[Literal["auto", "driver"], str] = {
     "auto": "the limiter keeps memory limits there",
     "driver": "they offer no replica",
@@ -39,7 +39,7 @@ def rung_warnings(cluster: Cluster, nodes: Iterable[Mapping[str, Any]]) -> Itera
     for enforcement, names in older.items():
         if names:
             yield (
-                f"the drivers of {_listed(names)} are older than "
+                f"the drivers of {some(sorted(names))} are older than "
                 f"{DRIVER_LIMITS_SINCE} and limit no memory: with `enforcement: {enforcement}` "
                 f"{_FOLLOWS[enforcement]}"
             )
@@ -69,12 +69,7 @@ def namespace_warnings(cluster: Cluster, nodes: Iterable[Mapping[str, Any]]) -> 
     for profile, names in sorted(older.items()):
         if profile in newer:
             yield (
-                f"the drivers of {_listed(names)} are older than {MPS_V3_SINCE}: profile {profile} "
-                "is version 2 of MPS there, and a container can drop its limit of SMs, which it "
-                "cannot on the others"
+                f"the drivers of {some(sorted(names))} are older than {MPS_V3_SINCE}: profile "
+                f"{profile} is version 2 of MPS there, and a container can drop its limit of SMs, "
+                "which it cannot on the others"
             )
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _MAX_NODES} more" if len(names) > _MAX_NODES else ""
-    return f"{', '.join(sorted(names)[:_MAX_NODES])}{more}"

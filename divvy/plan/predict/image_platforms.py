@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from divvy.model import Cluster, NodeFacts, pool_of
+from divvy.model.phrases import some
 from divvy.model.platform_checks import pool_platforms
 from divvy.model.problems import printable
+from divvy.model.stack import tolerations_of
 from divvy.plan.fit.node_selection import NodeSelection, taints_of
 
-_MAX_NODES = 3
 # Every DaemonSet's pods tolerate what Kubernetes itself taints nodes with.
 _OF_KUBERNETES = "node.kubernetes.io/"
 
@@ -32,9 +33,8 @@ def lacking_platform(
         if pool is not None and info.get("architecture") and platform not in platforms:
             lacking.setdefault((pool, platform), []).append(meta["name"])
     for (pool, platform), names in lacking.items():
-        more = f" and {len(names) - _MAX_NODES} more" if len(names) > _MAX_NODES else ""
-        named = printable(", ".join(sorted(names)[:_MAX_NODES]))
-        return _words(cluster, pool, f"nodes {named}{more}", printable(platform), platforms)
+        named = printable(some(sorted(names)))
+        return _words(cluster, pool, f"nodes {named}", printable(platform), platforms)
     for needed in pool_platforms(cluster):
         if needed.platform not in platforms:
             return _words(cluster, needed.pool, needed.value, needed.platform, platforms)
@@ -42,11 +42,7 @@ def lacking_platform(
 
 
 def _keeps_agents_away(cluster: Cluster, node: Mapping[str, Any]) -> bool:
-    tolerations = [
-        toleration.model_dump(by_alias=True, exclude_none=True)
-        for pool in cluster.pools.values()
-        for toleration in pool.tolerations
-    ]
+    tolerations = tolerations_of(cluster.pools.values())
     taints = taints_of(node.get("spec") or {})
     others = [taint for taint in taints if not taint.key.startswith(_OF_KUBERNETES)]
     return NodeSelection(tolerations=tolerations).untolerated(others) is not None

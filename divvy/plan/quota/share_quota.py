@@ -13,6 +13,7 @@ from divvy.model.api_names import (
     TENANT_LABEL,
 )
 from divvy.model.claim_names import GPU_CLASS, share_class
+from divvy.model.phrases import some
 from divvy.model.resource_names import VENDOR, gpu_resource
 from divvy.plan.quota.claim_quota import has_scopes
 
@@ -69,10 +70,9 @@ def quota_warning(uncovered: Iterable[UncoveredQuota]) -> str | None:
     listed = [f"{quota.namespace} ({', '.join(quota.missing)})" for quota in uncovered]
     if not listed:
         return None
-    more = f" and {len(listed) - _MAX_NAMESPACES} more" if len(listed) > _MAX_NAMESPACES else ""
     return (
         "shares, which can be as large as a GPU, are not limited by the ResourceQuotas of these "
-        f"namespaces; add to {', '.join(listed[:_MAX_NAMESPACES])}{more}"
+        f"namespaces; add to {some(listed, _MAX_NAMESPACES)}"
     )
 
 
@@ -90,10 +90,9 @@ def size_quota_warning(cluster: Cluster, quotas: Iterable[Mapping[str, Any]]) ->
     )
     if not listed:
         return None
-    more = f" and {len(listed) - _MAX_NAMESPACES} more" if len(listed) > _MAX_NAMESPACES else ""
     return (
         "ResourceQuotas count no sizes, which become claims before quotas are counted; these limit "
-        f"nothing: {', '.join(listed[:_MAX_NAMESPACES])}{more}; Kueue can count MiB "
+        f"nothing: {some(listed, _MAX_NAMESPACES)}; Kueue can count MiB "
         "(divvy plan -o kueue)"
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.resources import files as package_files
 from io import StringIO
 from typing import Any
@@ -30,7 +29,7 @@ from divvy.render.chart.values import chart_values, values_text
 from divvy.render.chart.values_schema import NOT_VALUES, stack_values, values_schema
 from divvy.render.chart.yaml_text import scalar
 from divvy.render.objects.claims.claimable import UNKNOWN_LARGEST_MIB, types_of
-from divvy.render.objects.claims.controller import NODE_STATE, controller_affinity
+from divvy.render.objects.claims.template_maker import NODE_STATE, controller_affinity
 from divvy.render.objects.cluster import objects
 from divvy.render.views.terminal import plan_text
 
@@ -65,7 +64,7 @@ def values_of(document: ClusterDocument) -> dict[str, Any]:
 def chart_files(document: ClusterDocument, chart: Chart) -> dict[str, str]:
     """Return every file of the chart by its path; the same input gives the same text."""
     value, cluster = document.value, document.cluster
-    templated = _templated()
+    templated = templated_objects()
     own = _own_values(chart, templated, controller_affinity(cluster))
     text = canonical_json(chart_values(value))
     files = {
@@ -95,11 +94,6 @@ def _labelled(obj: dict[str, Any], version: str) -> dict[str, Any]:
     chart = f"{NAME}-{version}".replace("+", "_")[:63].rstrip("-")
     labels = {**(obj["metadata"].get("labels") or {}), CHART_LABEL: chart}
     return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
-
-
-@cache
-def _templated() -> TemplatedObjects:
-    return templated_objects()
 
 
 def _own_values(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from divvy.render.chart.actions import POOL
@@ -20,20 +22,14 @@ class Switch:
 
 def _without(*keys: str) -> Callable[[dict[str, Any]], None]:
     def off(value: dict[str, Any]) -> None:
-        here = value
-        for key in keys[:-1]:
-            here = here[key]
-        del here[keys[-1]]
+        del reduce(getitem, keys[:-1], value)[keys[-1]]
 
     return off
 
 
 def _false(*keys: str) -> Callable[[dict[str, Any]], None]:
     def off(value: dict[str, Any]) -> None:
-        here = value
-        for key in keys[:-1]:
-            here = here[key]
-        here[keys[-1]] = False
+        reduce(getitem, keys[:-1], value)[keys[-1]] = False
 
     return off
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from divvy.model import generation, parse_document
@@ -42,6 +43,7 @@ class TemplatedObjects:
     defaults: Mapping[str, Any]
 
 
+@cache
 def templated_objects() -> TemplatedObjects:
     """Return the patterns of all objects but the Namespace, which a chart does not make."""
     full = _objects(EVERYTHING)

@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from divvy.plan.predict.node_templates import NodeTemplate
-from divvy.render.exports.plain_yaml import plain_yaml
+from divvy.render.exports.plain_yaml import yaml_documents
 
 
 def node_objects(templates: Sequence[NodeTemplate]) -> str:
     """Return a Node and its ResourceSlices for each pool, as they will be, as YAML."""
-    return _documents(
-        document
-        for template in templates
-        for document in (_node(template), *map(plain_yaml, _slices(template)))
-    )
+    return yaml_documents(obj for template in templates for obj in _objects(template))
 
 
-def _documents(texts: Iterable[str]) -> str:
-    return "---\n".join(texts)
-
-
-def _node(template: NodeTemplate) -> str:
+def _objects(template: NodeTemplate) -> Iterator[dict[str, Any]]:
     counts = {name: str(count) for name, count in template.resources.items()}
-    return plain_yaml(
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": template.pool, "labels": dict(template.labels)},
-            "status": {"capacity": counts, "allocatable": counts},
-        }
-    )
-
-
-def _slices(template: NodeTemplate) -> list[dict[str, Any]]:
-    return [
-        {
+    yield {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": template.pool, "labels": dict(template.labels)},
+        "status": {"capacity": counts, "allocatable": counts},
+    }
+    for name, spec in template.slices.items():
+        yield {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceSlice",
             "metadata": {"name": name},
             "spec": {**spec, "pool": {**spec["pool"], "generation": 1}},
         }
-        for name, spec in template.slices.items()
-    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -31,3 +32,8 @@ def plain_yaml(value: object, width: int = 100) -> str:
     # Through JSON, so that tuples and the like are what they will be for who reads it.
     plain = json.loads(json.dumps(value))
     return yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
+
+
+def yaml_documents(values: Iterable[object]) -> str:
+    """Return values as YAML documents, one after the other."""
+    return "---\n".join(map(plain_yaml, values))

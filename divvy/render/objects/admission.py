@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from divvy.model.api_names import OWNED_ANNOTATIONS, OWNED_LABELS
+from divvy.model.api_names import OWNED_ANNOTATIONS, OWNED_LABELS, Component
 from divvy.render.objects.atomic_values import match_constraints
+from divvy.render.objects.policy import validating_policy
 
 _OWN_NODE = (
     "'authentication.kubernetes.io/node-name' in request.userInfo.extra && "
     "request.userInfo.extra['authentication.kubernetes.io/node-name'][0] == object.metadata.name"
 )
-_LABELS = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "agent"}
 _OWNED_ANNOTATION = " || ".join(f"k == '{key}'" for key in OWNED_ANNOTATIONS)
 # Deleted with an owner, held by a finalizer: both would be a right over the node's life.
 _FENCED_LISTS = ("finalizers", "ownerReferences")
@@ -24,60 +24,40 @@ _FENCED_LISTS = ("finalizers", "ownerReferences")
 def admission_policy(namespace: str, account: str) -> list[dict[str, Any]]:
     """Return the policy and its binding."""
     user = f"system:serviceaccount:{namespace}:{account}"
-    name = f"{namespace}-{account}"
-    return [
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": name, "labels": _LABELS},
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": match_constraints("", "nodes", operations=["UPDATE"]),
-                "matchConditions": [
-                    {"name": "agent", "expression": f"request.userInfo.username == '{user}'"}
-                ],
-                "variables": [
-                    _map("newLabels", "object", "labels"),
-                    _map("oldLabels", "oldObject", "labels"),
-                    _map("newAnnotations", "object", "annotations"),
-                    _map("oldAnnotations", "oldObject", "annotations"),
-                ],
-                "validations": [
-                    {
-                        "expression": _OWN_NODE,
-                        "message": "a divvy agent may change its own node only",
-                    },
-                    {
-                        "expression": _only_owned("Labels", f"k.matches('{OWNED_LABELS}')"),
-                        "message": "a divvy agent may change its feature labels only",
-                    },
-                    {
-                        "expression": _only_owned("Annotations", f"({_OWNED_ANNOTATION})"),
-                        "message": "a divvy agent may change its status annotation only",
-                    },
-                    {
-                        "expression": "object.spec == oldObject.spec",
-                        "message": "a divvy agent may not change a node's spec",
-                    },
-                    {
-                        "expression": " && ".join(map(_same_list, _FENCED_LISTS)),
-                        "message": "a divvy agent may not change a node's finalizers or owners",
-                    },
-                ],
-            },
+    return validating_policy(
+        f"{namespace}-{account}",
+        match_constraints("", "nodes", operations=["UPDATE"]),
+        [
+            (_OWN_NODE, "a divvy agent may change its own node only"),
+            (
+                _only_owned("Labels", f"k.matches('{OWNED_LABELS}')"),
+                "a divvy agent may change its feature labels only",
+            ),
+            (
+                _only_owned("Annotations", f"({_OWNED_ANNOTATION})"),
+                "a divvy agent may change its status annotation only",
+            ),
+            ("object.spec == oldObject.spec", "a divvy agent may not change a node's spec"),
+            (
+                " && ".join(map(_same_list, _FENCED_LISTS)),
+                "a divvy agent may not change a node's finalizers or owners",
+            ),
+        ],
+        conditions={"agent": f"request.userInfo.username == '{user}'"},
+        variables={
+            "newLabels": _map("object", "labels"),
+            "oldLabels": _map("oldObject", "labels"),
+            "newAnnotations": _map("object", "annotations"),
+            "oldAnnotations": _map("oldObject", "annotations"),
         },
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": name, "labels": _LABELS},
-            "spec": {"policyName": name, "validationActions": ["Deny"]},
-        },
-    ]
+        component=Component.AGENT,
+        words="message",
+    )
 
 
-def _map(name: str, source: str, field: str) -> dict[str, str]:
+def _map(source: str, field: str) -> str:
     path = f"{source}.metadata.{field}"
-    return {"name": name, "expression": f"has({path}) ? {path} : {{}}"}
+    return f"has({path}) ? {path} : {{}}"
 
 
 def _only_owned(field: str, owned: str) -> str:

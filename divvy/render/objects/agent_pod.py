@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.api_names import AGENT, PLUGIN_FOLDER, REGISTRY_FOLDER, RUN_FOLDER
+from divvy.model.api_names import (
+    AGENT,
+    METRICS_PORT,
+    PLUGIN_FOLDER,
+    REGISTRY_FOLDER,
+    RUN_FOLDER,
+    Component,
+    component_labels,
+)
+from divvy.model.stack import tolerations_of
 from divvy.render.objects.atomic_values import variables_of_pod
 
-_LABELS = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "agent"}
-_PORT = 9410
+_LABELS = component_labels(Component.AGENT)
 
 
 def agent_daemon_set(cluster: Cluster, image: Any) -> dict[str, Any]:
@@ -36,7 +44,7 @@ def agent_daemon_set(cluster: Cluster, image: Any) -> dict[str, Any]:
                     "labels": _LABELS,
                     "annotations": {
                         "prometheus.io/scrape": "true",
-                        "prometheus.io/port": str(_PORT),
+                        "prometheus.io/port": str(METRICS_PORT),
                     },
                 },
                 "spec": _pod(cluster, image),
@@ -59,7 +67,7 @@ def _pod(cluster: Cluster, image: Any) -> dict[str, Any]:
     affinity = _affinity(cluster)
     if affinity:
         pod["affinity"] = affinity
-    if tolerations := pool_tolerations(cluster):
+    if tolerations := tolerations_of(pool for _, pool in sorted(cluster.pools.items())):
         pod["tolerations"] = tolerations
     if cluster.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in cluster.image_pull_secrets]
@@ -79,7 +87,7 @@ def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
             *variables_of_pod(fields),
             {"name": "DIVVY_HOST_DRIVER_ROOT", "value": cluster.driver.root},
         ],
-        "ports": [{"name": "metrics", "containerPort": _PORT, "protocol": "TCP"}],
+        "ports": [{"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}],
         # Kubernetes' own timeout is 1 s. If the tenants take all processors, an agent that asks
         # for 20m answers later than that: it would be restarted in the middle of a change.
         "readinessProbe": {
@@ -165,7 +173,7 @@ def _where_needed(cluster: Cluster) -> dict[str, tuple[str, str]]:
 
 def _sockets(cluster: Cluster) -> dict[str, str]:
     """Return name → folder of the sockets by which the kubelet finds a driver of claims."""
-    if not any(profile.by_claims for profile in cluster.profiles.values()):
+    if not cluster.claims:
         return {}
     return {"claims-driver": PLUGIN_FOLDER, "plugin-registry": REGISTRY_FOLDER}
 
@@ -204,14 +212,3 @@ def _affinity(cluster: Cluster) -> dict[str, Any] | None:
     ]
     required = {"nodeSelectorTerms": terms}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-
-
-def pool_tolerations(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return the tolerations of all pools, each once."""
-    listed: list[dict[str, Any]] = []
-    for _, pool in sorted(cluster.pools.items()):
-        for toleration in pool.tolerations:
-            rendered = toleration.model_dump(by_alias=True, exclude_none=True)
-            if rendered not in listed:
-                listed.append(rendered)
-    return listed

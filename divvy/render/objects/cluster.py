@@ -19,6 +19,7 @@ from divvy.render.objects.claims import claim_objects
 from divvy.render.objects.claims.slice_policy import slice_policy
 from divvy.render.objects.node_runtime import node_runtime_objects
 from divvy.render.objects.observability import observability_objects
+from divvy.render.objects.roles import role
 
 _AGENT_LABELS = component_labels(Component.AGENT)
 # The driver of claims: it reads what the scheduler has allocated, and says what there is.
@@ -52,13 +53,12 @@ def objects(document: ClusterDocument, image: Any) -> list[dict[str, Any]]:
     """
     cluster = document.cluster
     configuration = configuration_of(document)
-    by_claims = any(profile.by_claims for profile in cluster.profiles.values())
     return [
         _namespace(cluster),
         _service_account(cluster),
-        *_roles(cluster, by_claims=by_claims),
+        *_roles(cluster),
         *admission_policy(cluster.namespace, AGENT),
-        *(slice_policy(cluster.namespace) if by_claims else ()),
+        *(slice_policy(cluster.namespace) if cluster.claims else ()),
         _config_map(cluster, configuration),
         *node_runtime_objects(cluster, image),
         agent_daemon_set(cluster, image),
@@ -89,18 +89,16 @@ def _service_account(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _roles(cluster: Cluster, *, by_claims: bool) -> list[dict[str, Any]]:
+def _roles(cluster: Cluster) -> list[dict[str, Any]]:
     rules = [
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     ]
     if cluster.change.policy == "evict":
         rules.append({"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]})
-    if by_claims:
+    if cluster.claims:
         rules += _CLAIM_RULES
-    name = f"{cluster.namespace}-{AGENT}"
-    subject = {"kind": "ServiceAccount", "name": AGENT, "namespace": cluster.namespace}
-    group = "rbac.authorization.k8s.io"
+    agent = (AGENT, cluster.namespace, _AGENT_LABELS)
     config_rule = {
         "apiGroups": [""],
         "resources": ["configmaps"],
@@ -108,32 +106,8 @@ def _roles(cluster: Cluster, *, by_claims: bool) -> list[dict[str, Any]]:
         "verbs": ["get", "list", "watch"],
     }
     return [
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": name, "labels": _AGENT_LABELS},
-            "rules": rules,
-        },
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": name, "labels": _AGENT_LABELS},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-            "subjects": [subject],
-        },
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "Role",
-            "metadata": _metadata(AGENT, cluster, Component.AGENT),
-            "rules": [config_rule],
-        },
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "RoleBinding",
-            "metadata": _metadata(AGENT, cluster, Component.AGENT),
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": AGENT},
-            "subjects": [subject],
-        },
+        *role("ClusterRole", *agent, rules),
+        *role("Role", *agent, [config_rule]),
     ]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from divvy.model import Cluster, Pool
 from divvy.render.objects.atomic_values import variables_of_pod
+from divvy.render.objects.roles import role
 
 _NAME = "divvy-node-runtime"
 _LOOK_SECONDS = 2
@@ -21,30 +22,16 @@ def node_runtime_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
     pools = {name: pool for name, pool in sorted(cluster.pools.items()) if pool.runtime.configure}
     if not pools:
         return []
-    group = "rbac.authorization.k8s.io"
     metadata = {"name": _NAME, "namespace": cluster.namespace, "labels": _labels()}
     leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+    rule = {**leases, "resourceNames": [_NAME], "verbs": ["get", "update"]}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
         # Made here and not by the first who needs it, so that it leaves with all else. And RBAC
         # cannot say which Leases an account may create: by one of the name that `divvy up` takes,
         # a stolen token would keep everybody from deploying.
         {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata},
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "Role",
-            "metadata": metadata,
-            "rules": [
-                {**leases, "resourceNames": [_NAME], "verbs": ["get", "update"]},
-            ],
-        },
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "RoleBinding",
-            "metadata": metadata,
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": _NAME},
-            "subjects": [{"kind": "ServiceAccount", "name": _NAME, "namespace": cluster.namespace}],
-        },
+        *role("Role", _NAME, cluster.namespace, _labels(), [rule]),
         *(_daemon_set(cluster, name, pool, image) for name, pool in pools.items()),
     ]
 

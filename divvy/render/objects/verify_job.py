@@ -7,9 +7,11 @@ from typing import Any
 
 import yaml
 
+from divvy.kube.kind import kind_named
 from divvy.model import ClusterDocument
 from divvy.model.api_names import KEPT_REPORT
 from divvy.render.objects.cluster import objects
+from divvy.render.objects.roles import role
 from divvy.stack.keys import CLUSTER
 
 NAME = "divvy-verify"
@@ -62,7 +64,9 @@ def verify_job(
 ) -> list[dict[str, Any]]:
     """Return a Job that runs the suite with these arguments, its account and its rights."""
     namespace = document.cluster.namespace
-    metadata = {"name": NAME, "namespace": namespace, "labels": {"app.kubernetes.io/name": NAME}}
+    labels = {"app.kubernetes.io/name": NAME}
+    metadata = {"name": NAME, "namespace": namespace, "labels": labels}
+    account = (NAME, namespace, labels)
     pull_secrets = document.cluster.image_pull_secrets
     rights = [*_RIGHTS, *([_SECRETS] if pull_secrets else [])]
     installed = objects(document, image)
@@ -90,8 +94,8 @@ def verify_job(
     }
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
-        *_role("ClusterRole", metadata, [*_rules(rights), *_reading(installed)]),
-        *_role("Role", metadata, [*_rules(_OWN_RIGHTS), _KEEPING, *_pulling(pull_secrets)]),
+        *role("ClusterRole", *account, [*_rules(rights), *_reading(installed)]),
+        *role("Role", *account, [*_rules(_OWN_RIGHTS), _KEEPING, *_pulling(pull_secrets)]),
         {
             "apiVersion": "batch/v1",
             "kind": "Job",
@@ -99,7 +103,7 @@ def verify_job(
             "spec": {
                 # What has failed is read, not tried until it passes.
                 "backoffLimit": 0,
-                "template": {"metadata": {"labels": metadata["labels"]}, "spec": pod},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
             },
         },
     ]
@@ -125,28 +129,6 @@ def _verbatim(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _role(
-    kind: str, metadata: Mapping[str, Any], rules: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """Return a role, and its binding to the account of the same name."""
-    own = dict(metadata)
-    if kind == "ClusterRole":
-        own = {**own, "name": f"{metadata['namespace']}-{NAME}"}
-        del own["namespace"]
-    group = "rbac.authorization.k8s.io"
-    account = {"kind": "ServiceAccount", "name": NAME, "namespace": metadata["namespace"]}
-    return [
-        {"apiVersion": f"{group}/v1", "kind": kind, "metadata": own, "rules": list(rules)},
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": f"{kind}Binding",
-            "metadata": own,
-            "roleRef": {"apiGroup": group, "kind": kind, "name": own["name"]},
-            "subjects": [account],
-        },
-    ]
-
-
 def _rules(rights: Iterable[tuple[str, str, str]]) -> list[dict[str, Any]]:
     return [
         {"apiGroups": [group], "resources": [resource], "verbs": verbs.split()}
@@ -165,17 +147,10 @@ def _reading(installed: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     names: dict[tuple[str, str], list[str]] = {}
     for obj in installed:
         group = obj["apiVersion"].rpartition("/")[0]
-        names.setdefault((group, _plural(obj["kind"])), []).append(obj["metadata"]["name"])
+        resource = kind_named(obj["apiVersion"], obj["kind"]).plural
+        names.setdefault((group, resource), []).append(obj["metadata"]["name"])
     return [
         {"apiGroups": [group], "resources": [resource], "resourceNames": sorted(set(own)),
          "verbs": ["get"]}
         for (group, resource), own in sorted(names.items())
     ]  # fmt: skip
-
-
-def _plural(kind: str) -> str:
-    """Return a kind's resource, as all of Divvy's are named."""
-    name = kind.lower()
-    if name.endswith("y"):
-        return f"{name[:-1]}ies"
-    return f"{name}es" if name.endswith("s") else f"{name}s"

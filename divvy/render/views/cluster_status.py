@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from divvy.live.cluster_status import ClusterStatus, NodeLine, waiting_gpus
+from divvy.model.phrases import plural
 from divvy.render.views.usage_words import age
-from divvy.render.views.words import plural
 
 _MAX_NODES, _MAX_PENDING = 20, 10
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
+from divvy.model.phrases import some
 from divvy.model.problems import printable
 from divvy.render.views.conformance import summary_words, wrapped
 from divvy.reports.comparison import CaseChange, Comparison, SpeedChange, VersionChange
@@ -53,7 +54,7 @@ def comparison_markdown(comparison: Comparison, new: Mapping[str, Any]) -> str:
         lines += ["", "### Versions", "", "| | before | now | nodes |", "|---|---|---|---|"]
         lines += [
             f"| {_cell(version.name)} | {_cell(version.before)} | {_cell(version.after)} "
-            f"| {_cell(_named(version.nodes))} |"
+            f"| {_cell(some(version.nodes, _NODES_NAMED))} |"
             for version in comparison.versions
         ]
     if comparison.speeds:
@@ -88,7 +89,7 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
         )
     for what, names in (("new", comparison.nodes_added), ("gone", comparison.nodes_removed)):
         if names:
-            yield f"{what} nodes: {_named(names)}"
+            yield f"{what} nodes: {some(names, _NODES_NAMED)}"
 
 
 def _outcomes(comparison: Comparison) -> Iterator[tuple[str, Sequence[CaseChange]]]:
@@ -111,7 +112,7 @@ def _by_check(changes: Sequence[CaseChange]) -> dict[str, list[CaseChange]]:
 def _cases(what: str, cases: Sequence[CaseChange]) -> Iterator[str]:
     """Yield a case per line, those that pass in one line: they need no attention."""
     if what == "newly passes":
-        yield _named([case.case for case in cases])
+        yield some([case.case for case in cases], _NODES_NAMED)
         return
     for case in cases[:_CASES_OF_CHECK]:
         yield f"{case.case}: {case.reason or 'no reason'}"
@@ -120,22 +121,13 @@ def _cases(what: str, cases: Sequence[CaseChange]) -> Iterator[str]:
 
 
 def _version(change: VersionChange) -> str:
-    on = f" on {_named(change.nodes)}" if change.nodes else ""
+    on = f" on {some(change.nodes, _NODES_NAMED)}" if change.nodes else ""
     return f"{change.name}: {change.before or 'none'} → {change.after or 'none'}{on}"
 
 
 def _speed(change: SpeedChange) -> str:
     figures = f"{change.before:g} → {change.after:g} {change.unit}"
     return f"speed of {change.subject}: {figures} ({change.part:+.0%})"
-
-
-def _named(names: Sequence[str]) -> str:
-    first_names = ", ".join(names[:_NODES_NAMED])
-    return (
-        f"{first_names} and {len(names) - _NODES_NAMED} more"
-        if len(names) > _NODES_NAMED
-        else first_names
-    )
 
 
 def _cell(text: str) -> str:

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from divvy.model.phrases import plural
 from divvy.plan.fit import Fit, Obstacle, Place, PodsFit
 from divvy.plan.fit.shortage import ShortageKind
 
@@ -42,17 +43,13 @@ def fit_json(fit: Fit) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _pods(number: int) -> str:
-    return "1 pod" if number == 1 else f"{number:,} pods"
-
-
 def pods_fit_lines(pods_fit: PodsFit) -> list[RenderableType]:
     """Return where pods that are alike would go, or what is in the way."""
     pod = pods_fit.pod
     kind = (
         ""
         if pod.kind == "Pod" and pods_fit.wanted == 1
-        else f" ({pod.kind}, {_pods(pods_fit.wanted)})"
+        else f" ({pod.kind}, {plural(pods_fit.wanted, 'pod')})"
     )
     verdict = Text("fits" if pods_fit.wanted == 1 else "fit", style="green")
     if pods_fit.left == pods_fit.wanted and pods_fit.wanted:

@@ -10,8 +10,8 @@ from rich.text import Text
 from divvy.live.live_diff import LiveDifference, NodeDifference
 from divvy.live.node_moves import NodeMove
 from divvy.model.api_names import State
+from divvy.model.phrases import plural
 from divvy.render.views.node_moves import node_move_lines, node_moves_json
-from divvy.render.views.words import plural
 
 
 def live_text(difference: LiveDifference, moves: Sequence[NodeMove] = ()) -> RenderableType:

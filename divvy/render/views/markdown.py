@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from divvy.model.phrases import plural, some
 from divvy.plan import Difference, Guarantees, NodePlan, Plan, PoolPlan
 from divvy.plan.review.review import Review
 from divvy.render.views.verdict import (
@@ -13,6 +14,7 @@ from divvy.render.views.verdict import (
     verdict_words,
 )
 from divvy.render.views.words import (
+    NAMED,
     AlikeChanges,
     alike_changes,
     bar_cells,
@@ -23,14 +25,12 @@ from divvy.render.views.words import (
     levels,
     named_promises,
     plan_title,
-    plural,
     pool_title,
     profile_change,
     promise_changes,
     promise_lines,
     resource_rows,
     signed,
-    some,
     unchanged_words,
 )
 
@@ -74,7 +74,7 @@ def review_markdown(review: Review) -> str:
     lines += [
         f"* 🛑 `{name}`: {invalid_words(name, reason)}" for name, reason in review.invalid.items()
     ]
-    lines += [f"* unchanged: {some(review.unchanged)}"] if review.unchanged else []
+    lines += [f"* unchanged: {some(review.unchanged, NAMED)}"] if review.unchanged else []
     lines.append("")
     for number, difference in enumerate(review.changed):
         room = _ROOM - sum(len(line) + 1 for line in lines)

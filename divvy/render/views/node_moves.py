@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from divvy.live.node_moves import NodeMove
-from divvy.render.views.words import plural
+from divvy.model.phrases import plural, some
 
-_PODS, _NODES = 3, 20
+_NODES = 20
 
 
 def node_move_lines(moves: Sequence[NodeMove]) -> Iterator[str]:
@@ -31,5 +31,4 @@ def node_moves_json(moves: Iterable[NodeMove]) -> list[dict[str, object]]:
 def _when(pods: Sequence[str]) -> str:
     if not pods:
         return "at once"
-    more = f" and {len(pods) - _PODS} more" if len(pods) > _PODS else ""
-    return f"when {', '.join(pods[:_PODS])}{more} {'has' if len(pods) == 1 else 'have'} ended"
+    return f"when {some(pods)} {'has' if len(pods) == 1 else 'have'} ended"

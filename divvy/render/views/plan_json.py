@@ -85,10 +85,7 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
     return {
         "name": pool.name,
         "count": pool.count,
-        "profile": pool.profile,
-        "perNode": dict(pool.node.per_node) if pool.node else {},
-        "devices": [_device(device) for device in pool.node.devices] if pool.node else [],
-        "claimable": _claimable(pool.node) if pool.node else [],
+        **_node(pool.node or NodePlan(pool.profile, (), (), (), ())),
         "overrides": {name: _node(node) for name, node in pool.overrides.items()},
     }
 
@@ -99,6 +96,7 @@ def _node(node: NodePlan) -> dict[str, Any]:
         "perNode": dict(node.per_node),
         "devices": [_device(device) for device in node.devices],
         "claimable": _claimable(node),
+        "notes": list(node.notes),
     }
 
 

@@ -7,11 +7,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from divvy.model.phrases import some
 from divvy.plan import Difference, Guarantees, NodePlan, Plan, PoolPlan
 from divvy.plan.review.review import Review
 from divvy.plan.review.verdict import verdict
 from divvy.render.views.verdict import DELETED_STACK, effect_words, invalid_words, verdict_words
 from divvy.render.views.words import (
+    NAMED,
     AlikeChanges,
     alike_changes,
     bar_cells,
@@ -27,7 +29,6 @@ from divvy.render.views.words import (
     promise_lines,
     resource_rows,
     signed,
-    some,
     unchanged_words,
 )
 
@@ -99,7 +100,7 @@ def review_text(review: Review) -> RenderableType:
         for name, reason in review.invalid.items()
     ]
     if review.unchanged:
-        parts.append(Text(f"unchanged: {some(review.unchanged)}"))
+        parts.append(Text(f"unchanged: {some(review.unchanged, NAMED)}"))
     return Group(*parts)
 
 

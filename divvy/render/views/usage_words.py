@@ -2,7 +2,7 @@
 
 from divvy.live.usage import Holding, Usage, UsedGpu, UsedNode, sums
 from divvy.model.api_names import State
-from divvy.render.views.words import plural
+from divvy.model.phrases import plural
 
 # Beyond so many nodes each is one line, unless one is asked for.
 MAX_NODES_IN_FULL = 20

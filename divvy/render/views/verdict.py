@@ -1,8 +1,9 @@
 """The verdict on a diff in words: the first lines of every view, which are never cut."""
 
+from divvy.model.phrases import plural, some
 from divvy.plan import Difference
 from divvy.plan.review.verdict import Verdict, verdict
-from divvy.render.views.words import plural, some
+from divvy.render.views.words import NAMED
 
 MARKS = {"none": "✅", "new pods only": "🔶", "GPUs must be idle": "🛑"}
 _POLICIES = {
@@ -79,11 +80,12 @@ def _withdrawn(difference: Difference, result: Verdict) -> list[str]:
     lines = []
     if result.withdrawn:
         lines.append(
-            f"no node offers {some(result.withdrawn)} any more: pods that request it stay pending"
+            f"no node offers {some(result.withdrawn, NAMED)} any more: pods that request it "
+            "stay pending"
         )
     if difference.withdrawn_profiles:
         lines.append(
-            f"profiles that go: {some(difference.withdrawn_profiles)}; a node whose label "
+            f"profiles that go: {some(difference.withdrawn_profiles, NAMED)}; a node whose label "
             "divvy.gpu/profile names one keeps its last layout"
         )
     return lines
@@ -96,5 +98,5 @@ def _objects(difference: Difference) -> list[str]:
         ("updated", changes.updated),
         ("deleted", changes.deleted),
     )
-    parts = [f"{len(names)} {verb} ({some(names)})" for verb, names in sides if names]
+    parts = [f"{len(names)} {verb} ({some(names, NAMED)})" for verb, names in sides if names]
     return [f"objects: {', '.join(parts)}"] if parts else []

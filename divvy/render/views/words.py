@@ -1,11 +1,12 @@
 """Words for plans: the same in every view."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from divvy.model import Placement
 from divvy.model.claims import Claims
+from divvy.model.phrases import plural, some
 from divvy.model.problems import printable
 from divvy.plan import (
     Change,
@@ -21,7 +22,7 @@ from divvy.plan import (
 from divvy.plan.predict.claimable import size_words
 
 # So many pools or nodes of many are named.
-_NAMED = 20
+NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,6 @@ class Segment:
     words: str
 
 
-def plural(number: int, thing: str) -> str:
-    """Return a count with its noun: ``1 node``, ``4 nodes``."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def resource_rows(node: NodePlan) -> tuple[ResourceRow, ...]:
     """List the resources of a node by name."""
     first: dict[str, Device] = {}
@@ -97,20 +93,22 @@ def device_words(device: Device) -> str:
     return f"{what}: {size}"
 
 
+def _what(promise: str) -> str:
+    return "nvidia-smi" if promise == "nvidiaSmi" else promise
+
+
 def levels(promise: Guarantees) -> str:
     """Return the levels of all four promises in one line."""
-    names = {"nvidiaSmi": "nvidia-smi"}
-    return ", ".join(f"{names.get(key, key)} {level(words)}" for key, words in promise.items())
+    return ", ".join(f"{_what(key)} {level(words)}" for key, words in promise.items())
 
 
 def promise_lines(promises: Iterable[Guarantees]) -> tuple[tuple[str, str, str], ...]:
     """Return every distinct promise once, as (what, level, meaning)."""
-    names = {"nvidiaSmi": "nvidia-smi"}
     lines: dict[tuple[str, str, str], None] = {}
     for promise in dict.fromkeys(promises):
         for key, words in promise.items():
             head, _, meaning = words.partition(": ")
-            lines[(names.get(key, key), head, meaning)] = None
+            lines[(_what(key), head, meaning)] = None
     order = {"memory": 0, "compute": 1, "faults": 2, "nvidia-smi": 3}
     return tuple(sorted(lines, key=lambda line: (order[line[0]], line)))
 
@@ -269,9 +267,8 @@ def disruption_words(change: Change) -> str:
 
 def promise_changes(before: Guarantees, after: Guarantees) -> tuple[tuple[str, str, str], ...]:
     """Return the promises whose words differ, as (what, before, after)."""
-    names = {"nvidiaSmi": "nvidia-smi"}
     return tuple(
-        (names.get(key, key), older, newer)
+        (_what(key), older, newer)
         for (key, older), (_, newer) in zip(before.items(), after.items(), strict=True)
         if older != newer
     )
@@ -290,7 +287,7 @@ class AlikeChanges:
         """Return whose change it is: ``Pool a``, ``3 pools, each so: a, b, c``."""
         if len(self.pools) == 1:
             return f"pool {self.pools[0]}"
-        return f"{len(self.pools):,} pools, each so: {some(self.pools)}"
+        return f"{len(self.pools):,} pools, each so: {some(self.pools, NAMED)}"
 
     @property
     def title(self) -> str:
@@ -300,7 +297,7 @@ class AlikeChanges:
         verb = ""
         if not (self.change.nodes_before and self.change.nodes_after):
             verb = " go" if self.change.nodes_before else " come"
-        return f"{len(self.nodes):,} nodes{verb}, each so: {some(self.nodes)}"
+        return f"{len(self.nodes):,} nodes{verb}, each so: {some(self.nodes, NAMED)}"
 
 
 def alike_changes(changes: Iterable[Change]) -> tuple[AlikeChanges, ...]:
@@ -330,16 +327,10 @@ def _is_alike(first: Change, second: Change) -> bool:
     return replace(first, pool=second.pool) == second
 
 
-def some(names: Sequence[str], limit: int = _NAMED) -> str:
-    """Return names, the first ones where there are many."""
-    more = len(names) - limit
-    return ", ".join(names[:limit]) + (f" and {more:,} more" if more > 0 else "")
-
-
 def unchanged_words(difference: Difference) -> str:
     """Return in one line which pools do not change, "" if all of them do."""
     names = difference.unchanged
-    return f"{plural(len(names), 'pool')} unchanged: {some(names)}" if names else ""
+    return f"{plural(len(names), 'pool')} unchanged: {some(names, NAMED)}" if names else ""
 
 
 def count_changes(difference: Difference) -> str:

@@ -20,7 +20,7 @@ def _read(monkeypatch: pytest.MonkeyPatch, metadata: Any, result: Any) -> Any:
         "status": {"allocation": {"devices": {"results": [{**_RESULT, **result}]}}},
     }
 
-    async def request(*_: str) -> Any:
+    async def request(*_: str, **__: object) -> Any:
         return answer
 
     monkeypatch.setattr(claims_api, "access_from", lambda _: None)

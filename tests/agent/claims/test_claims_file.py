@@ -54,3 +54,9 @@ def test_drops_no_claim_when_a_damaged_file_is_removed_between_two_looks(tmp_pat
     store.save(replace(store.record, offered={gpu.uuid: gpu}))
     assert list(store.record.claims) == [train.uid]
     assert ClaimsFile(tmp_path, tmp_path, lambda: None).record == store.record
+
+
+def test_reports_a_pipe_in_the_place_of_the_checkpoint(tmp_path: Path) -> None:
+    """To read it would block the agent's start for good."""
+    os.mkfifo(tmp_path / "claims.json")
+    assert "cannot be read" in ClaimsFile(tmp_path, tmp_path, lambda: None).damage

@@ -18,6 +18,7 @@ from divvy.agent.claims.preparation import ClaimProblem, Preparation
 from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.agent.inject.claim_cdi import claim_file
 from divvy.agent.inject.share_folder import ShareFolder
+from divvy.kube.errors import Unreachable
 from divvy.model.api_names import CLAIMS_DRIVER, claims_pool
 from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, held, offered_gpu
 from tests.agent.devices import gpu, instance, snapshot
@@ -197,3 +198,35 @@ def test_describes_no_claim_whose_preparation_could_not_be_saved(
         assert preparation.refresh() == "read-only"
     assert not preparation.refresh()
     assert not specification.exists()
+
+
+class SlowApi:
+    """Answers a read of a claim after a time, and counts the reads."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.reads = 0
+
+    async def claim(self, namespace: str, name: str, patience: float | None = None) -> None:
+        self.reads += 1
+        usual = 0.1 if patience is None else patience
+        await asyncio.sleep(min(self.seconds, usual))
+        if self.seconds > usual:
+            raise Unreachable("no answer in time", waited=True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "problem"), [(0.5, "does not exist"), (9.0, "cannot be read: no answer in time")]
+)
+async def test_waits_for_a_slow_server_as_long_as_the_kubelet_does(
+    tmp_path: Path, seconds: float, problem: str
+) -> None:
+    settings = SimpleNamespace(cdi_folder=tmp_path, state_folder=tmp_path, driver_root=tmp_path)
+    settings.node = "node"
+    api: Any = SlowApi(seconds)
+    unused: Any = None
+    store = ClaimsFile(tmp_path, tmp_path, lambda: None)
+    preparation = Preparation(settings, store, api, Driver(snapshot()), unused, 2.0)  # type: ignore[arg-type]
+    with pytest.raises(ClaimProblem, match=problem):
+        await preparation.prepare("team", "train", "uid-train")
+    assert api.reads <= 4

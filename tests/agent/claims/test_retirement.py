@@ -13,7 +13,8 @@ import pytest
 from divvy.agent.claims import retirement
 from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.claims.retirement import Retirement
-from divvy.kube.errors import ApiError
+from divvy.kube import backoff
+from divvy.kube.errors import ApiError, Unreachable
 from divvy.model.api_names import CLAIMS_DRIVER
 from lab.fakes.scene import running, until
 from tests.agent.claim_values import BY_SIZE, offered_gpu
@@ -35,13 +36,18 @@ class Lists:
         self.refused = False
         self.skipped = ""
         self.odd: Any = None
+        self.seconds = 0.0  # what each answer takes
 
-    async def claims(self, unread: Callable[[str], None]) -> AsyncIterator[dict[str, Any]]:
+    async def claims(
+        self, unread: Callable[[str], None], patience: float
+    ) -> AsyncIterator[dict[str, Any]]:
         self.count += 1
         if self.skipped:
             unread(self.skipped)
         devices = list(self.allocated)
         await self.going_on.wait()
+        if self.seconds > patience:
+            raise Unreachable("no answer in time", waited=True)
         if self.refused:
             raise ApiError(429, "too many requests")
         for device in devices:
@@ -149,3 +155,13 @@ async def test_lists_all_claims_rarely_while_nothing_changes(
         before = lists.count
         followed.look_soon()
         await until(lambda: lists.count > before)
+
+
+async def test_gives_a_slow_server_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", LOOK)
+    async with retiring(monkeypatch) as (followed, lists):
+        lists.seconds = 30.0
+        followed.begin(frozenset({FIRST}))
+        await until(lambda: "no answer in time" in followed.unknown)
+        await until(lambda: FIRST in followed.unallocated)
+        assert followed.unknown == ""

@@ -28,6 +28,7 @@ from tests.agent.claim_values import BY_SIZE, claim, claim_record, held, offered
 from tests.agent.devices import gpu, snapshot
 
 LOOK = 0.02
+AGENT = "divvy/agent-x"
 OFFERED = offered_gpu(0, BY_SIZE)
 SEEN = snapshot(gpu(0))
 
@@ -38,31 +39,32 @@ class Unallocated:
     def __init__(self, *, refuses: bool) -> None:
         self.refuses = refuses
 
-    async def claims(self, _unread: Any) -> AsyncIterator[dict[str, Any]]:
+    async def claims(self, _unread: Any, _patience: float) -> AsyncIterator[dict[str, Any]]:
         if self.refuses:
             raise ApiError(FORBIDDEN, "RBAC: clusterrole not found")
         for listed in list[dict[str, Any]]():
             yield listed
 
-    async def slices(self) -> None:
+    async def slices(self, _patience: float) -> None:
         raise ApiError(FORBIDDEN, "RBAC: clusterrole not found")
 
 
 class Kubelet:
     """A kubelet on whose node a second pod has come to use a claim.
 
-    It may be away, or have just ``started``: then it lists no pods yet.
+    It may be away, or have just ``started``: then it lists no pods yet but those from files.
     """
 
     away = started = False
+    static: frozenset[str] = frozenset()
 
     async def claim_containers(self) -> tuple[Containers, frozenset[str]]:
         if self.away:
             raise grpc.RpcError
         if self.started:
-            return {}, frozenset()
+            return {}, self.static
         used = [("default/shared", "main"), ("default/second", "main")]
-        return {("default", "shared"): used}, frozenset(pod for pod, _ in used)
+        return {("default", "shared"): used}, self.static | {AGENT, *(pod for pod, _ in used)}
 
 
 @asynccontextmanager
@@ -77,7 +79,7 @@ async def serving(
         f"DIVVY_{name}_FOLDER": str(folder) for name in ("STATE", "CDI", "CLAIMS", "REGISTRY")
     }
     settings = settings_from(
-        {"NODE_NAME": "node", "NAMESPACE": "divvy", "POD_NAME": "divvy", **folders}
+        {"NODE_NAME": "node", "NAMESPACE": "divvy", "POD_NAME": "agent-x", **folders}
     )
     shared = claim("shared", held(OFFERED, "-share", 3000))
     record = claim_record(OFFERED, claims=(shared,) if is_held else ())
@@ -160,14 +162,15 @@ async def test_looks_after_the_share_of_a_pod_that_came_later(
         assert {holder.pod for holder in named} == pods
 
 
+@pytest.mark.parametrize("static", [(), ("kube-system/static",)])
 @pytest.mark.parametrize("what", ["away", "started"])
 async def test_takes_a_kubelet_that_does_not_tell_for_no_proof_of_no_containers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, static: tuple[str, ...]
 ) -> None:
     """An alert that a pod uses more than its share must not clear for that."""
-    monkeypatch.setattr(service, "_START_SECONDS", 5 * LOOK)
     async with serving(tmp_path, monkeypatch, refuses=False, is_held=True) as claims:
         kubelet: Any = claims._pod_resources
+        kubelet.static = frozenset(static)
         known = await claims.limits()
         before = await claims.users()
         setattr(kubelet, what, True)
@@ -176,10 +179,3 @@ async def test_takes_a_kubelet_that_does_not_tell_for_no_proof_of_no_containers(
         assert await claims.users() == before
         setattr(kubelet, what, False)
         assert await claims.limits() == known
-        kubelet.started = True
-        with pytest.raises(HoldersUnknown):
-            await claims.limits()
-        await asyncio.sleep(6 * LOOK)
-        # It has been there for long, and has no pods.
-        (limits,) = (await claims.limits()).values()
-        assert limits.holders == ()

@@ -13,6 +13,7 @@ import pytest
 
 from divvy.agent.api_server import claims_api
 from divvy.agent.api_server.claims_api import ClaimsApi
+from divvy.agent.claims import slice_publisher
 from divvy.agent.claims.slice_publisher import MAX_GENERATION, SlicePublisher
 from divvy.kube import async_client, backoff
 from divvy.kube.errors import Unreachable
@@ -226,6 +227,26 @@ async def test_backs_off_from_a_server_that_refuses(
         await until(lambda: publisher.current and not publisher.problem)
 
 
+async def test_publishes_by_a_server_that_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answers take longer than a first try is given: the next ones are given more time."""
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(async_client, "_SECONDS", 0.3)
+    monkeypatch.setattr(slice_publisher, "_LIST_SECONDS", 0.3)
+    problems: list[str] = []
+    async with fake_api("node") as api:
+        api.answer_seconds = 1.0
+        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
+        claims = ClaimsApi("node")
+        publisher = SlicePublisher(claims, "node", lambda: problems.append(publisher.problem))
+        publisher.publish(specs(), "uid")
+        async with running(publisher.run()):
+            await until(lambda: publisher.current and not publisher.problem)
+        await claims.close()
+    assert "no answer in time" in problems[0]
+
+
 async def test_rests_without_rights_when_nothing_is_to_be_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,7 +341,7 @@ async def test_reads_all_claims_page_by_page(
         unread: list[str] = []
         names = [
             resource_slice["metadata"]["name"]
-            async for resource_slice in claims.claims(unread.append)
+            async for resource_slice in claims.claims(unread.append, 10.0)
         ]
         assert names == ["c0", "c1", "c2", "c3", "c4"]
         assert api.resources.lists == lists
@@ -340,7 +361,7 @@ async def test_reads_large_pages_again_after_a_few_large_claims(
             claim["metadata"]["annotations"] = {"large": "a" * (6000 if number < 3 else 1)}
         claims = ClaimsApi("node")
         unread: list[str] = []
-        assert len([claim async for claim in claims.claims(unread.append)]) == 64
+        assert len([claim async for claim in claims.claims(unread.append, 10.0)]) == 64
         assert api.resources.lists < 16
         await claims.close()
 

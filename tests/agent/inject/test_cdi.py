@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
 
-from divvy.agent.inject.cdi import cdi_spec, spec_bytes, write_spec
+from divvy.agent.inject.cdi import cdi_spec, keep_described, spec_bytes, write_spec
 from divvy.agent.inject.container_edits import (
     common_edits,
     device_edits,
@@ -110,6 +112,27 @@ def test_reports_a_specification_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InjectionProblem, match="the CDI specification is not written: .*file"):
         write_spec(tmp_path / "file", b"{}")
+
+
+NOT_OURS: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "large": lambda path: (path.touch(), os.truncate(path, 1 << 40)),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_OURS)
+def test_replaces_what_others_put_in_the_place_of_a_specification(
+    tmp_path: Path, kind: str
+) -> None:
+    """To read a pipe would block the agent, and a device or a large file fill its memory."""
+    NOT_OURS[kind](tmp_path / "divvy.gpu-gpu.json")
+    NOT_OURS[kind](tmp_path / "divvy.gpu-other-gpu.json")
+    NOT_OURS[kind](tmp_path / "vendor.json")
+    assert write_spec(tmp_path, spec_bytes(SPEC))
+    assert (tmp_path / "divvy.gpu-gpu.json").read_bytes() == spec_bytes(SPEC)
+    keep_described(tmp_path, EDITS)
+    assert {path.name for path in tmp_path.iterdir()} == {"divvy.gpu-gpu.json", "vendor.json"}
 
 
 def test_finds_the_files_of_debians_packages(tmp_path: Path) -> None:

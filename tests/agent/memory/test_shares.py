@@ -25,7 +25,7 @@ from divvy.agent.memory.unaccounted_memory import InNamespace
 from divvy.agent.plugin.device_holders import HoldersUnknown
 from lab.fakes.scene import until
 from tests.agent.devices import device_share, gpu, snapshot
-from tests.agent.inject.test_account import lock
+from tests.agent.inject.test_share_usage import lock
 
 _NAMED = """
 import sys, time

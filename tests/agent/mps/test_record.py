@@ -42,6 +42,14 @@ def test_treats_a_damaged_record_as_none(tmp_path: Path, text: str) -> None:
     assert MpsRecord(tmp_path).gpus == {}
 
 
+def test_treats_a_pipe_as_no_record(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "mps.json")
+    record = MpsRecord(tmp_path)
+    assert record.gpus == {}
+    record.note("GPU-0", Recorded(0))
+    assert MpsRecord(tmp_path).gpus == {"GPU-0": Recorded(0)}
+
+
 def test_reads_a_newer_record(tmp_path: Path) -> None:
     (tmp_path / "mps.json").write_text('{"gpus": {"GPU-0": {"mode": 0, "more": 1}}, "version": 2}')
     assert MpsRecord(tmp_path).gpus == {"GPU-0": Recorded(0)}

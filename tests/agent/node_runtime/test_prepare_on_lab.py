@@ -27,7 +27,6 @@ from tests.running_lab import RunningLab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 OLD_TABLE, NEW_TABLE = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
-SYSTEMCTL = "/usr/bin/systemctl"
 PREPARE = (
     "from divvy.agent.node_runtime.host import Host\n"
     "from divvy.agent.node_runtime.prepare import prepare_containerd\n"
@@ -175,44 +174,6 @@ def test_adds_an_import_to_the_linked_file(administered: RunningLab) -> None:
     assert len(after.splitlines()) == len(dump.splitlines())
 
 
-EDITED = (
-    "from pathlib import Path\n"
-    "from divvy.agent.node_runtime import host\n"
-    "from divvy.agent.node_runtime.host_path import HostFailed\n"
-    "from divvy.agent.node_runtime.prepare import prepare_containerd\n"
-    "path, when = Path({path!r}), {when!r}\n"
-    "def edit():\n"
-    "    path.write_text(path.read_text() + '# edited meanwhile\\n')\n"
-    "class Edits(host.Host):\n"
-    "    def restart(self, runtime):\n"
-    "        if when == 'restart' and 'edited' not in path.read_text():\n"
-    "            edit()\n"
-    "            raise HostFailed('did not come back')\n"
-    "        super().restart(runtime)\n"
-    "try:\n"
-    "    prepare_containerd(Edits(), require_turn=edit if when == 'turn' else lambda: None)\n"
-    "except HostFailed as failure:\n"
-    "    print('failed:', failure)\n"
-)
-
-
-@pytest.mark.parametrize("when", ["turn", "restart"])
-def test_keeps_a_concurrent_edit(restored: RunningLab, when: str) -> None:
-    lab = restored
-    # Without an import of conf.d, so that the root file is to be written too.
-    off = on_node(lab, "cat", FILE).replace("enable_cdi = true", "enable_cdi = false")
-    off = "".join(line for line in off.splitlines(keepends=True) if not line.startswith("imports"))
-    on_node(lab, "tee", FILE, text=off)
-    restart(lab)
-    output = python_on_node(lab, EDITED.format(path=FILE, when=when))
-    assert output.startswith("failed:")
-    assert f"{FILE} was changed by someone else in the meantime" in output
-    assert on_node(lab, "cat", FILE).endswith("# edited meanwhile\n")
-    assert on_node(lab, "sh", "-c", f"ls {DROP_IN} 2>&1 || true").count("No such file") == 1
-    lab.until(lambda: "io.containerd" in try_plugins(lab))
-    assert "enable_cdi = false" in on_node(lab, "containerd", "config", "dump")
-
-
 REFUSED = (
     "from divvy.agent.node_runtime import host\n"
     "from divvy.agent.node_runtime.containerd import CannotConfigure\n"
@@ -254,27 +215,6 @@ def test_finds_and_restarts_the_process_by_its_systemd_unit(restored: RunningLab
     assert on_node(lab, "pgrep", "-o", "-x", "containerd") != before
 
 
-@pytest.fixture
-def writable_systemctl(restored: RunningLab) -> Iterator[RunningLab]:
-    on_node(restored, "chmod", "775", SYSTEMCTL)
-    yield restored
-    on_node(restored, "chmod", "755", SYSTEMCTL)
-
-
-def test_runs_no_systemctl_that_others_can_write(writable_systemctl: RunningLab) -> None:
-    lab = writable_systemctl
-    before = on_node(lab, "pgrep", "-o", "-x", "containerd")
-    refused = (
-        "from divvy.agent.node_runtime.host_path import HostFailed\n"
-        + PREPARE.replace("print(", "try:\n    print(", 1)
-        + "\nexcept HostFailed as failure:\n    print('failed:', failure)"
-    )
-    output = python_on_node(lab, refused)
-    reason = "is writable by users other than root"
-    assert output == f"failed: {SYSTEMCTL} is not run: {SYSTEMCTL} {reason}"
-    assert on_node(lab, "pgrep", "-o", "-x", "containerd") == before
-
-
 TURN = """
 import os, sys, time
 from divvy.kube.client import Client
@@ -312,24 +252,3 @@ def test_changes_the_runtime_of_one_node_at_a_time(lab: RunningLab) -> None:
         assert len(inside) == 9
         inside.sort()
         assert all(out <= into for (_, out), (into, _) in pairwise(inside))
-
-
-def test_takes_over_the_lease_of_a_node_that_died(lab: RunningLab) -> None:
-    with lab.namespace() as namespace:
-        spec = {
-            "holderIdentity": "dead",
-            "leaseDurationSeconds": 1,
-            "renewTime": "2026-01-01T00:00:00.000000Z",
-        }
-        lab.apply(
-            {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": {"name": "divvy-node-runtime", "namespace": namespace},
-                "spec": spec,
-            }
-        )
-        node = start_turns(lab, "one", namespace)
-        output, _ = node.communicate(timeout=30)
-        assert node.returncode == 0
-        assert len(output.splitlines()) == 3

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from conformance.image import build_and_push
 from tests.agent.tenants import GPU, NODE, POOL, SHARED, events, kill_agent, phase, pod, run
 from tests.deployment import NAMESPACE, Deployment
-from tests.running_lab import RunningLab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.usefixtures("original")]
 PLANNED = {
@@ -114,32 +110,6 @@ def test_restores_the_same_instances_after_a_kill(deployed: Deployment) -> None:
     )
     deployed.until(lambda: deployed.offered(NODE) == PLANNED["split"], 40)
     assert deployed.status(NODE)["gpus"] == before
-
-
-def test_cannot_touch_another_node(deployed: Deployment, tmp_path: Path) -> None:
-    lab = deployed.lab
-    agent = deployed.agent(NODE)
-    token = lab.kubectl(
-        "create", "token", "divvy-agent", f"-n={NAMESPACE}",
-        "--bound-object-kind=Pod", f"--bound-object-name={agent['metadata']['name']}",
-    ).strip()  # fmt: skip
-
-    config = yaml.safe_load(lab.kubeconfig.read_text())
-    for user in config["users"]:
-        user["user"] = {"token": token}
-    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
-    as_agent = RunningLab(lab.description, tmp_path / "kubeconfig")
-
-    def patch(node: str, body: dict[str, Any]) -> Any:
-        arguments = ("patch", "node", node, "--type=merge", f"--patch={json.dumps(body)}")
-        return as_agent.try_kubectl(*arguments)
-
-    own_key = {"metadata": {"annotations": {"divvy.gpu/status": "{}"}}}
-    assert patch(NODE, own_key).returncode == 0
-    refused = patch("gpu-t4", own_key)
-    assert "its own node only" in refused.stderr
-    foreign = patch(NODE, {"metadata": {"labels": {"team": "mine"}}})
-    assert "feature labels only" in foreign.stderr
 
 
 def test_follows_the_driver_to_another_version(deployed: Deployment) -> None:

@@ -5,7 +5,6 @@ The lab has neither AppArmor nor SELinux, so nothing but Divvy stands in the way
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from divvy.image.build import push_context
-from tests.agent.tenants import NODE, SHARED, events, kill_agent, phase, pod, run
+from tests.agent.tenants import NODE, SHARED, events, phase, pod, run
 from tests.deployment import Deployment
 from tests.running_lab import RunningLab
 
@@ -205,42 +204,3 @@ def test_works_with_the_fewest_rights_and_a_read_only_root(deployed: Deployment)
         run(deployed, namespace, few)
         deployed.until(lambda: phase(deployed, namespace, "few") == "Succeeded", 60)
         assert "UUID: GPU-" in deployed.lab.kubectl("logs", "few", f"-n={namespace}")
-
-
-def test_replaces_a_changed_hook_at_start(deployed: Deployment) -> None:
-    before = installed(deployed)
-    script = "cd /var/lib/divvy; for each in hook-*/*; do chmod 755 $each; : > $each; done"
-    deployed.on_node(NODE, "sh", "-c", script)
-    assert installed(deployed) != before
-    kill_agent(deployed, NODE)
-    deployed.until(lambda: installed(deployed) == before, 60)
-    with deployed.lab.namespace(BASELINE) as namespace:
-        run(deployed, namespace, pod("after", SHARED, "nvidia-smi -L"))
-        deployed.until(lambda: phase(deployed, namespace, "after") == "Succeeded", 60)
-
-
-def test_relies_on_no_recursive_read_only_mount_of_kubernetes(deployed: Deployment) -> None:
-    """Why what is mounted below the driver's root stays writable for the agent."""
-    mounts = pod("mounts", SHARED)
-    mounts["spec"]["volumes"] = [{"name": "root", "hostPath": {"path": "/"}}]
-    mounts["spec"]["containers"][0] |= {
-        "image": deployed.base_image,
-        "volumeMounts": [
-            {
-                "name": "root",
-                "mountPath": "/driver-root",
-                "readOnly": True,
-                "recursiveReadOnly": "IfPossible",
-                "mountPropagation": "HostToContainer",
-            }
-        ],
-    }
-    done = deployed.lab.try_kubectl(
-        "create",
-        "--dry-run=server",
-        "--namespace=default",
-        "--filename=-",
-        stdin=json.dumps(mounts),
-    )
-    assert done.returncode != 0
-    assert "may only be specified when mountPropagation is None" in done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import combinations
 
-from tests.model.guide import spans
+from tests.model.published_tables import spans
 
 _CARD = "A100-SXM4-40GB"
 

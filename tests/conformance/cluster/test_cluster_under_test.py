@@ -12,14 +12,16 @@ from divvy.model import canonical_json, generation, parse_document
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 
+def under_test(value: dict[str, Any], api: Any, nodes: Any = (), **more: Any) -> ClusterUnderTest:
+    return ClusterUnderTest("s", parse_document(value), api, list(nodes), **more)
+
+
 def test_asks_nodes_outside_the_sample_unless_no_pod_can_run_there() -> None:
     nodes = [replace(node, unready="away" if node.name == "c" else "") for node in promised(
         CLUSTER, live("a"), live("b"), live("c")
     )]  # fmt: skip
-    target = ClusterUnderTest(
-        "s", parse_document(CLUSTER), OneConfigMap(canonical_json(CLUSTER)), nodes[:1], [], {}, {},
-        None, None, "", None, pool_nodes=nodes,
-    )  # type: ignore[arg-type] # fmt: skip
+    api = OneConfigMap(canonical_json(CLUSTER))
+    target = under_test(CLUSTER, api, nodes[:1], pool_nodes=nodes)
     assert [unsampled_node.name for unsampled_node in target.unsampled_nodes] == ["b"]
     # What continues an earlier report has to know which nodes are still there.
     assert target.describe()["otherNodes"] == ["b", "c"]
@@ -53,9 +55,7 @@ def test_reads_all_resources_of_the_file() -> None:
     }
     allocatable = {"example.org/thin": "1k", "rdma/hca": "16", "other.org/x": "3", "cpu": "8"}
     (node,) = promised(value, live("n1", allocatable))
-    target = ClusterUnderTest(
-        "s", parse_document(value), OneNode(allocatable), [node], [], {}, {}, None, None, "", None
-    )  # type: ignore[arg-type]
+    target = under_test(value, OneNode(allocatable), [node])
     assert target.advertised("n1") == dict(node.plan.per_node)
     assert target.advertised("n1") == {"example.org/thin": 1000, "rdma/hca": 16}
 
@@ -73,25 +73,19 @@ class OneConfigMap:
 def test_accepts_the_configuration_of_an_equivalent_chart() -> None:
     value = {**CLUSTER, "plugin": {"image": {"registry": "r:5000", "base": "r:5000/b"}}}
     chart = canonical_json({**CLUSTER, "namespace": "divvy-system"})
-    target = ClusterUnderTest(
-        "s", parse_document(value), OneConfigMap(chart), [], [], {}, {}, None, None, "", None
-    )  # type: ignore[arg-type]
+    target = under_test(value, OneConfigMap(chart))
     assert target.configuration == chart
 
 
 def test_prefers_the_stack_files_configuration_to_a_different_live_one() -> None:
     other = canonical_json({**CLUSTER, "health": {"recoverAfter": "1h"}})
-    target = ClusterUnderTest(
-        "s", parse_document(CLUSTER), OneConfigMap(other), [], [], {}, {}, None, None, "", None
-    )  # type: ignore[arg-type]
+    target = under_test(CLUSTER, OneConfigMap(other))
     assert target.configuration == canonical_json({**CLUSTER, "namespace": "divvy-system"})
 
 
 def test_asks_a_pod_first_whether_gpus_are_simulated() -> None:
     (node,) = promised(CLUSTER, live("n1"))
-    target = ClusterUnderTest(
-        "s", parse_document(CLUSTER), OneNode({}), [node], [], {}, {}, None, None, "", None
-    )  # type: ignore[arg-type]
+    target = under_test(CLUSTER, OneNode({}), [node])
     assert target.is_simulated("n1") is None
     target.drivers["n1"] = True
     assert target.is_simulated("n1") is True
@@ -104,9 +98,7 @@ def test_names_one_configuration_for_a_job_and_a_workstation() -> None:
     api = OneConfigMap(canonical_json(CLUSTER))
     of_workstation = {**CLUSTER, "kubeconfig": "/home/me/.kube/config", "context": "prod"}
     for value in (CLUSTER, of_workstation):
-        target = ClusterUnderTest(
-            "s", parse_document(value), api, [], [], {}, {}, None, None, "", None
-        )  # type: ignore[arg-type]
+        target = under_test(value, api)
         assert target.describe()["stackFile"] == {"generation": generation(api.text)}
 
 
@@ -137,9 +129,7 @@ def test_enters_a_pod_again_that_could_not_be_entered(
     host = Entered(*ends)
     monkeypatch.setattr("testinfra.get_host", lambda _: host)
     monkeypatch.setattr("conformance.cluster.cluster_under_test._PAUSES", (0.0, 0.0))
-    target = ClusterUnderTest(
-        "s", parse_document(CLUSTER), OneNode({}), [], [], {}, {}, None, None, "", None
-    )  # type: ignore[arg-type]
+    target = under_test(CLUSTER, OneNode({}))
     monkeypatch.setattr(target, "agent", lambda *_: {"metadata": {"name": "divvy-agent-x"}})
     if answer is not None:
         assert target.enter("n1", "cat") == answer

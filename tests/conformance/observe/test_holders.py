@@ -107,7 +107,7 @@ def test_uses_no_device_that_an_unreadable_object_may_hold(kind: str) -> None:
 def test_waits_for_no_pod_that_only_has_its_label(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a minute before each device would be anybody's to take."""
     waits: list[float] = []
-    monkeypatch.setattr("conformance.observe.holders.time.sleep", waits.append)
+    monkeypatch.setattr("conformance.cluster.last_look.time.sleep", waits.append)
     monkeypatch.setattr("conformance.observe.holders._LEAVING", 0.2)
     (promise,) = device_promises(promised(CLUSTER, live("n1")))
     tenants, own = pod("theirs", 1, labels=OWN), pod("own", 1, labels=OWN)

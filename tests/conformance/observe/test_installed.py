@@ -11,7 +11,6 @@ from conformance.observe.installed import (
     Installation,
     InstalledObject,
     Part,
-    _kind,
     expected_image,
     judged,
     part_of,
@@ -148,28 +147,6 @@ def test_accepts_the_live_image_if_built_and_by_digest() -> None:
     )
     named = PluginImage(reference=f"r/a@sha256:{'2' * 64}")
     assert expected_image(named, IMAGE) == (named.reference, "")
-
-
-@pytest.mark.parametrize(
-    ("api_version", "kind", "namespace", "path"),
-    [
-        ("v1", "Namespace", "", "/api/v1/namespaces/x"),
-        ("v1", "ConfigMap", "n", "/api/v1/namespaces/n/configmaps/x"),
-        ("resource.k8s.io/v1", "DeviceClass", "", "/apis/resource.k8s.io/v1/deviceclasses/x"),
-        (
-            "networking.k8s.io/v1",
-            "NetworkPolicy",
-            "n",
-            "/apis/networking.k8s.io/v1/namespaces/n/networkpolicies/x",
-        ),
-    ],
-)
-def test_finds_the_path_of_each_rendered_kind(
-    api_version: str, kind: str, namespace: str, path: str
-) -> None:
-    metadata = {"name": "x", **({"namespace": namespace} if namespace else {})}
-    rendered = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
-    assert _kind(rendered).path(namespace, "x") == path
 
 
 class Refusing:

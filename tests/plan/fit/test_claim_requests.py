@@ -84,21 +84,6 @@ def test_counts_capacities_of_any_class(kind: str) -> None:
     assert capacities == (3072, 30, 2, ("x",))
 
 
-@pytest.mark.parametrize(
-    ("more", "unread"),
-    [
-        ({"allocationMode": "All"}, "all devices of a kind (allocationMode)"),
-        ({"adminAccess": True}, "devices that others have (adminAccess)"),
-        ({"tolerations": [{"operator": "Exists"}]}, "devices with taints (tolerations)"),
-    ],
-)
-def test_reports_what_it_does_not_read(more: dict[str, Any], unread: str) -> None:
-    claim = _by_hand({})
-    claim["spec"]["devices"]["requests"][0]["exactly"] |= more
-    (request,) = requests_of(_pod(), [claim], Names())
-    assert request.unread == (unread,)
-
-
 def test_reports_alternatives_and_constraints_as_unread() -> None:
     first, second = ({"name": n, "deviceClassName": f"divvy-{n}"} for n in ("gpu", "share"))
     requests = [{"name": "r", "firstAvailable": [first, second]}]

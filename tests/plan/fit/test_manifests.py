@@ -30,45 +30,6 @@ def problems(text: str) -> list[str]:
     return [str(problem) for problem in raised.value.problems]
 
 
-def test_reads_every_kind_that_creates_pods_with_its_count() -> None:
-    manifests = read(
-        f"""\
-kind: Pod
-metadata: {{name: one}}
-spec: {SPEC}
----
-kind: List
-items:
-- {{kind: Deployment, metadata: {{name: two}}, spec: {{replicas: 2, template: {{spec: {SPEC}}}}}}}
-- {{kind: StatefulSet, metadata: {{name: three}}, spec: {{template: {{spec: {SPEC}}}}}}}
-- {{kind: Service, metadata: {{name: none}}}}
----
-kind: Job
-metadata: {{name: four, namespace: team}}
-spec: {{parallelism: 5, completions: 3, template: {{spec: {SPEC}}}}}
----
-kind: CronJob
-metadata: {{name: five}}
-spec: {{jobTemplate: {{spec: {{template: {{spec: {SPEC}}}}}}}}}
----
-apiVersion: serving.knative.dev/v1
-kind: Service
-metadata: {{name: six}}
-spec: {{template: {{spec: {{containers: [{{name: a}}]}}}}}}
----
-"""
-    )
-    assert [(pod.full_name, pod.copies) for pod in manifests.pods] == [
-        ("default/one", 1),
-        ("default/two", 2),
-        ("default/three", 1),
-        ("team/four", 3),
-        ("default/five", 1),
-    ]
-    (note,) = manifests.notes
-    assert note == "not looked at: pods.yaml: document 5, a Service, which makes pods"
-
-
 CONTAINER = "spec.containers[0].resources"
 CLAIM = "{kind: ResourceClaim, spec: {devices: {requests: [{name: a, exactly: {%s}}]}}}"
 REQUEST = "spec.devices.requests[0].exactly"

@@ -375,19 +375,8 @@ CLAIMING: dict[str, tuple[str, str]] = {
         _template("v1", f"{{name: a, exactly: {{{_GPUS}}}}}, {{name: b, exactly: {{{_GPUS}}}}}"),
         "no",
     ),
-    "condition": (
-        _template(
-            "v1",
-            f"{{name: gpu, exactly: {{{_GPUS}, selectors: [{{cel: {{expression: a}}}}]}}}}",
-        ),
-        "unknown",
-    ),
     "condition in another language": (
         _template("v1", f"{{name: gpu, exactly: {{{_GPUS}, selectors: [{{rego: {{}}}}]}}}}"),
-        "unknown",
-    ),
-    "all devices": (
-        _template("v1", f"{{name: gpu, exactly: {{{_GPUS}, allocationMode: All}}}}"),
         "unknown",
     ),
     "configuration": (
@@ -398,24 +387,11 @@ CLAIMING: dict[str, tuple[str, str]] = {
         ),
         "unknown",
     ),
-    "constraint": (
-        _template(
-            "v1",
-            f"{{name: gpu, exactly: {{{_GPUS}}}}}",
-            ", constraints: [{requests: [gpu], matchAttribute: a/b}]",
-        ),
-        "unknown",
-    ),
-    "class of others": (
-        _template("v1", "{name: gpu, exactly: {deviceClassName: mig.nvidia.com}}"),
-        "unknown",
-    ),
     "size by limits": (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n"
         "    - {name: main, image: app, resources: {limits: {nvidia.com/gpumem: 90000}}}",
         "no",
     ),
-    "two whole by limits": (f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {TWO}", "no"),
     "claims of a deployment": (
         _template("v1", f"{{name: gpu, exactly: {{{_GPUS}}}}}").partition("---")[0]
         + "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec:\n  replicas: 2\n"

@@ -10,7 +10,7 @@ from divvy.model import parse_cluster
 from divvy.plan import level, plan
 from divvy.plan.predict.claimable import BY_CLAIMS
 from divvy.render.views.words import device_words
-from tests.model import guide
+from tests.model import published_tables
 from tests.plan.stacks import example, planned, pool
 
 PROFILES = {
@@ -79,11 +79,6 @@ def test_predicts_the_articles_node_in_all_its_states():
     }
 
 
-@pytest.mark.parametrize("name", ["cern", "mixed", "h200", "lab"])
-def test_adds_up_the_nodes_of_the_examples(name):
-    _check_sums(plan(example(name), name))
-
-
 @st.composite
 def clusters(draw):
     pools = {}
@@ -121,7 +116,8 @@ def _check_sums(prediction):
 
 def test_predicts_devices_of_the_size_that_the_card_prints():
     (only,) = planned(PROFILES, main=pool("mix")).pools
-    sizes = {name: (memory, sms) for name, _, _, memory, sms, *_ in guide.rows("A100-SXM4-40GB")}
+    rows = published_tables.rows("A100-SXM4-40GB")
+    sizes = {name: (memory, sms) for name, _, _, memory, sms, *_ in rows}
     for device in only.node.devices:
         memory, sms = sizes[device.placement.profile]
         assert (round(device.memory_mib / 1024, 2), device.sms) == (memory, sms)

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 
-from divvy.plan import diff, plan
+from divvy.plan import diff
 from tests.plan.predict.test_prediction import PROFILES, clusters
-from tests.plan.stacks import example, planned, pool
+from tests.plan.stacks import planned, pool
 
 
 @settings(max_examples=30)
@@ -175,8 +175,3 @@ def test_requires_idle_gpus_for_other_hardware():
     before = planned(PROFILES, a=pool("whole"))
     after = planned(PROFILES, a=pool("whole", model="T4", gpus=2))
     assert only(before, after).disruption.level == "GPUs must be idle"
-
-
-def test_finds_no_difference_of_examples_from_themselves():
-    for name in ("cern", "mixed", "h200"):
-        assert not diff(plan(example(name), "a"), plan(example(name), "b"))

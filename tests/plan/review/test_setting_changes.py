@@ -45,37 +45,6 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> Any:
     return diff(plan(parse_cluster(before), "a"), plan(parse_cluster(after), "b"))
 
 
-@pytest.mark.parametrize(
-    "after",
-    [
-        changed(pools__q__profile="seven"),
-        changed(pools__q__overrides={"node-1": "four"}),
-        changed(pools__auto__profile="seven"),
-        changed(pools__q__select={"role": "z"}),
-        changed(devices__0__paths=["/dev/sda*"]),
-        changed(change__policy="evict"),
-        changed(placement__replicas="pack"),
-        changed(health__ignoreXids=[13]),
-        changed(driver__root="/run/nvidia/driver"),
-        changed(pools__q__tolerations=[{"key": "x", "operator": "Exists"}]),
-        changed(pools__q__runtime={"name": "containerd", "configure": True}),
-    ],
-    ids=str,
-)
-def test_shows_what_the_topology_hides_as_a_setting(after: dict[str, Any]) -> None:
-    difference = compare(BASE, after)
-    assert difference
-    assert difference.settings or difference.changes
-
-
-def test_shows_a_rule_by_uuid_that_comes_first() -> None:
-    rules = [{"devices": [0], "mig": {"1g.5gb": 7}}, {}]
-    by_uuid = {"devices": ["GPU-11111111-2222-3333-4444-555555555555"]}
-    before = changed(profiles__w=rules, pools__auto__hardware={**HARDWARE, "count": 2})
-    after = changed(profiles__w=[by_uuid, *rules], pools__auto__hardware={**HARDWARE, "count": 2})
-    assert compare(before, after)
-
-
 HARDWARE = {"model": "A100-SXM4-40GB", "gpus": 2}
 NODES = {**HARDWARE, "count": 2}
 
@@ -134,25 +103,6 @@ def test_shows_the_profile_of_nodes_to_come() -> None:
     assert settings(before, after) == [expected]
 
 
-@pytest.mark.parametrize(
-    "after",
-    [
-        # A label on a node may choose a profile that no pool follows.
-        changed(profiles__four={"timeSlicing": {"replicas": 8}}),
-        changed(profiles__four={}),
-        changed(profiles__more={"mig": {"3g.20gb": 2}}),
-        {**BASE, "profiles": {name: BASE["profiles"][name] for name in ("w", "four")}},
-        # No node is there now; what the next one will have is another thing.
-        changed(pools__auto__hardware={"model": "H100-80GB-HBM3", "gpus": 2, "count": 0}),
-        changed(pools__auto__hardware={"model": "A100-SXM4-40GB", "gpus": 8, "count": 0}),
-    ],
-    ids=lambda after: str(after["profiles"])[:70] + str(after["pools"]["auto"]["hardware"]),
-)
-def test_shows_settings_that_concern_no_node_yet(after: dict[str, Any]) -> None:
-    assert compare(BASE, after).settings
-    assert compare(after, BASE).settings
-
-
 def test_shows_the_memory_of_a_model_without_data() -> None:
     hardware = {"model": "Z1", "memory": "24Gi", "gpus": 1, "count": 1}
     more = {**hardware, "memory": "48Gi"}
@@ -199,22 +149,6 @@ def test_shows_profile_names_that_come_and_go_since_a_label_may_choose_them() ->
         ("profiles.w", "in the stack file", ""),
     ]
     assert (difference.changes, difference.withdrawn_profiles) == ((), ("w",))
-
-
-def test_ignores_order() -> None:
-    layout, turned = {"3g.20gb": 1, "1g.5gb": 2}, {"1g.5gb": 2, "3g.20gb": 1}
-    before = changed(profiles__w={"mig": layout}, pools__auto__hardware={**HARDWARE, "count": 2})
-    after = changed(profiles__w={"mig": turned}, pools__auto__hardware={**HARDWARE, "count": 2})
-    assert not compare(before, after)
-
-
-def test_shows_a_renamed_pool_as_renamed_only() -> None:
-    before = changed(pools__auto__profile="seven", pools__auto__hardware={**HARDWARE, "count": 2})
-    after = copy.deepcopy(before)
-    after["pools"]["elastic"] = after["pools"].pop("auto")
-    difference = compare(before, after)
-    assert (difference.renamed, difference.changes) == ({"elastic": "auto"}, ())
-    assert difference.settings == ()
 
 
 @pytest.mark.parametrize(

@@ -109,32 +109,6 @@ def test_judges_a_narrower_selector_by_the_nodes_that_leave() -> None:
     assert verdict(diff(*reversed(sides))).level == "new pods only"
 
 
-@pytest.mark.parametrize("hardware", [True, False])
-def test_follows_nodes_between_the_default_pool_and_another(*, hardware: bool) -> None:
-    profiles = {"whole": {}, "shared": {"timeSlicing": {"replicas": 4}}}
-    default = {**pool("whole", 3), "select": None}
-    sliced = pool("shared", 1)
-    for pool_value in () if hardware else (default, sliced):
-        del pool_value["hardware"]
-    sides = planned(profiles, g=default), planned(profiles, g=default, h=sliced)
-    for before, after in (sides, sides[::-1]):
-        assert verdict(diff(before, after)).level == "GPUs must be idle"
-    same = planned(profiles, g=default, h={**sliced, "profile": "whole"})
-    assert verdict(diff(sides[0], same)).level != "GPUs must be idle"
-
-
-def test_judges_a_narrower_selector_by_the_pool_that_may_get_the_nodes() -> None:
-    profiles = {"whole": {}, "seven": {"mig": {"1g.5gb": 7}}}
-    wide, narrow = pool("seven", 4), pool("seven", 2, select={"pool": "a", "rack": "1"})
-    default = {**pool("whole"), "select": None}
-    rest = pool("whole", 2, select={"pool": "a", "rack": "2"})
-    sides = [
-        (planned(profiles, a=wide, d=default), planned(profiles, a=narrow, d=default)),
-        (planned(profiles, a=wide), planned(profiles, a=narrow, c=rest)),
-    ]
-    assert [verdict(diff(*both)).level for both in sides] == ["GPUs must be idle"] * 2
-
-
 def test_judges_a_pool_without_hardware_beside_a_default_pool_with_it() -> None:
     profiles = {"whole": {}, "seven": {"mig": {"1g.5gb": 7}}}
     default = {**pool("whole", 3), "select": None}

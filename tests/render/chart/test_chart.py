@@ -11,7 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from divvy.model import InvalidCluster, Toleration
+from divvy.model import Toleration
 from divvy.model.stack import Cluster
 from divvy.render.chart.actions import EVERYTHING
 from divvy.render.chart.conditionals import CannotTemplate, conditional
@@ -101,13 +101,6 @@ def test_covers_every_stack_key_of_a_chart_in_its_schema() -> None:
     assert not set(NOT_VALUES) & schema["properties"].keys()
     tolerations = {field.alias for field in Toleration.model_fields.values()}
     assert tolerations == schema["$defs"]["Toleration"]["properties"].keys()
-
-
-def test_refuses_a_chart_of_a_stack_with_mistakes() -> None:
-    value = example("lab")
-    value["pools"]["research"]["profile"] = "none"
-    with pytest.raises(InvalidCluster):
-        files_of(value)
 
 
 def test_notices_a_new_dependence_of_an_object_on_the_stack_file() -> None:

@@ -326,13 +326,6 @@ def test_shows_the_plan_of_the_values_in_the_notes(lab_chart: Path) -> None:
     assert "pool training: profile slice-4" in changed
 
 
-def test_reports_all_wrong_references_at_once(lab_chart: Path) -> None:
-    wrong = "pools.research.profile=a,pools.training.profile=b"
-    words = helm("template", "divvy", lab_chart, f"--set={wrong}", expect=1)
-    assert "pools.research.profile names" in words
-    assert "pools.training.profile names" in words
-
-
 def test_takes_an_edited_profile_from_the_values(lab_chart: Path) -> None:
     """What a chart user writes is what the program would have made of the same stack file."""
     value = example("lab")
@@ -357,12 +350,6 @@ def test_removes_values_that_a_second_file_sets_to_null(lab_chart: Path, tmp_pat
     carried = json.loads(rendered[("ConfigMap", "divvy")]["data"]["cluster.json"])
     assert carried["cluster"]["profiles"]["seven"] == {"mig": {"3g.20gb": 2}}
     assert "cern-mix" not in carried["cluster"]["profiles"]
-
-
-def test_changes_no_pod_for_another_profile(lab_chart: Path) -> None:
-    before = by_name(template(lab_chart, "n"))
-    after = by_name(template(lab_chart, "n", "--set=pools.research.profile=seven"))
-    assert {key for key in before if before[key] != after[key]} == {("ConfigMap", "divvy")}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from divvy.model import parse_document
-from divvy.render.exports.manifests import manifests
+from divvy.render.exports.plain_yaml import yaml_documents
 from lab.cluster.tools import GITOPS_DIFF
 from tests.bare_cluster import BareCluster
 from tests.render.chart.charts import IMAGE
@@ -32,7 +31,7 @@ def cluster() -> Iterator[BareCluster]:
 def applied(cluster: BareCluster, request: pytest.FixtureRequest) -> str:
     """Apply a cluster's manifests as both controllers do; return its name."""
     name = str(request.param)
-    text = manifests(parse_document(CLUSTERS[name]), IMAGE)
+    text = yaml_documents(objects_of(CLUSTERS[name], IMAGE))
     for manager in ("argocd-controller", "kustomize-controller"):
         apply = ("apply", "--server-side", f"--field-manager={manager}", "--filename=-")
         # Another cluster's manifests, or a test, have left other values.

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from divvy.model import parse_document
-from divvy.render.exports.manifests import manifests
+from divvy.render.exports.plain_yaml import yaml_documents
 from tests.bare_cluster import BareCluster, bare_cluster
 from tests.render.chart.charts import IMAGE, example
 from tests.render.documents import objects_of
@@ -70,7 +69,7 @@ def cluster() -> Iterator[BareCluster]:
 def test_changes_no_object_when_manifests_are_applied_again(
     cluster: BareCluster, name: str
 ) -> None:
-    text = manifests(parse_document(CLUSTERS[name]), IMAGE)
+    text = yaml_documents(objects_of(CLUSTERS[name], IMAGE))
     apply = ("apply", "--server-side", MANAGER, "--filename=-", "--output=json")
     first = json.loads(cluster.kubectl(*apply, stdin=text))["items"]
     again = json.loads(cluster.kubectl(*apply, stdin=text))["items"]
@@ -81,7 +80,7 @@ def test_changes_no_object_when_manifests_are_applied_again(
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_writes_fields_as_the_api_server_keeps_them(cluster: BareCluster, name: str) -> None:
     """A field in another form, 1000m for 1, is a difference at every look of Argo CD."""
-    text = manifests(parse_document(CLUSTERS[name]), IMAGE)
+    text = yaml_documents(objects_of(CLUSTERS[name], IMAGE))
     listed = cluster.kubectl(
         "apply", "--server-side", MANAGER, "--filename=-", "--output=json", stdin=text
     )

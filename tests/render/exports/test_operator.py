@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 from divvy.model import InvalidCluster, parse_cluster
 from divvy.model.nvidia import read_operator
 from divvy.plan import plan
-from divvy.render.exports.operator import (
+from divvy.render.exports.operator.files import (
     Site,
-    Translation,
     mig_configs,
     node_labels,
     operator_files,
     operator_values,
     time_slicing_data,
-    translate,
 )
+from divvy.render.exports.operator.translation import Translation, translate
 from tests.render.chart.charts import STACKS, example, stack_value
 
 # The YAML of CERN's article "Efficient Access to Shared GPU Resources: Part 2".

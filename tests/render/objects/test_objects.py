@@ -86,14 +86,6 @@ def test_keeps_profiles_out_of_pod_templates() -> None:
     assert by_kind("DaemonSet", objects_of(changed, IMAGE)) == before
 
 
-def test_grants_eviction_only_if_the_policy_evicts() -> None:
-    def rights(objects: list[dict[str, Any]]) -> str:
-        return json.dumps(by_kind("ClusterRole", objects))
-
-    assert "pods/eviction" not in rights(objects_of(lab(), IMAGE))
-    assert "pods/eviction" in rights(objects_of(lab(change={"policy": "evict"}), IMAGE))
-
-
 def test_grants_no_role_everything() -> None:
     objects = objects_of(lab(), IMAGE)
     for role in [*by_kind("ClusterRole", objects), *by_kind("Role", objects)]:

@@ -16,10 +16,7 @@ from tests.render.documents import objects_of
 
 STACK = Path(__file__).parents[3] / "stacks/Pulumi.lab.yaml"
 AGENT = Path(__file__).parents[3] / "divvy/agent"
-METRICS = tuple(
-    AGENT / name
-    for name in ("metrics.py", "allocated.py", "claims/metrics.py", "container_utilisation.py")
-)
+METRICS = (*AGENT.glob("metrics/*.py"), AGENT / "claims/service.py")
 METRIC = re.compile(r"\b(?:divvy|DCGM_FI)_[A-Za-z_]+")
 
 

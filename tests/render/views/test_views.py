@@ -81,7 +81,8 @@ def test_writes_a_plan_in_the_documented_json():
     document = json.loads(plan_json(MIXED))
     assert list(document) == ["cluster", "pools", "totals"]
     for pool_object in document["pools"]:
-        keys = ["name", "count", "profile", "perNode", "devices", "claimable", "overrides"]
+        keys = ["name", "count", "profile", "perNode", "devices", "claimable"]
+        keys += ["notes", "overrides"]
         assert list(pool_object) == keys
         for node in (pool_object, *pool_object["overrides"].values()):
             for device in node["devices"]:
@@ -95,12 +96,15 @@ def test_writes_a_plan_in_the_documented_json():
     assert kinds == {"gpu", "gpu-replica", "mig", "mig-replica"}
 
 
-def test_omits_sms_of_a_card_without_data_in_json():
+def test_omits_sms_of_a_card_without_data_in_json_and_notes_that_it_has_none():
     hardware = {"model": "Z9000", "memory": "24Gi", "gpus": 1, "count": 1}
     pools = {"new": {"select": {"a": "b"}, "profile": "whole", "hardware": hardware}}
     cluster = parse_cluster({"profiles": {"whole": {}}, "pools": pools})
-    ((device,),) = (p["devices"] for p in json.loads(plan_json(plan(cluster, "x")))["pools"])
+    (pool,) = json.loads(plan_json(plan(cluster, "x")))["pools"]
+    (device,) = pool["devices"]
     assert (device["memoryMiB"], device["sms"]) == (24_576, None)
+    (note,) = pool["notes"]
+    assert f"note: {note}"[:40] in rendered(plan_text(plan(cluster, "x")))
 
 
 def test_writes_the_same_json_every_time():

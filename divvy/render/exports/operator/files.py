@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from divvy.model import Cluster, Pool, hardware_model
 from divvy.model.api_names import DEVICE_PLUGIN_ALIAS, MIG_ALIAS
-from divvy.model.stack import IGNORED_XIDS
+from divvy.model.stack import IGNORED_XIDS, tolerations_of
 from divvy.render.exports.operator.translation import Translation
 from divvy.render.exports.plain_yaml import plain_yaml
 
@@ -78,8 +78,7 @@ def operator_values(cluster: Cluster, translation: Translation, site: Site) -> d
     values["dcgmExporter"] = {"enabled": True}
     if cluster.observability.service_monitor:
         values["dcgmExporter"]["serviceMonitor"] = {"enabled": True}
-    tolerations = _tolerations(translation)
-    if tolerations:
+    if tolerations := tolerations_of(translation.pools.values()):
         values["daemonsets"] = {"tolerations": tolerations}
     root = cluster.driver.root.rstrip("/")
     if root not in ("", _DRIVER_CONTAINER):
@@ -212,16 +211,6 @@ def _plugin_environment(cluster: Cluster) -> list[dict[str, str]]:
         "SHARED_DEVICES_ALLOCATION_POLICY": "packed" if packed else "",
     }
     return [{"name": name, "value": value} for name, value in environment.items() if value]
-
-
-def _tolerations(translation: Translation) -> Sequence[Mapping[str, Any]]:
-    listed: list[Mapping[str, Any]] = []
-    for pool in translation.pools.values():
-        for toleration in pool.tolerations:
-            rendered = toleration.model_dump(by_alias=True, exclude_none=True)
-            if rendered not in listed:
-                listed.append(rendered)
-    return listed
 
 
 def _config_map(name: str, site: Site, data: Mapping[str, str]) -> dict[str, Any]:

@@ -18,11 +18,26 @@ from divvy.model import (
 from divvy.model.resolution import WHOLE, rule_for
 from divvy.model.resource_names import SHARED_SUFFIX, qualified
 from divvy.model.stack import Hardware
-from divvy.render.exports.operator.refusal import Refusal
 
 _VERSION = "v1"
 MEMORY_LIMIT = "timeSlicing.memoryLimit"
 COMPUTE = "timeSlicing.compute"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Something that the stack file says and the operator cannot do, and why.
+
+    With ``droppable`` the rest still works without it, if the reader wants so.
+    """
+
+    key: str
+    where: str
+    reason: str
+    droppable: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.key}: {self.reason}"
 
 
 @dataclass(frozen=True)

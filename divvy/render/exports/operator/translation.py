@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from divvy.model import Cluster, Pool
 from divvy.model.stack import Hardware
-from divvy.render.exports.operator.profile import NvidiaProfile, nvidia_profile
-from divvy.render.exports.operator.refusal import Refusal
+from divvy.render.exports.operator.profile import NvidiaProfile, Refusal, nvidia_profile
 
 Uses = list[tuple[str, str | None, str, Hardware | None]]
 

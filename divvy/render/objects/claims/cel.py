@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+# The scheduler reads requests, and takes those of a class without limits, too.
+BOTH_LISTS = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]"
+"""What a container ``c`` asks for: its limits and its requests."""
+
 
 def text(value: str) -> str:
     """Return a string literal."""

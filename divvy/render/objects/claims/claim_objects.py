@@ -6,12 +6,11 @@ from typing import Any
 
 from divvy.model import Cluster
 from divvy.render.objects.claims.claimable import claimable
-from divvy.render.objects.claims.controller import controller_objects
-from divvy.render.objects.claims.controllers import TEMPLATE_MAKER_CONTROLLER
 from divvy.render.objects.claims.device_classes import device_classes
 from divvy.render.objects.claims.refusals import refusal_policies
 from divvy.render.objects.claims.share_quota import share_quota_policies
 from divvy.render.objects.claims.sized_limits import sized_limits_policy
+from divvy.render.objects.claims.template_maker import template_maker
 from divvy.render.objects.claims.warnings import warning_policy
 
 
@@ -31,7 +30,7 @@ def claim_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
         # What refuses, and what makes templates, before what lets pods ask.
         *refusal_policies(cluster, offered),
         *share_quota_policies(cluster),
-        *controller_objects(TEMPLATE_MAKER_CONTROLLER, cluster, image),
+        *template_maker(cluster, image),
         *warning_policy(cluster),
         *sized_limits_policy(cluster, offered),
     ]

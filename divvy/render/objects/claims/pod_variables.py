@@ -57,9 +57,9 @@ def asks_by_size(cluster: Cluster) -> str:
     return f"{by_limits} || {asks_for_fraction(cluster)}"
 
 
-def pod_variables(cluster: Cluster, offered: Claimable) -> list[dict[str, str]]:
+def pod_variables(cluster: Cluster, offered: Claimable) -> dict[str, str]:
     """Return the variables of the policies over pods; each reads only those before it."""
-    expressions = {
+    return {
         **{name: text(resource) for name, resource in _named(cluster).items()},
         "sizes": "[variables.memory, variables.percentage, variables.cores]",
         "keys": "[variables.gpu] + variables.sizes",
@@ -96,7 +96,6 @@ def pod_variables(cluster: Cluster, offered: Claimable) -> list[dict[str, str]]:
             + " + 'call it by another name')"
         ),
     }
-    return [{"name": name, "expression": value} for name, value in expressions.items()]
 
 
 # Zero cores are none asked for, as HAMi reads them.

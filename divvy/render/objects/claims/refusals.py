@@ -14,19 +14,17 @@ from divvy.model.api_names import (
 )
 from divvy.model.claim_names import MAX_TYPES, SHARE_CLASS
 from divvy.render.objects.atomic_values import match_constraints
-from divvy.render.objects.claims.cel import line, text, texts
+from divvy.render.objects.claims.cel import BOTH_LISTS, line, text, texts
 from divvy.render.objects.claims.claimable import Claimable
 from divvy.render.objects.claims.pod_variables import asks_by_size, pod_variables
-from divvy.render.objects.claims.policy import validating_policy
 from divvy.render.objects.claims.sized_limits import NAME as SIZED_LIMITS
 from divvy.render.objects.claims.template_names import template_names_policy
+from divvy.render.objects.policy import validating_policy
 
 PODS, CLAIMS = "divvy-gpu-requests", "divvy-claims"
 _TENANT_CLASS = f"{SHARE_CLASS}-"
 _RESOURCE = f"{CLASS_RESOURCE}{_TENANT_CLASS}"
 _TENANT = "variables.tenant"
-# The scheduler reads requests, and takes those of a class without limits, too.
-_BOTH_LISTS = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]"
 
 
 def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any]]:
@@ -35,8 +33,6 @@ def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any
         *validating_policy(
             PODS,
             match_constraints("", "pods"),
-            [{"name": "asks-for-gpus", "expression": _asks(cluster)}],
-            pod_variables(cluster, offered),
             [
                 ("variables.problems.size() == 0", "variables.problems[0]"),
                 ("!variables.sized", _left()),
@@ -56,12 +52,12 @@ def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any
                 (f"{_foreign_templates()}.size() == 0", _not_yours(_foreign_templates())),
                 (f"{_foreign_resources()}.size() == 0", _not_yours(_foreign_resources())),
             ],
+            conditions={"asks-for-gpus": _asks(cluster)},
+            variables=pod_variables(cluster, offered),
         ),
         *validating_policy(
             CLAIMS,
             match_constraints("resource.k8s.io", "resourceclaims", "resourceclaimtemplates"),
-            [],
-            _class_variables(offered),
             [
                 ("variables.foreign.size() == 0", _not_yours("variables.foreign")),
                 (
@@ -83,6 +79,7 @@ def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any
                     ),
                 ),
             ],
+            variables=_class_variables(offered),
         ),
         *template_names_policy(cluster),
     ]
@@ -94,7 +91,7 @@ def _asks(cluster: Cluster) -> str:
         f"{asks_by_size(cluster)} || object.spec.?resourceClaims.orValue([]).exists(r, "
         f"r.?resourceClaimTemplateName.orValue('').startsWith({text(TEMPLATE_PREFIX)})) || "
         "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, "
-        f"{_BOTH_LISTS}.exists(l, l.exists(k, k.startsWith({text(_RESOURCE)}))))"
+        f"{BOTH_LISTS}.exists(l, l.exists(k, k.startsWith({text(_RESOURCE)}))))"
     )
 
 
@@ -138,14 +135,14 @@ def _foreign_templates() -> str:
 
 def _foreign_resources() -> str:
     return line(
-        f"variables.containers.map(c, {_BOTH_LISTS}.map(l, "
+        f"variables.containers.map(c, {BOTH_LISTS}.map(l, "
         f"l.filter(k, k.startsWith({text(_RESOURCE)}))).flatten()).flatten()"
         f".map(k, k.substring({len(_RESOURCE)})).filter(t, t != {_TENANT})"
     )
 
 
-def _class_variables(offered: Claimable) -> list[dict[str, str]]:
-    expressions = {
+def _class_variables(offered: Claimable) -> dict[str, str]:
+    return {
         "tenants": texts(offered.tenants),
         "tenant": f"namespaceObject.metadata.?labels[?{text(TENANT_LABEL)}].orValue('')",
         "requests": "(has(object.spec.spec) ? object.spec.spec : object.spec)"
@@ -168,7 +165,6 @@ def _class_variables(offered: Claimable) -> list[dict[str, str]]:
         "configured": "variables.spec.?devices.?config.orValue([]).exists(c, "
         f"c.?opaque.?driver.orValue('') == {text(CLAIMS_DRIVER)})",
     }
-    return [{"name": name, "expression": value} for name, value in expressions.items()]
 
 
 def _not_yours(tenants: str) -> str:

@@ -14,12 +14,10 @@ from divvy.model.api_names import CLASS_QUOTA, CLASS_RESOURCE, SHARE_QUOTA_LABEL
 from divvy.model.claim_names import SHARE_CLASS
 from divvy.model.resource_names import gpu_resource
 from divvy.render.objects.atomic_values import match_constraints
-from divvy.render.objects.claims.cel import line, text
-from divvy.render.objects.claims.policy import validating_policy
+from divvy.render.objects.claims.cel import BOTH_LISTS, line, text
+from divvy.render.objects.policy import validating_policy
 
 NAME = "divvy-share-quota"
-# The scheduler reads requests, and takes those of a class without limits, too.
-_BOTH_LISTS = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]"
 
 
 def share_quota_policies(cluster: Cluster) -> list[dict[str, Any]]:
@@ -41,9 +39,9 @@ def share_quota_policies(cluster: Cluster) -> list[dict[str, Any]]:
         for obj in validating_policy(
             f"{NAME}-{kind.removeprefix('resource')}",
             match_constraints(group, kind),
-            [{"name": "asks-for-shares", "expression": f"({classes}).size() > 0"}],
-            [{"name": "classes", "expression": classes}],
             [(labelled, message)],
+            conditions={"asks-for-shares": f"({classes}).size() > 0"},
+            variables={"classes": classes},
         )
     ]
 
@@ -59,7 +57,7 @@ def _classes_of_pod() -> str:
         f".map(t, t.contains('.tenant.') ? {share_class} + '-' + t.split('.tenant.')[1] "
         f": {share_class}) + "
         "(object.spec.containers + object.spec.?initContainers.orValue([])).map(c, "
-        f"{_BOTH_LISTS}.map(l, l.filter(k, k == {shared} || k.startsWith({by_class}))).flatten()"
+        f"{BOTH_LISTS}.map(l, l.filter(k, k == {shared} || k.startsWith({by_class}))).flatten()"
         f").flatten().map(k, k == {shared} ? {share_class} : k.substring({len(CLASS_RESOURCE)}))"
     )
 

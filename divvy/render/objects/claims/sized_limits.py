@@ -27,6 +27,7 @@ from divvy.render.objects.claims.pod_variables import (
     asks_by_size,
     pod_variables,
 )
+from divvy.render.objects.policy import named
 
 NAME = "divvy-sized-limits"
 _PLACES = (("containers", "0"), ("initContainers", "object.spec.containers.size()"))
@@ -45,8 +46,8 @@ def sized_limits_policy(cluster: Cluster, offered: Claimable) -> list[dict[str, 
                 # Webhooks may add containers that ask for GPUs by size.
                 "reinvocationPolicy": "IfNeeded",
                 "matchConstraints": match_constraints("", "pods"),
-                "matchConditions": [{"name": "asks-by-size", "expression": asks_by_size(cluster)}],
-                "variables": [*pod_variables(cluster, offered), *_claim_variables()],
+                "matchConditions": named({"asks-by-size": asks_by_size(cluster)}),
+                "variables": named(pod_variables(cluster, offered) | _claim_variables()),
                 "mutations": [
                     {"patchType": "JSONPatch", "jsonPatch": {"expression": _patches(cluster)}}
                 ],
@@ -61,7 +62,7 @@ def sized_limits_policy(cluster: Cluster, offered: Claimable) -> list[dict[str, 
     ]
 
 
-def _claim_variables() -> list[dict[str, str]]:
+def _claim_variables() -> dict[str, str]:
     """Return the claim of each container: '' for none.
 
     An init container that is over before the others start uses the claim of the first container
@@ -96,7 +97,7 @@ def _claim_variables() -> list[dict[str, str]]:
         "podClaims": own,
         "prioritized": prioritized,
     }
-    return [{"name": name, "expression": line(value)} for name, value in expressions.items()]
+    return {name: line(value) for name, value in expressions.items()}
 
 
 def _patches(cluster: Cluster) -> str:

@@ -14,10 +14,10 @@ from divvy.model.api_names import (
     CLAIMS_DRIVER,
     Component,
     claims_pool,
-    component_labels,
 )
 from divvy.render.objects.atomic_values import match_constraints
 from divvy.render.objects.claims.cel import text
+from divvy.render.objects.policy import validating_policy
 
 _KEY = "authentication.kubernetes.io/node-name"
 # After the node's name in those of its slices; a long one is replaced by a digest.
@@ -32,61 +32,38 @@ _OBJECTS = (
 def slice_policy(namespace: str) -> list[dict[str, Any]]:
     """Return the policy and its binding."""
     user = f"system:serviceaccount:{namespace}:{AGENT}"
-    name = f"{namespace}-{AGENT}-slices"
-    api, labels = "admissionregistration.k8s.io/v1", component_labels(Component.AGENT)
-    return [
-        {
-            "apiVersion": api,
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": name, "labels": labels},
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": match_constraints(
-                    "resource.k8s.io",
-                    "resourceslices",
-                    operations=["CREATE", "UPDATE", "DELETE"],
-                ),
-                "matchConditions": [
-                    {"name": "agent", "expression": f"request.userInfo.username == {text(user)}"}
-                ],
-                "variables": [
-                    {"name": "slices", "expression": _OBJECTS},
-                    {"name": "node", "expression": f"request.userInfo.?extra[?{text(_KEY)}]"},
-                ],
-                "validations": [
-                    {
-                        "expression": "variables.node.hasValue() && variables.slices.all(s, "
-                        "s.spec.?nodeName.orValue('') == variables.node.value()[0])",
-                        "message": "a divvy agent may write ResourceSlices of its own node only",
-                    },
-                    {
-                        "expression": "variables.node.hasValue() && variables.slices.all(s, "
-                        f"s.spec.pool.name == variables.node.value()[0] + {text(claims_pool(''))})",
-                        "message": "a divvy agent may write ResourceSlices of its own node's "
-                        "pool only",
-                    },
-                    {
-                        # A slice of that name keeps another node from publishing its own. A node
-                        # with a long name has a digest of it in its slices' names.
-                        "expression": "variables.node.hasValue() && variables.slices.all(s, "
-                        f"s.metadata.name.startsWith(variables.node.value()[0] + {text(_NAME)}) || "
-                        f"(variables.node.value()[0].size() > {_LONG} && "
-                        f"s.metadata.name.matches({text(_DIGEST_NAME)})))",
-                        "message": "a divvy agent may write ResourceSlices of its own names only",
-                    },
-                    {
-                        "expression": "variables.slices.all(s, "
-                        f"s.spec.driver == {text(CLAIMS_DRIVER)})",
-                        "message": f"a divvy agent may write ResourceSlices of {CLAIMS_DRIVER} "
-                        "only",
-                    },
-                ],
-            },
-        },
-        {
-            "apiVersion": api,
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": name, "labels": labels},
-            "spec": {"policyName": name, "validationActions": ["Deny"]},
-        },
-    ]
+    return validating_policy(
+        f"{namespace}-{AGENT}-slices",
+        match_constraints(
+            "resource.k8s.io", "resourceslices", operations=["CREATE", "UPDATE", "DELETE"]
+        ),
+        [
+            (
+                "variables.node.hasValue() && variables.slices.all(s, "
+                "s.spec.?nodeName.orValue('') == variables.node.value()[0])",
+                "a divvy agent may write ResourceSlices of its own node only",
+            ),
+            (
+                "variables.node.hasValue() && variables.slices.all(s, "
+                f"s.spec.pool.name == variables.node.value()[0] + {text(claims_pool(''))})",
+                "a divvy agent may write ResourceSlices of its own node's pool only",
+            ),
+            (
+                # A slice of that name keeps another node from publishing its own. A node with a
+                # long name has a digest of it in its slices' names.
+                "variables.node.hasValue() && variables.slices.all(s, "
+                f"s.metadata.name.startsWith(variables.node.value()[0] + {text(_NAME)}) || "
+                f"(variables.node.value()[0].size() > {_LONG} && "
+                f"s.metadata.name.matches({text(_DIGEST_NAME)})))",
+                "a divvy agent may write ResourceSlices of its own names only",
+            ),
+            (
+                f"variables.slices.all(s, s.spec.driver == {text(CLAIMS_DRIVER)})",
+                f"a divvy agent may write ResourceSlices of {CLAIMS_DRIVER} only",
+            ),
+        ],
+        conditions={"agent": f"request.userInfo.username == {text(user)}"},
+        variables={"slices": _OBJECTS, "node": f"request.userInfo.?extra[?{text(_KEY)}]"},
+        component=Component.AGENT,
+        words="message",
+    )

@@ -8,7 +8,7 @@ from divvy.model import Cluster
 from divvy.model.api_names import TEMPLATE_MAKER, TEMPLATE_PREFIX
 from divvy.render.objects.atomic_values import match_constraints
 from divvy.render.objects.claims.cel import text
-from divvy.render.objects.claims.policy import validating_policy
+from divvy.render.objects.policy import validating_policy
 
 NAME = "divvy-templates"
 
@@ -32,14 +32,6 @@ def template_names_policy(cluster: Cluster) -> list[dict[str, Any]]:
     return validating_policy(
         NAME,
         match_constraints("resource.k8s.io", "resourceclaimtemplates", operations=operations),
-        [
-            {
-                "name": "named-as-ours",
-                "expression": f"{by_maker} || (request.operation == 'CREATE' && "
-                f"object.metadata.name.startsWith({prefix}))",
-            }
-        ],
-        [{"name": name, "expression": value} for name, value in variables.items()],
         [
             (
                 by_maker,
@@ -65,4 +57,9 @@ def template_names_policy(cluster: Cluster) -> list[dict[str, Any]]:
                 text("the template maker may create only templates without finalizers"),
             ),
         ],
+        conditions={
+            "named-as-ours": f"{by_maker} || (request.operation == 'CREATE' && "
+            f"object.metadata.name.startsWith({prefix}))"
+        },
+        variables=variables,
     )

@@ -8,7 +8,7 @@ from divvy.model import Cluster
 from divvy.model.api_names import BY_SIZE_LABEL, IGNORED_ANNOTATIONS, IGNORED_LIMITS
 from divvy.render.objects.atomic_values import match_constraints
 from divvy.render.objects.claims.cel import line, text, texts
-from divvy.render.objects.claims.policy import validating_policy
+from divvy.render.objects.policy import validating_policy
 
 NAME = "divvy-ignored"
 
@@ -33,17 +33,6 @@ def warning_policy(cluster: Cluster) -> list[dict[str, Any]]:
         NAME,
         match_constraints("", "pods"),
         [
-            {
-                "name": "has-gpus",
-                "expression": line(
-                    f"{by_size} || {text(IGNORED_LIMITS)} in {annotations} || "
-                    "(object.spec.containers + object.spec.?initContainers.orValue([]))"
-                    f".exists(c, {gpu} in c.?resources.?limits.orValue({{}}))"
-                ),
-            }
-        ],
-        [{"name": "ignored", "expression": ignored}],
-        [
             (
                 "variables.ignored.size() == 0",
                 text("Divvy ignores the annotations ") + " + variables.ignored.join(', ')",
@@ -62,5 +51,13 @@ def warning_policy(cluster: Cluster) -> list[dict[str, Any]]:
                 ),
             ),
         ],
+        conditions={
+            "has-gpus": line(
+                f"{by_size} || {text(IGNORED_LIMITS)} in {annotations} || "
+                "(object.spec.containers + object.spec.?initContainers.orValue([]))"
+                f".exists(c, {gpu} in c.?resources.?limits.orValue({{}}))"
+            )
+        },
+        variables={"ignored": ignored},
         action="Warn",
     )

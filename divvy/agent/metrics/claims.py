@@ -5,30 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from prometheus_client import Histogram
-
 from divvy.agent.claims.claim_shares import is_limited
 from divvy.agent.claims.gpu_use import USES, gpu_use
 from divvy.agent.claims.instance_plan import device_uuid
 from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.gpu.hardware import Gpu
-from divvy.agent.metrics_page import NodeGauge, Page
+from divvy.agent.metrics.node_gauges import NodeGauge, Page
 from divvy.model.api_names import Mode
 
 _GPU = ["gpu", "uuid"]
-# A share takes milliseconds, a MIG device some hundred; what waits for another pod up to 40 s.
-_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0)
-
-
-def prepare_seconds() -> Histogram:
-    """Return what counts how long preparations take; it starts at 0 with the agent."""
-    return Histogram(
-        "divvy_claims_prepare_seconds",
-        "Time until a claim was prepared.",
-        ["node"],
-        registry=None,
-        buckets=_BUCKETS,
-    )
 
 
 def claim_gauges(page: Page, record: ClaimRecord) -> None:

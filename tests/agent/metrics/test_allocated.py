@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from divvy.agent.allocated import CLAIMS, Allocated, Recipient, allocated
 from divvy.agent.gpu.holders import Holder
+from divvy.agent.metrics.allocated import CLAIMS, Allocated, Recipient, allocated
 from divvy.agent.plugin.inventory import Device, Resource
 from divvy.model.sharing import Sharing
 from tests.agent.claim_values import ON_DEMAND, claim, claim_record, held, offered_gpu

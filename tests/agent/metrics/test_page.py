@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from divvy.agent import container_utilisation
 from divvy.agent.claims.claim_users import named_holders
-from divvy.agent.claims.metrics import prepare_seconds
 from divvy.agent.claims.record import ClaimRecord
+from divvy.agent.claims.service import prepare_seconds
 from divvy.agent.containers import Member, Process
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.gpu.status import GpuStatus, NodeStatus
 from divvy.agent.inject.share_usage import Figures
 from divvy.agent.memory.shares import ShareFigures
-from divvy.agent.metrics import metrics_page, mode
+from divvy.agent.metrics import container_utilisation
+from divvy.agent.metrics.page import metrics_page, mode
 from divvy.agent.mps.service import MpsFigures
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.plugin.inventory import Device, Resource

@@ -1,4 +1,4 @@
-"""One scrape of the agent: gauges that all carry the node's name; ``metrics`` says which."""
+"""``Page``: one scrape of the agent, of gauges that all carry the node's name."""
 
 from __future__ import annotations
 

@@ -15,9 +15,6 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from divvy.agent.agent import Agent
-from divvy.agent.allocated import allocated, allocated_gauges
-from divvy.agent.claims.metrics import claim_gauges, memory_of_claims
-from divvy.agent.container_utilisation import utilisation_gauge
 from divvy.agent.gpu.device_id import is_share, physical
 from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.gpu.holders import Holder
@@ -25,7 +22,10 @@ from divvy.agent.gpu.status import NodeStatus
 from divvy.agent.inject.share import share_holders
 from divvy.agent.memory.memory_limit import Excess
 from divvy.agent.memory.shares import ShareFigures
-from divvy.agent.metrics_page import NodeGauge, Page
+from divvy.agent.metrics.allocated import allocated, allocated_gauges
+from divvy.agent.metrics.claims import claim_gauges, memory_of_claims
+from divvy.agent.metrics.container_utilisation import utilisation_gauge
+from divvy.agent.metrics.node_gauges import NodeGauge, Page
 from divvy.agent.mps.service import MpsFigures
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.plugin.device_holders import HoldersUnknown

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from divvy.agent.claims.metrics import memory_of_claims
-from divvy.agent.metrics_page import Page
+from divvy.agent.metrics.claims import memory_of_claims
+from divvy.agent.metrics.node_gauges import Page
 from tests.agent.claim_values import ON_DEMAND, claim, claim_record, held, offered_gpu
 from tests.agent.devices import gpu, instance
 

@@ -1,87 +1,58 @@
-"""A controller of Divvy's: its account, its rights, its Deployment."""
+"""The template maker: its account, its rights, its Deployment."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.api_names import METRICS_PORT, Component, component_labels
+from divvy.model.api_names import METRICS_PORT, TEMPLATE_MAKER, Component, component_labels
 from divvy.model.platform_checks import ARCHITECTURE_LABEL
-from divvy.render.objects.agent_pod import pool_tolerations
+from divvy.model.stack import tolerations_of
+from divvy.render.objects.roles import role
 
 # The keys of taints by which Kubernetes says how a node is.
 NODE_STATE = r"^node\.(cloudprovider\.)?kubernetes\.io/"
-GROUP = "rbac.authorization.k8s.io"
+_RULES: tuple[dict[str, Any], ...] = (
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+    # What waits because its namespace has too much in work is told there.
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+    {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": ["list", "watch"]},
+    {
+        "apiGroups": ["resource.k8s.io"],
+        "resources": ["resourceclaimtemplates"],
+        "verbs": ["get", "list", "watch", "create", "delete"],
+    },
+)
 
 
-@dataclass(frozen=True)
-class Controller:
-    """One controller: what it is called, what it runs and what it may do in the cluster."""
+def template_maker(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
+    """Return its account, its rights and its Deployment.
 
-    name: str
-    component: Component
-    module: str
-    rules: Sequence[Mapping[str, Any]]
-    readiness: bool = False
-    metrics: bool = False
-
-
-def controller_objects(
-    controller: Controller, cluster: Cluster, image: Any
-) -> list[dict[str, Any]]:
-    """Return its account, its rights and its Deployment."""
-    labels = component_labels(controller.component)
-    own = {"name": controller.name, "namespace": cluster.namespace, "labels": labels}
-    wide = {"name": f"{cluster.namespace}-{controller.name}", "labels": labels}
-    subject = {
-        "kind": "ServiceAccount",
-        "name": controller.name,
-        "namespace": cluster.namespace,
-    }
+    A second pod would do no harm and be of no use: a template is there once.
+    """
+    labels = component_labels(Component.CLAIMS)
+    own = {"name": TEMPLATE_MAKER, "namespace": cluster.namespace, "labels": labels}
     annotations = {"prometheus.io/scrape": "true", "prometheus.io/port": str(METRICS_PORT)}
     template = {
-        "metadata": {
-            "labels": labels,
-            **({"annotations": annotations} if controller.metrics else {}),
-        },
-        "spec": _pod(controller, cluster, image),
+        "metadata": {"labels": labels, "annotations": annotations},
+        "spec": _pod(cluster, image),
     }
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own},
-        *_rights("ClusterRole", wide, controller.rules, subject),
+        *role("ClusterRole", TEMPLATE_MAKER, cluster.namespace, labels, _RULES),
         {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
             "metadata": own,
-            "spec": {
-                "replicas": 1,
-                "selector": {"matchLabels": labels},
-                "template": template,
-            },
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
         },
     ]
 
 
-def _rights(
-    kind: str,
-    metadata: Mapping[str, Any],
-    rules: Sequence[Mapping[str, Any]],
-    subject: Mapping[str, Any],
-) -> list[dict[str, Any]]:
-    reference = {"apiGroup": GROUP, "kind": kind, "name": metadata["name"]}
-    role = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata}
-    return [
-        {**role, "rules": list(rules)},
-        {**role, "kind": f"{kind}Binding", "roleRef": reference, "subjects": [subject]},
-    ]
-
-
-def _pod(controller: Controller, cluster: Cluster, image: Any) -> dict[str, Any]:
+def _pod(cluster: Cluster, image: Any) -> dict[str, Any]:
     pod: dict[str, Any] = {
-        "serviceAccountName": controller.name,
+        "serviceAccountName": TEMPLATE_MAKER,
         # Pods wait while it is away.
         "priorityClassName": "system-cluster-critical",
         "terminationGracePeriodSeconds": 5,
@@ -91,7 +62,7 @@ def _pod(controller: Controller, cluster: Cluster, image: Any) -> dict[str, Any]
             "runAsGroup": 65532,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(controller, image)],
+        "containers": [_container(image)],
     }
     if tolerations := _tolerations(cluster):
         pod["tolerations"] = tolerations
@@ -109,7 +80,7 @@ def _tolerations(cluster: Cluster) -> list[dict[str, Any]]:
     """
     return [
         toleration
-        for toleration in pool_tolerations(cluster)
+        for toleration in tolerations_of(pool for _, pool in sorted(cluster.pools.items()))
         if "key" in toleration and not re.match(NODE_STATE, toleration["key"])
     ]
 
@@ -125,20 +96,17 @@ def controller_affinity(cluster: Cluster) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
-def _container(controller: Controller, image: Any) -> dict[str, Any]:
-    container: dict[str, Any] = {
-        "name": controller.name.removeprefix("divvy-"),
+def _container(image: Any) -> dict[str, Any]:
+    return {
+        "name": TEMPLATE_MAKER.removeprefix("divvy-"),
         "image": image,
-        "command": ["/usr/bin/python3", "-m", controller.module],
+        "command": ["/usr/bin/python3", "-m", "divvy.claim_templates"],
         "ports": [{"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}],
-    }
-    if controller.readiness:
-        container["readinessProbe"] = {
+        "readinessProbe": {
             "httpGet": {"path": "/readyz", "port": "metrics"},
             "periodSeconds": 2,
             "timeoutSeconds": 5,
-        }
-    return container | {
+        },
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": "metrics"},
             "periodSeconds": 10,

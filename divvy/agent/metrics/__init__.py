@@ -1,0 +1,1 @@
+"""Metrics of a node: gauges that the agent fills again for each scrape."""
