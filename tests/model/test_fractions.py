@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from divvy.model.fractions import fraction_limits, is_asked
+from divvy.model.api_names import FRACTION_BEFORE
+from divvy.model.fractions import PER_CONTAINER, asking, fraction_limits, is_asked
 from divvy.model.stack import Names
+from lab.cluster.paths import REPOSITORY
 
 KAI = Names(fraction="gpu-fraction")
 
@@ -20,3 +22,9 @@ def test_reads_no_annotation_where_the_stack_file_names_none() -> None:
 def test_reads_a_fraction_as_whole_per_cent(hundredths: int) -> None:
     limits = fraction_limits({"gpu-fraction": f"{hundredths / 100}"}, KAI)
     assert limits["nvidia.com/gpumem-percentage"] == str(hundredths)
+
+
+def test_has_every_annotation_on_the_page() -> None:
+    _, _, section = (REPOSITORY / "docs/coming-from.md").read_text().partition("## KAI and Run:ai")
+    for name in (*asking(KAI), PER_CONTAINER, FRACTION_BEFORE, "mps"):
+        assert f"`{name}" in section, name
