@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from divvy.init.other_software import other_software
+from tests.docs.page_commands import page_commands
 
 
 def workload(*containers: dict[str, Any], name: str = "some-name") -> dict[str, Any]:
@@ -69,8 +68,11 @@ def test_names_a_program_once_with_all_its_places() -> None:
 
 def test_leaves_the_operators_driver_on_a_node_as_the_page_does() -> None:
     """`gpu.deploy.operands=false` would take the driver and the toolkit off, too."""
-    page = (Path(__file__).parents[2] / "docs/coming-from.md").read_text()
-    (command,) = re.findall(r"kubectl label node NODE --overwrite .*", page)
+    (command,) = [
+        line
+        for line in page_commands("coming-from")
+        if line.startswith("kubectl label node NODE --overwrite ")
+    ]
     (program,) = other_software([], ["clusterpolicies.nvidia.com"])
     assert command in program.remedy
     assert "operands" not in command
