@@ -35,6 +35,10 @@ _PLUGIN = (
     "`kubectl label node NODE gpu-sharing=divvy` (docs/coming-from.md has every command)"
 )
 # What a container's image and command contain → what it is. The first that fits counts.
+_FRACTIONS = (
+    "pods that it gives parts of GPUs hold whole ones; later, `names: {fraction: gpu-fraction}` "
+    "makes shares of its annotations"
+)
 _PROGRAMS = (
     (r"gpu-feature-discovery", "GPU Feature Discovery", _LABELS),
     (r"mps-control-daemon", "NVIDIA's MPS daemon", "it goes with the device plugin"),
@@ -44,7 +48,7 @@ _PROGRAMS = (
     (r"projecthami/hami|hami-(scheduler|device-plugin|vgpu)", "HAMi", _ALONE),
     (r"gpushare-(device|sched)", "Aliyun's gpushare", _ALONE),
     (r"nvidia-gpu-device-plugin", "GKE's GPU device plugin", _ALONE),
-    (r"kai-scheduler", "KAI Scheduler", "pods that it gives parts of GPUs hold whole ones"),
+    (r"kai-scheduler", "KAI Scheduler", _FRACTIONS),
     (r"/gpu-operator(:|@|$)", "GPU Operator", _OPERATOR),
     (r"k8s-device-plugin", "NVIDIA's device plugin", _PLUGIN),
     (r"nvidia/driver:|nvidia-driver-daemonset", "NVIDIA's driver containers", ""),

@@ -129,16 +129,19 @@ VGPU_MODE = "nvidia.com/vgpu-mode"
 DEVICE_ANNOTATIONS = tuple(
     f"nvidia.com/{use}-gpu{name}" for name in ("uuid", "indexes") for use in ("use", "nouse")
 )
-# HAMi's, which are ignored with a warning.
+# HAMi's and KAI's, which are ignored with a warning.
 PRIORITY = "nvidia.com/priority"
 IGNORED_ANNOTATIONS = (
     "nvidia.com/numa-bind",
     "hami.io/node-scheduler-policy",
     "hami.io/gpu-scheduler-policy",
     "hami.io/device-scoring-weights",
+    "mps",  # KAI's
 )
 # What the policy of sized limits has removed from a pod, for the one that warns to name.
 IGNORED_LIMITS = f"{DOMAIN}/ignored-limits"
+# Which annotations of KAI's the policy has made a claim of.
+FRACTION_BEFORE = f"{DOMAIN}/fraction"
 # On namespaces whose ResourceQuota limits shares, where every namespace needs one.
 SHARE_QUOTA_LABEL = f"{DOMAIN}/share-quota"
 # Before a class's name: the extended resource that every class has.

@@ -192,9 +192,11 @@ class Names(StackPart):
     """Memory of each share in per cent of the GPU."""
     cores: Text = f"{VENDOR}/gpucores"
     """Compute time of each share in per cent of the GPU."""
+    fraction: Text | None = None
+    """Annotation with which pods ask for a part of a GPU: gpu-fraction for KAI's and Run:ai's."""
 
     def listed(self) -> tuple[tuple[str, str], ...]:
-        """Return the names by the keys of the stack file."""
+        """Return the names of resources by the keys of the stack file."""
         return (
             ("gpu", self.gpu),
             ("memory", self.memory),

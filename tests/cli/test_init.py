@@ -127,7 +127,7 @@ def test_writes_a_project_that_the_next_commands_accept() -> None:
         assert CliRunner().invoke(app, [command, "-s", "prod"]).exit_code == 0
     assert [line.split("  #")[0].strip() for line in output.splitlines()[-4:]] == [
         "divvy plan -s prod",
-        "then say where the agent's image comes from: uncomment line 30 and line 31 or 32 of "
+        "then say where the agent's image comes from: uncomment line 31 and line 32 or 33 of "
         "stacks/Pulumi.prod.yaml",
         "divvy preview -s prod",
         "divvy up -s prod",

@@ -18,6 +18,7 @@ from divvy.model.api_names import (
     VGPU_MODE,
 )
 from divvy.model.claim_names import SHARE_CLASS
+from divvy.model.fractions import KAI_FRACTION, MEMORY, asking
 from divvy.model.problems import printable
 from divvy.model.resource_names import gpu_resource
 from divvy.plan.fit.claim_requests import Request, classes_of_others, requests_of
@@ -33,6 +34,7 @@ _ASKS_FOR_GPUS = re.compile(
 )
 # They are read, or refused, where GPUs are given by size.
 _FOLLOWED = (USE_TYPES, NO_TYPES, VGPU_MODE, *DEVICE_ANNOTATIONS)
+_FRACTIONS = (KAI_FRACTION, MEMORY)
 # Numbers of priority classes that every cluster has.
 SYSTEM_PRIORITIES = {
     "system-node-critical": 2_000_001_000,
@@ -293,10 +295,12 @@ def _unread(
     requests: Iterable[str],
 ) -> Iterator[str]:
     """Yield what decides about a pod and is somebody else's: annotations, schedulers, classes."""
+    by_size = (*_FOLLOWED, *(asking(cluster.names) if cluster.names.fraction else ()))
     for name in meta.get("annotations") or ():
-        known = IGNORED_ANNOTATIONS + (_FOLLOWED if cluster.claims else ())
+        known = IGNORED_ANNOTATIONS + (by_size if cluster.claims else ())
         if name not in known and _ASKS_FOR_GPUS.search(str(name)):
-            yield f"the annotation {name} is not Divvy's: whoever reads it may give GPUs"
+            hint = "; `names.fraction` would make a share of it" if name in _FRACTIONS else ""
+            yield f"the annotation {name} is not Divvy's: whoever reads it may give GPUs{hint}"
     scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
     if scheduler != DEFAULT_SCHEDULER:
         yield f"its scheduler is {scheduler}, not Kubernetes' own"

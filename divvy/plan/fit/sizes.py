@@ -25,6 +25,12 @@ from divvy.model.claim_names import (
     template_name,
     type_of_product,
 )
+from divvy.model.fractions import (
+    CONTAINER,
+    fraction_limits,
+    fraction_problem,
+    is_asked,
+)
 from divvy.model.problems import value_text
 from divvy.model.quantities import parse_count
 from divvy.model.stack import Names
@@ -52,6 +58,11 @@ def read_sizes(
         # No policy: they are extended resources as all others.
         return Sizes(spec)
     names = cluster.names
+    annotations = meta.get("annotations") or {}
+    if is_asked(annotations, names):
+        if refused := fraction_problem(annotations, names, _containers(spec)):
+            return Sizes(spec, refused=f"it would be refused: {refused}")
+        spec = _with_fraction(spec, annotations, names)
     has_tenants = any(claim.tenants for claim in claims)
     tenant = (namespace.get(TENANT_LABEL) or None) if has_tenants else None
     sizes = (names.memory, names.memory_percentage, names.cores)
@@ -91,6 +102,34 @@ def read_sizes(
             }
             plain[key].append({**container, "resources": {"requests": other_resources}})
     return Sizes({**spec, **plain}, tuple(requests))
+
+
+def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+
+
+def _with_fraction(
+    spec: Mapping[str, Any], annotations: Mapping[str, Any], names: Names
+) -> Mapping[str, Any]:
+    """Return a pod whose container asks by limits for the part of a GPU of its annotations."""
+    chosen = annotations.get(CONTAINER, spec["containers"][0].get("name"))
+    fraction = fraction_limits(annotations, names)
+    return {
+        **spec,
+        **{
+            key: [
+                _with_limits(container, fraction) if container.get("name") == chosen else container
+                for container in spec.get(key) or ()
+            ]
+            for key in ("containers", "initContainers")
+        },
+    }
+
+
+def _with_limits(container: Mapping[str, Any], added: Mapping[str, str]) -> dict[str, Any]:
+    resources = container.get("resources") or {}
+    limits = {**(resources.get("limits") or {}), **added}
+    return {**container, "resources": {**resources, "limits": limits}}
 
 
 def _without_ignored(container: Mapping[str, Any], names: Names) -> Mapping[str, Any]:

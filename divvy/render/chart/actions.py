@@ -30,6 +30,7 @@ EVERYTHING: dict[str, Any] = {
         "memory": "memory.names.invalid/one",
         "memoryPercentage": "percentage.names.invalid/one",
         "cores": "cores.names.invalid/one",
+        "fraction": "fraction.names.invalid/one",
     },
     "pools": {
         "another": {"select": {"example": "another"}, "profile": "watched"},
@@ -68,7 +69,7 @@ _ACTIONS = (
     (GENERATION, 'include "divvy.generation" @', ""),
     *(
         (EVERYTHING["names"][key], f'dig "names" "{key}" "{default}" @.Values.AsMap', "")
-        for key, default in Names().listed()
+        for key, default in (*Names().listed(), ("fraction", ""))
     ),
 )
 

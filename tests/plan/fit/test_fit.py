@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from divvy.model import Cluster, parse_cluster
+from divvy.model.stack import Names
 from divvy.plan import plan
 from divvy.plan.fit import (
     Fit,
@@ -288,6 +289,20 @@ def test_ignores_hamis_priority_and_cores_of_zero() -> None:
     whole = pod("whole", limits={"nvidia.com/gpu": 1, **ignored})
     assert fitted(known, whole)
     assert not fitted(known, whole, pod("another", limits={"nvidia.com/gpu": 1}))
+
+
+def test_gives_pods_of_kai_shares_where_the_stack_file_names_its_annotation() -> None:
+    known = cluster(shared=("by-size", 1, 1))
+    pods = [pod(f"half-{n}", annotations={"gpu-fraction": "0.5"}) for n in range(3)]
+    assert fitted(known, pods[0]).pods[0].unknown == 1  # somebody else may read it
+    named = known.model_copy(update={"names": Names(fraction="gpu-fraction")})
+    assert fitted(named, *pods[:2])
+    assert reason(named, *pods) == (
+        "pool shared has no room left for 1 share of 50 % of a GPU's memory and 1 % of a "
+        "GPU's time; held by default/half-0, default/half-1"
+    )
+    kai = pod("kai", annotations={"gpu-fraction": "0.5"}, schedulerName="kai-scheduler")
+    assert fitted(named, kai).pods[0].unknown == 1
 
 
 def test_matches_types_as_whole_words_of_a_models_name() -> None:

@@ -27,6 +27,7 @@ from divvy.model.claim_names import (
 from divvy.model.resource_names import VENDOR
 from divvy.render.objects.claims.cel import first_of, line, text, texts
 from divvy.render.objects.claims.claimable import UNKNOWN_LARGEST_MIB, Claimable
+from divvy.render.objects.claims.fraction_variables import asks_for_fraction, fraction_variables
 
 # Variables whose values follow from the profiles, and not from the names of resources alone.
 DERIVED = ("largest", "types", "tenants", "tenantsOnly")
@@ -52,7 +53,8 @@ def asks_by_size(cluster: Cluster) -> str:
         f"{_sized_by_name(cluster)} || {text(PRIORITY)} in l || "
         f"({text(cluster.names.gpu)} in l && ({annotated}))"
     )
-    return f"({_ALL_CONTAINERS}).exists(c, {_limits(condition)})"
+    by_limits = f"({_ALL_CONTAINERS}).exists(c, {_limits(condition)})"
+    return f"{by_limits} || {asks_for_fraction(cluster)}"
 
 
 def pod_variables(cluster: Cluster, offered: Claimable) -> dict[str, str]:
@@ -65,7 +67,7 @@ def pod_variables(cluster: Cluster, offered: Claimable) -> dict[str, str]:
         "types": texts(offered.types),
         "tenants": texts(offered.tenants),
         "tenantsOnly": "true" if offered.tenants_only else "false",
-        "containers": _ALL_CONTAINERS,
+        **fraction_variables(cluster, _ALL_CONTAINERS),
         "use": _items(USE_TYPES),
         "no": _items(NO_TYPES),
         "typed": "variables.use.size() + variables.no.size() > 0",
@@ -80,7 +82,8 @@ def pod_variables(cluster: Cluster, offered: Claimable) -> dict[str, str]:
         "wrongTenant": line(_tenant_problem()),
         "wrongMeans": line(_means_problem()),
         "wrong": "((variables.sized ? variables.wrongSizes + [variables.wrongTypes, "
-        "variables.wrongTenant] : []) + [variables.wrongMeans]).filter(p, p != '')",
+        "variables.wrongTenant] : []) + [variables.wrongFraction, variables.wrongMeans])"
+        ".filter(p, p != '')",
         "templates": line(f"variables.containers.map(c, {_limits(_sized_or_none(_name()))})"),
         "taken": line(_generated_claim_names()),
         "problems": line(

@@ -20,6 +20,7 @@ from divvy.model.api_names import (
 from divvy.render.objects.atomic_values import match_constraints
 from divvy.render.objects.claims.cel import line, text
 from divvy.render.objects.claims.claimable import Claimable
+from divvy.render.objects.claims.fraction_variables import without_fraction
 from divvy.render.objects.claims.pod_variables import (
     APP_CLAIM,
     INIT_CLAIM,
@@ -47,7 +48,9 @@ def sized_limits_policy(cluster: Cluster, offered: Claimable) -> list[dict[str, 
                 "matchConstraints": match_constraints("", "pods"),
                 "matchConditions": named({"asks-by-size": asks_by_size(cluster)}),
                 "variables": named(pod_variables(cluster, offered) | _claim_variables()),
-                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": _patches()}}],
+                "mutations": [
+                    {"patchType": "JSONPatch", "jsonPatch": {"expression": _patches(cluster)}}
+                ],
             },
         },
         {
@@ -97,7 +100,7 @@ def _claim_variables() -> dict[str, str]:
     return {name: line(value) for name, value in expressions.items()}
 
 
-def _patches() -> str:
+def _patches(cluster: Cluster) -> str:
     key = text(BY_SIZE_LABEL)
     parts = [
         f"""(has(object.metadata.labels)
@@ -109,6 +112,7 @@ def _patches() -> str:
               value: c})
             : [JSONPatch{op: 'add', path: '/spec/resourceClaims', value: variables.podClaims}])""",
         *(_container_patches(place, offset) for place, offset in _PLACES),
+        without_fraction(cluster),
     ]
     return line(
         f"variables.problems.size() > 0 ? [] : (variables.sized ? {' + '.join(parts)} : []) "
