@@ -123,6 +123,7 @@ class Maker:
         try:
             if step.delete:
                 await self._api.delete(key)
+                self._alive = time.monotonic()  # each request may take a minute
                 self.templates.template(key, None)
                 self.deleted += 1
             if step.create is not None:

@@ -189,3 +189,33 @@ async def test_a_server_that_is_slow_with_events_does_not_look_like_a_hanging_ma
         while len(api.events) < 6:
             assert not maker.hanging
             await asyncio.sleep(0.01)
+
+
+class SlowReplacements(Flooded):
+    """Each worker replaces a template of another content, and each request takes a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pods = {"u0": frozenset(Key("team", f"divvy-1x{at + 1}m") for at in range(8))}
+
+    async def watch_templates(self, replace: Callable[[Any], None], *_: Any) -> None:
+        replace(dict.fromkeys(self.pods["u0"], digest_of(FOREIGN)))
+
+    async def delete(self, _key: Key) -> None:
+        await asyncio.sleep(0.8)
+
+    async def create(self, key: Key, spec: Mapping[str, Any]) -> Any:
+        await asyncio.sleep(0.8)
+        return await super().create(key, spec)
+
+
+async def test_a_server_that_is_slow_with_replacements_does_not_look_like_a_hanging_maker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("divvy.claim_templates.maker._HANGING_SECONDS", 1.2)
+    api: Any = SlowReplacements()
+    maker = Maker(api)
+    async with running(maker.run()):
+        while len(api.created) < 8:
+            assert not maker.hanging
+            await asyncio.sleep(0.01)
