@@ -265,16 +265,16 @@ class Preparation:
         self, namespace: str, name: str, uid: str, deadline: float
     ) -> HeldClaim:
         pauses = _pauses(deadline)
-        patience: float | None = None
+        is_slow = False
         while True:
+            patience = max(1.0, deadline - monotonic()) if is_slow else None
             try:
                 claim = await self._read(namespace, name, uid, patience)
             except KubeError as error:
                 if self._is_over(uid, deadline):
                     raise ClaimProblem(f"the claim cannot be read: {error}") from error
+                is_slow |= isinstance(error, Unreachable) and error.waited
                 await asyncio.sleep(next(pauses))
-                if isinstance(error, Unreachable) and error.waited:
-                    patience = max(1.0, deadline - monotonic())  # the server is slow
                 continue
             if claim is None:
                 raise ClaimProblem(f"claim {namespace}/{name} does not exist")
