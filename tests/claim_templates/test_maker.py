@@ -219,3 +219,29 @@ async def test_a_server_that_is_slow_with_replacements_does_not_look_like_a_hang
         while len(api.created) < 8:
             assert not maker.hanging
             await asyncio.sleep(0.01)
+
+
+class SlowPages(Flooded):
+    """A list of pods takes a while for each page, here of one pod."""
+
+    async def pods_of(self, namespace: str) -> AsyncIterator[tuple[str, frozenset[Key]]]:
+        async for item in super().pods_of(namespace):
+            await asyncio.sleep(0.4)
+            yield item
+
+
+async def test_a_server_that_is_slow_with_pages_does_not_look_like_a_hanging_maker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("divvy.claim_templates.maker._TICK_SECONDS", 0.05)
+    server = SlowPages()
+    api: Any = server
+    maker = Maker(api)
+    async with running(maker.run()):
+        await until(lambda: bool(server.events))
+        monkeypatch.setattr("divvy.claim_templates.maker._HANGING_SECONDS", 1.2)
+        server.pods.pop("u0")
+        server.change("u0", frozenset())
+        while len(server.created) < 256 + 64:
+            assert not maker.hanging
+            await asyncio.sleep(0.01)
