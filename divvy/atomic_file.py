@@ -9,7 +9,8 @@ from pathlib import Path
 def replace_file(path: Path, content: bytes, mode: int) -> None:
     """Give a file this content and mode.
 
-    Raises OSError, which names a file also where the system does not, and leaves it as it was.
+    Raises OSError, which names a file also where the system does not. The file is then as it was,
+    or has its new content if only its folder could not be synced.
     """
     # Of no ending that a reader of the folder looks for.
     scratch = path.parent / f".{path.name}.new"
@@ -29,9 +30,12 @@ def replace_file(path: Path, content: bytes, mode: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write a folder's entries to the disk; raises OSError."""
+    """Write a folder's entries to the disk; raises OSError, which names it."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(opened)
+    except OSError as error:
+        error.filename = str(folder)
+        raise
     finally:
         os.close(opened)

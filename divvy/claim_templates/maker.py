@@ -80,6 +80,7 @@ class Maker:
             try:
                 async for uid, named in self._api.pods_of(namespace):
                     self.templates.pod(uid, named)
+                    self._wake.set()  # a server that is slow is no reason to count as hanging
             except KubeError as error:
                 _log.warning("pods of namespace %s cannot be read: %s", namespace, error)
             self._wake.set()
@@ -100,7 +101,7 @@ class Maker:
                 await self._api.event(key, "TooManySizes", text)
             except KubeError as error:
                 _log.warning("namespace %s has not been told: %s", namespace, error)
-            self._wake.set()  # a server that is slow with each is no reason to count as hanging
+            self._wake.set()
 
     async def _work(self) -> None:
         while True:
@@ -123,6 +124,7 @@ class Maker:
         try:
             if step.delete:
                 await self._api.delete(key)
+                self._alive = time.monotonic()  # each request may take a minute
                 self.templates.template(key, None)
                 self.deleted += 1
             if step.create is not None:

@@ -23,7 +23,7 @@ from divvy.model.api_names import CDI_KIND
 from lab.fakes.agent import AgentNode
 from lab.fakes.api import fake_api
 from lab.fakes.dra_kubelet import fake_dra_kubelet
-from lab.fakes.kubelet import fake_kubelet
+from lab.fakes.kubelet import AGENT_POD, fake_kubelet
 
 _REPLICAS = 4
 _SHARED = "nvidia.com/gpu.shared"
@@ -92,7 +92,9 @@ class Scene:
             ):
                 root = Path(self.host.root)
                 node = AgentNode(way, kubelet, claims, api, gpus, driver_root=root)
-                node.environment = agent_environment(self.kit, root, way)
+                # The kubelet lists this pod, and no agent knows who holds what before it does.
+                own_pod = {"POD_NAME": AGENT_POD.partition("/")[2]}
+                node.environment = agent_environment(self.kit, root, way) | own_pod
                 api.configure(_configuration({}))
                 await node.start()
                 try:

@@ -189,3 +189,59 @@ async def test_a_server_that_is_slow_with_events_does_not_look_like_a_hanging_ma
         while len(api.events) < 6:
             assert not maker.hanging
             await asyncio.sleep(0.01)
+
+
+class SlowReplacements(Flooded):
+    """Each worker replaces a template of another content, and each request takes a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pods = {"u0": frozenset(Key("team", f"divvy-1x{at + 1}m") for at in range(8))}
+
+    async def watch_templates(self, replace: Callable[[Any], None], *_: Any) -> None:
+        replace(dict.fromkeys(self.pods["u0"], digest_of(FOREIGN)))
+
+    async def delete(self, _key: Key) -> None:
+        await asyncio.sleep(0.8)
+
+    async def create(self, key: Key, spec: Mapping[str, Any]) -> Any:
+        await asyncio.sleep(0.8)
+        return await super().create(key, spec)
+
+
+async def test_a_server_that_is_slow_with_replacements_does_not_look_like_a_hanging_maker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("divvy.claim_templates.maker._HANGING_SECONDS", 1.2)
+    api: Any = SlowReplacements()
+    maker = Maker(api)
+    async with running(maker.run()):
+        while len(api.created) < 8:
+            assert not maker.hanging
+            await asyncio.sleep(0.01)
+
+
+class SlowPages(Flooded):
+    """A list of pods takes a while for each page, here of one pod."""
+
+    async def pods_of(self, namespace: str) -> AsyncIterator[tuple[str, frozenset[Key]]]:
+        async for item in super().pods_of(namespace):
+            await asyncio.sleep(0.4)
+            yield item
+
+
+async def test_a_server_that_is_slow_with_pages_does_not_look_like_a_hanging_maker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("divvy.claim_templates.maker._TICK_SECONDS", 0.05)
+    server = SlowPages()
+    api: Any = server
+    maker = Maker(api)
+    async with running(maker.run()):
+        await until(lambda: bool(server.events))
+        monkeypatch.setattr("divvy.claim_templates.maker._HANGING_SECONDS", 1.2)
+        server.pods.pop("u0")
+        server.change("u0", frozenset())
+        while len(server.created) < 256 + 64:
+            assert not maker.hanging
+            await asyncio.sleep(0.01)

@@ -50,7 +50,7 @@ from divvy.agent.settings import Settings
 from divvy.atomic_file import replace_file
 from divvy.kube.async_client import raising_unreachable
 from divvy.kube.errors import KubeError, Unreachable
-from divvy.model.api_names import claims_pool
+from divvy.model.api_names import DOMAIN, claims_pool
 
 _log = logging.getLogger(__name__)
 # The kubelet gives up a call after 45 s, and repeats a failed one after 60 to 90.
@@ -147,16 +147,20 @@ class Preparation:
     def look_again(self) -> None:
         """Take the problem back once files can be written.
 
-        The pod of a claim that could not be prepared may be gone: nobody asks for it again.
+        The pod of a claim that could not be prepared may be gone: nobody asks for it again. That of
+        a claim that is tried now stays: what is in its way may be no disk without room.
         """
         if not self._unwritten or self._store.damage:
             return
-        probe = self._settings.cdi_folder / ".divvy-probe"
+        # Of an ending that no container runtime reads; what is left of it goes with the agent.
+        probe = self._settings.cdi_folder / f"{DOMAIN}-probe"
         with contextlib.suppress(OSError):
             self._store.rewrite()
             replace_file(probe, b"writable", 0o600)
             probe.unlink()
-            self._unwritten.clear()
+            self._unwritten = {
+                uid: why for uid, why in self._unwritten.items() if uid in self._claims
+            }
 
     def written(self) -> frozenset[str]:
         """Return the UIDs of the claims that have a CDI specification."""
@@ -265,16 +269,16 @@ class Preparation:
         self, namespace: str, name: str, uid: str, deadline: float
     ) -> HeldClaim:
         pauses = _pauses(deadline)
-        patience: float | None = None
+        is_slow = False
         while True:
+            patience = max(1.0, deadline - monotonic()) if is_slow else None
             try:
                 claim = await self._read(namespace, name, uid, patience)
             except KubeError as error:
                 if self._is_over(uid, deadline):
                     raise ClaimProblem(f"the claim cannot be read: {error}") from error
+                is_slow |= isinstance(error, Unreachable) and error.waited
                 await asyncio.sleep(next(pauses))
-                if isinstance(error, Unreachable) and error.waited:
-                    patience = max(1.0, deadline - monotonic())  # the server is slow
                 continue
             if claim is None:
                 raise ClaimProblem(f"claim {namespace}/{name} does not exist")

@@ -80,6 +80,9 @@ class Retirement:
             published = self._publisher.current or gone
             if not self.retiring or not published:
                 self._tainted_since = None
+                if not self.retiring:
+                    # Until then a server that is slow is given as long at each look.
+                    backoff.answered()
                 continue
             if self._tainted_since is None:
                 self._tainted_since = monotonic()
@@ -100,7 +103,6 @@ class Retirement:
                 # No profile of the stack file has claims, and with them went rights and classes:
                 # nothing more can be allocated, and what was prepared is in the record.
                 allocated = frozenset()
-            backoff.answered()
             names = bounded_names(unread)
             self._note(f"allocations cannot be read ({names})" if names else "")
             self._next_look = monotonic() + self._pause

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import time
@@ -20,6 +21,7 @@ from divvy.agent.inject.container_edits import ContainerEdits
 from divvy.agent.inject.share_folder import ShareFolder
 from divvy.model.api_names import CLAIMS_DRIVER, claims_pool
 from lab.fakes.agent import unmount
+from lab.fakes.scene import until
 from tests.agent.claim_values import ON_DEMAND, offered_gpu
 from tests.agent.devices import gpu, snapshot
 from tests.agent.inject.bundle import administrator
@@ -146,3 +148,17 @@ async def test_loses_nothing_and_reports_why(node: Node, where: str, way: str) -
     assert not restarted.problem
     assert not ClaimsFile(node.state, node.cdi, lambda: None).record.claims
     assert not list(node.cdi.glob("*claim*"))
+
+
+async def test_takes_nothing_back_of_a_claim_that_is_tried(node: Node) -> None:
+    """There is room, and its file cannot be written: the status would go to and fro."""
+    (node.cdi / claim_file("uid-late")).mkdir()
+    preparing = asyncio.create_task(node.preparation.prepare("team", "late", "uid-late"))
+    await until(lambda: bool(node.preparation.problem))
+    node.preparation.look_again()
+    assert "Is a directory" in node.preparation.problem
+    with pytest.raises(ClaimProblem, match="Is a directory"):
+        await preparing
+    node.preparation.look_again()
+    assert not node.preparation.problem
+    assert {path.suffix for path in node.cdi.iterdir()} == {".held", ".json"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from divvy.agent.claims.preparation import ClaimProblem, Preparation
 from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.agent.inject.claim_cdi import claim_file
 from divvy.agent.inject.share_folder import ShareFolder
-from divvy.kube.errors import Unreachable
+from divvy.kube.errors import UNAVAILABLE, ApiError, Unreachable
 from divvy.model.api_names import CLAIMS_DRIVER, claims_pool
 from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, held, offered_gpu
 from tests.agent.devices import gpu, instance, snapshot
@@ -221,12 +222,36 @@ class SlowApi:
 async def test_waits_for_a_slow_server_as_long_as_the_kubelet_does(
     tmp_path: Path, seconds: float, problem: str
 ) -> None:
-    settings = SimpleNamespace(cdi_folder=tmp_path, state_folder=tmp_path, driver_root=tmp_path)
-    settings.node = "node"
-    api: Any = SlowApi(seconds)
-    unused: Any = None
-    store = ClaimsFile(tmp_path, tmp_path, lambda: None)
-    preparation = Preparation(settings, store, api, Driver(snapshot()), unused, 2.0)  # type: ignore[arg-type]
+    api = SlowApi(seconds)
     with pytest.raises(ClaimProblem, match=problem):
-        await preparation.prepare("team", "train", "uid-train")
+        await _asking(tmp_path, api, 2.0).prepare("team", "train", "uid-train")
     assert api.reads <= 4
+
+
+class RecoveringApi(SlowApi):
+    """Does not answer in time, then refuses, and then does not answer again."""
+
+    async def claim(self, namespace: str, name: str, patience: float | None = None) -> None:
+        if 1 <= self.reads <= 2:
+            self.reads += 1
+            raise ApiError(UNAVAILABLE, "it starts")
+        await super().claim(namespace, name, patience)
+
+
+async def test_waits_for_no_answer_that_the_kubelet_would_not_hear(tmp_path: Path) -> None:
+    """How long there is to wait is less at each try."""
+    began = time.monotonic()
+    with pytest.raises(ClaimProblem, match="cannot be read: no answer in time"):
+        await _asking(tmp_path, RecoveringApi(9.0), 3.0).prepare("team", "train", "uid-train")
+    assert time.monotonic() - began < 4.2
+
+
+def _asking(folder: Path, api: Any, seconds: float) -> Preparation:
+    """Return what asks an API server for so long."""
+    settings: Any = SimpleNamespace(
+        cdi_folder=folder, state_folder=folder, driver_root=folder, node="node"
+    )
+    store = ClaimsFile(folder, folder, lambda: None)
+    driver: Any = Driver(snapshot())
+    unused: Any = None
+    return Preparation(settings, store, api, driver, unused, seconds)

@@ -37,6 +37,7 @@ class Lists:
         self.skipped = ""
         self.odd: Any = None
         self.seconds = 0.0  # what each answer takes
+        self.timeouts = 0
 
     async def claims(
         self, unread: Callable[[str], None], patience: float
@@ -47,6 +48,7 @@ class Lists:
         devices = list(self.allocated)
         await self.going_on.wait()
         if self.seconds > patience:
+            self.timeouts += 1
             raise Unreachable("no answer in time", waited=True)
         if self.refused:
             raise ApiError(429, "too many requests")
@@ -165,3 +167,18 @@ async def test_gives_a_slow_server_more_time(monkeypatch: pytest.MonkeyPatch) ->
         await until(lambda: "no answer in time" in followed.unknown)
         await until(lambda: FIRST in followed.unallocated)
         assert followed.unknown == ""
+
+
+async def test_asks_a_slow_server_in_vain_at_the_first_look_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The status would say at each look that allocations cannot be read, and then that they can."""
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", LOOK)
+    async with retiring(monkeypatch) as (followed, lists):
+        lists.seconds, lists.allocated = 30.0, DEVICES[:1]
+        followed.begin(frozenset({FIRST}))
+        await until(lambda: lists.timeouts > 0 and not followed.unknown)
+        before = lists.timeouts
+        answered = lists.count
+        await until(lambda: lists.count > answered + 2)
+        assert lists.timeouts == before

@@ -145,7 +145,7 @@ COUNTED: dict[str, tuple[str, list[tuple[str, int]]]] = {
     "job set": (
         "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: train}\nspec:\n"
         "  failurePolicy: {maxRestarts: 3}\n  replicatedJobs:\n    - name: workers\n"
-        "      replicas: 2\n      template:\n        spec:\n          parallelism: 2\n"
+        "      replicas: 2\n      template:\n        spec:\n          parallelism: 3\n"
         "          completions: 2\n          backoffLimit: 0\n"
         f"          template: {{spec: {ONE}}}",
         [("JobSet", 4)],

@@ -174,6 +174,30 @@ def _is_noted(quota: KueueQuota, exactly: Mapping[str, Any]) -> bool:
     return any(note.startswith(tuple(starts)) for note in quota.notes)
 
 
+def test_charges_cores_if_the_source_names_them() -> None:
+    profiles = {"sized": {"claims": {"shares": {}}}}
+    pools = {"a": {"select": {"pool": "a"}, **pool("sized")}}
+    cluster = parse_cluster({"profiles": profiles, "pools": pools})
+    text = kueue_objects(quota_of(cluster)).replace("name: memory", "name: cores")
+    configuration = next(yaml.safe_load_all(text))
+    (node,) = {gpu.node for gpu in claimed_gpus(slices_of(cluster), ())}
+    for sizes, count in (({"cores": "30", MEMORY: "1Gi"}, 2), ({MEMORY: "1Gi"}, 1)):
+        exactly = {
+            "deviceClassName": "divvy-share",
+            "count": count,
+            "capacity": {"requests": sizes},
+        }
+        spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+        (request,) = requests_of(
+            {"spec": {}}, [{"metadata": {"name": "c"}, "spec": spec}], cluster.names
+        )
+        gpus = claimed_gpus(slices_of(cluster), ())
+        allocations = NodeDevices([gpu for gpu in gpus if gpu.node == node]).claim([request])
+        assert allocations is not None
+        charged = charge(configuration, slices_of(cluster), spec)
+        assert charged == {SHARES: sum(allocation.cores for allocation in allocations)}
+
+
 def test_offers_every_pool_with_what_its_nodes_have() -> None:
     profiles = {
         "sized": {"claims": {"shares": {"memory": {"oversubscribe": 2}}}},
