@@ -720,6 +720,18 @@ def walk_machine(machine: Machine, seed: int, steps: int) -> Counter[str]:
     return machine.counts
 
 
+def main(take: Callable[[int, int], Counter[str]]) -> None:
+    """Take the walk that the command line names, and print what it met."""
+    chosen, length = map(int, sys.argv[1:])
+    began = monotonic()
+    try:
+        counts = take(chosen, length)
+    except Broken as problem:
+        sys.exit(str(problem))
+    listed = ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
+    print(f"seed {chosen}: {length} steps, {listed}, {monotonic() - began:.0f} s: nothing broken")
+
+
 def _ids(resources: tuple[Resource, ...]) -> set[tuple[str, str, bool]]:
     return {(r.name, d.id, d.unhealthy is None) for r in resources for d in r.devices}
 
@@ -729,11 +741,4 @@ def _healthy(resources: tuple[Resource, ...]) -> list[tuple[Resource, Device]]:
 
 
 if __name__ == "__main__":
-    chosen, length = map(int, sys.argv[1:])
-    began = monotonic()
-    try:
-        counts = walk(chosen, length)
-    except Broken as problem:
-        sys.exit(str(problem))
-    listed = ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
-    print(f"seed {chosen}: {length} steps, {listed}, {monotonic() - began:.0f} s: nothing broken")
+    main(walk)

@@ -16,7 +16,6 @@ import errno
 import json
 import logging
 import os
-import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -25,7 +24,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from time import monotonic
 from typing import Any
 from unittest import mock
 
@@ -60,6 +58,7 @@ from tests.agent.node_machine import (
     Machine,
     Published,
     _ids,
+    main,
     walk_machine,
 )
 
@@ -815,11 +814,4 @@ def walk(seed: int, steps: int) -> Counter[str]:
 
 
 if __name__ == "__main__":
-    chosen, length = map(int, sys.argv[1:])
-    began = monotonic()
-    try:
-        counts = walk(chosen, length)
-    except Broken as problem:
-        sys.exit(str(problem))
-    listed = ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
-    print(f"seed {chosen}: {length} steps, {listed}, {monotonic() - began:.0f} s: nothing broken")
+    main(walk)

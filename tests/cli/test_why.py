@@ -73,12 +73,7 @@ def test_reports_first_what_keeps_a_pod_that_would_fit(api: PodsApi) -> None:
 
 def test_omits_what_the_pod_already_holds(api: PodsApi) -> None:
     """A claim of the pod's own is not in its way; another pod's is."""
-    stack = STACK.replace("{whole: {},", "{whole: {claims: {}},")
-    Path("Pulumi.prod.yaml").write_text(stack)
-    api.lists["/api/v1/nodes"][0]["status"]["allocatable"].pop(GPU)
-    api.lists[f"{_CLAIMS}/resourceslices"] = [
-        {"metadata": {"name": "s"}, **resource_slice} for resource_slice in slices("n1", {}, gpus=1)
-    ]
+    _gives_claims(api)
     held = claim("mine", "n1", "gpu-n1-0", None, None)
     api.lists[f"{_CLAIMS}/resourceclaims"] = [held]
     pod = api.waiting("train", 1)
@@ -89,12 +84,7 @@ def test_omits_what_the_pod_already_holds(api: PodsApi) -> None:
 
 def test_names_the_taints_of_devices(api: PodsApi) -> None:
     """An administrator's too, which stand in no slice."""
-    stack = STACK.replace("{whole: {},", "{whole: {claims: {}},")
-    Path("Pulumi.prod.yaml").write_text(stack)
-    api.lists["/api/v1/nodes"][0]["status"]["allocatable"].pop(GPU)
-    api.lists[f"{_CLAIMS}/resourceslices"] = [
-        {"metadata": {"name": "s"}, **resource_slice} for resource_slice in slices("n1", {}, gpus=1)
-    ]
+    _gives_claims(api)
     api.waiting("train", 1)
     assert "team/train: fits" in why("train")
     taint = {"key": "example.com/repair", "value": "fan", "effect": "NoExecute"}
@@ -125,3 +115,12 @@ def test_fails_for_a_missing_pod() -> None:
     result = CliRunner().invoke(app, ["why", "none", "-n", "team", "-s", "prod"])
     assert result.exit_code == 1
     assert "pod none does not exist in namespace team" in result.output
+
+
+def _gives_claims(api: PodsApi) -> None:
+    stack = STACK.replace("{whole: {},", "{whole: {claims: {}},")
+    Path("Pulumi.prod.yaml").write_text(stack)
+    api.lists["/api/v1/nodes"][0]["status"]["allocatable"].pop(GPU)
+    api.lists[f"{_CLAIMS}/resourceslices"] = [
+        {"metadata": {"name": "s"}, **resource_slice} for resource_slice in slices("n1", {}, gpus=1)
+    ]

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import yaml
+
 from divvy.version_info import requirement
 from lab.cluster.paths import REPOSITORY
 from lab.cluster.tools import HELM, KUBERNETES
@@ -59,6 +61,15 @@ def page_files(page: str) -> dict[str, str]:
     text = (REPOSITORY / f"docs/{page}.md").read_text()
     blocks = re.findall(r"^```yaml\n# (\S+\.yaml)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return dict(blocks)
+
+
+def project_folder(parent: Path) -> Path:
+    """Make a folder of stack files whose program is this repository's."""
+    folder = parent / "folder"
+    (folder / "stacks").mkdir(parents=True)
+    project = yaml.safe_load((REPOSITORY / "Pulumi.yaml").read_text())
+    (folder / "Pulumi.yaml").write_text(yaml.safe_dump({**project, "main": str(REPOSITORY)}))
+    return folder
 
 
 class Shell:

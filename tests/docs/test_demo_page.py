@@ -10,7 +10,7 @@ import yaml
 
 from lab.cluster.paths import REPOSITORY
 from tests.bare_cluster import bare_cluster
-from tests.docs.page_commands import Shell
+from tests.docs.page_commands import Shell, project_folder
 
 pytestmark = pytest.mark.lab
 IMAGE = f"registry.example/divvy/agent@sha256:{'0' * 64}"
@@ -24,10 +24,7 @@ def number(page: str, pattern: str) -> str:
 
 def test_creates_as_many_resources_as_the_pages_say(tmp_path: Path) -> None:
     created = number("docs/lab.md", r"^(\d+) objects to create")
-    folder = tmp_path / "folder"
-    (folder / "stacks").mkdir(parents=True)
-    project = yaml.safe_load((REPOSITORY / "Pulumi.yaml").read_text())
-    (folder / "Pulumi.yaml").write_text(yaml.safe_dump({**project, "main": str(REPOSITORY)}))
+    folder = project_folder(tmp_path)
     stack = yaml.safe_load((REPOSITORY / "stacks/Pulumi.lab.yaml").read_text())
     with bare_cluster() as cluster:
         stack["config"]["divvy:cluster"]["kubeconfig"] = str(cluster.kubeconfig)

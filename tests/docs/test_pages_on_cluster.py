@@ -12,7 +12,7 @@ import yaml
 from lab.cluster.paths import REPOSITORY
 from tests.bare_cluster import bare_cluster
 from tests.deployment import Deployment
-from tests.docs.page_commands import PAGES, Shell, lane, page_commands, page_files
+from tests.docs.page_commands import PAGES, Shell, lane, page_commands, page_files, project_folder
 from tests.docs.test_pages import CONFIG_MAPS
 
 pytestmark = pytest.mark.lab
@@ -61,10 +61,7 @@ def test_runs_every_command_that_asks_the_cluster(deployed: Deployment, shell: S
 
 
 def test_leaves_nothing_after_the_last_commands(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    (folder / "stacks").mkdir(parents=True)
-    project = yaml.safe_load((REPOSITORY / "Pulumi.yaml").read_text())
-    (folder / "Pulumi.yaml").write_text(yaml.safe_dump({**project, "main": str(REPOSITORY)}))
+    folder = project_folder(tmp_path)
     # One without claims: on a cluster without nodes their Deployment would not get ready.
     whole = yaml.safe_load((REPOSITORY / "stacks/Pulumi.cern.yaml").read_text())
     value = whole["config"]["divvy:cluster"]

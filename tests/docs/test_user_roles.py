@@ -11,9 +11,8 @@ import yaml
 
 from docs.rights_table import FEATURES, STACK
 from docs.user_roles import deployer, viewer
-from lab.cluster.paths import REPOSITORY
 from tests.bare_cluster import VIEWER_TOKEN, BareCluster, bare_cluster
-from tests.docs.page_commands import Shell
+from tests.docs.page_commands import Shell, project_folder
 from tests.render.documents import objects_of
 
 pytestmark = pytest.mark.lab
@@ -52,10 +51,7 @@ def shell(cluster: BareCluster, tmp_path: Path) -> Shell:
     document = yaml.safe_load(cluster.kubeconfig.read_text())
     document["users"][0]["user"] = {"token": VIEWER_TOKEN}
     kubeconfig.write_text(yaml.safe_dump(document))
-    folder = tmp_path / "folder"
-    (folder / "stacks").mkdir(parents=True)
-    project = yaml.safe_load((REPOSITORY / "Pulumi.yaml").read_text())
-    (folder / "Pulumi.yaml").write_text(yaml.safe_dump({**project, "main": str(REPOSITORY)}))
+    folder = project_folder(tmp_path)
     value: dict[str, Any] = {
         "profiles": {"whole": {}},
         "pools": {"all": {"select": {"kind": "gpu"}, "profile": "whole"}},
