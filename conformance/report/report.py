@@ -20,6 +20,7 @@ from conformance.check import Check
 from conformance.evidence import Evidence
 from conformance.skips import Missed
 from divvy.atomic_file import replace_file
+from divvy.reports.result import result, statistics
 
 # XML 1.0 has no other characters (section 2.2 of its specification).
 _NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
@@ -93,27 +94,11 @@ class Report:
         return "hardware" if known and all(known) else "unknown"
 
     @property
-    def open(self) -> list[Record]:
-        """Return what must hold and was not checked, though it could have been."""
-        return [record for record in self.records if record.is_open]
-
-    @property
-    def counts(self) -> Counter[str]:
-        """Count records by status."""
-        return Counter(record.status for record in self.records)
-
-    @property
     def result(self) -> str:
         """Return the word for the whole run: a key of MEANING."""
-        counts = self.counts
-        if not self.target["nodes"] or not (counts["passed"] or counts["failed"]):
+        if not self.target["nodes"]:
             return "nothing checked"
-        if any(self.counts_as_failure(record) for record in self.records):
-            return "failure"
-        if counts["failed"]:
-            return "warning"
-        missed = any(record.missed in ("option", "not made") for record in self.records)
-        return "partial" if missed or self.only or self.mode != "hardware" else "success"
+        return result(self._entries(), strict=self.strict, only=self.only, mode=self.mode)
 
     def counts_as_failure(self, record: Record) -> bool:
         """Return whether a check's failure is one of the run."""
@@ -145,7 +130,7 @@ class Report:
 
     def document(self) -> dict[str, Any]:
         """Render the report as plain values."""
-        counts = self.counts
+        checks = self._entries()
         return {
             "apiVersion": "conformance.divvy.gpu/v1alpha1",
             "kind": "GpuConformanceReport",
@@ -157,12 +142,12 @@ class Report:
             **({"only": list(self.only)} if self.only else {}),
             "options": list(self.options),
             "environment": dict(self.target),
-            "statistics": {
-                **{name: counts[name] for name in ("passed", "failed", "skipped")},
-                "requiredNotChecked": len(self.open),
-            },
-            "checks": [self._entry(record) for record in self.records],
+            "statistics": statistics(checks),
+            "checks": checks,
         }
+
+    def _entries(self) -> list[dict[str, Any]]:
+        return [self._entry(record) for record in self.records]
 
     def _entry(self, record: Record) -> dict[str, Any]:
         entry: dict[str, Any] = {
@@ -200,7 +185,7 @@ class Report:
             name=f"divvy {'(SIMULATED) ' if self.simulated else ''}{self.target['stack']}",
             tests=str(len(self.records)),
             failures=str(sum(self.counts_as_failure(record) for record in self.records)),
-            errors=str(len(self.open) if self.require else 0),
+            errors=str(sum(record.is_open for record in self.records) if self.require else 0),
             skipped=str(sum(self._is_skipped(record) for record in self.records)),
             time=f"{self.ended - self.began:.2f}",
         )
@@ -241,7 +226,7 @@ class Report:
 
     def ctrf(self) -> dict[str, Any]:
         """Render the Common Test Report Format."""
-        counts = self.counts
+        counts = Counter(record.status for record in self.records)
         return {
             "reportFormat": "CTRF",
             "specVersion": "0.0.0",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from divvy.reports.result import result, statistics
 
 # Checks differ by seconds from run to run; a figure of hardware by some percent.
 _SLOWER, _LEAST_SECONDS = 1.5, 10.0
@@ -154,34 +155,14 @@ def continued(old: _Report, new: _Report) -> dict[str, Any]:
     report["only"] = [part for part in new.get("only") or () if part.startswith(_PARTS)]
     if not nodes:
         report["mode"] = old["mode"]
-    report["statistics"] = _statistics(report)
-    report["result"] = _result(report)
-    return {key: value for key, value in report.items() if value or key != "only"}
-
-
-def _statistics(report: _Report) -> dict[str, int]:
-    counts = Counter(check["status"] for check in report["checks"])
-    is_open = (
-        check["level"] == "MUST" and check.get("missed") == "not made" for check in report["checks"]
+    report["statistics"] = statistics(report["checks"])
+    report["result"] = result(
+        report["checks"],
+        strict="--strict" in report["options"],
+        only=report["only"],
+        mode=report["mode"],
     )
-    return {
-        **{status: counts[status] for status in ("passed", "failed", "skipped")},
-        "requiredNotChecked": sum(is_open),
-    }
-
-
-def _result(report: _Report) -> str:
-    """Return the word for all checks of a report, as its run would have it."""
-    checks, strict = report["checks"], "--strict" in report["options"]
-    failed = [check for check in checks if check["status"] == "failed"]
-    if any(strict or check["level"] == "MUST" for check in failed):
-        return "failure"
-    if failed:
-        return "warning"
-    if not any(check["status"] == "passed" for check in checks):
-        return "nothing checked"
-    missed = any(check.get("missed") in ("option", "not made") for check in checks)
-    return "partial" if missed or report["only"] or report["mode"] != "hardware" else "success"
+    return {key: value for key, value in report.items() if value or key != "only"}
 
 
 def _by_case(report: _Report) -> dict[tuple[str, str], _Report]:
