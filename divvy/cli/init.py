@@ -256,7 +256,7 @@ def _ci_of_remote() -> Ci:
         remote = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     except OSError:
         remote = ""
-    return Ci.GITLAB if "gitlab" in remote else Ci.GITHUB
+    return "gitlab" if "gitlab" in remote else "github"
 
 
 def _is_terminal() -> bool:

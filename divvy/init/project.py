@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from importlib.resources import files
+from typing import Literal
 
 from divvy.stack.yaml_flow import flow
 
@@ -26,19 +26,13 @@ _IGNORED = (".pulumi/", "out/", "__pycache__/")
 OWN_FILES = (GITIGNORE, f"{_STACKS}/{SCHEMA}")
 
 
-class Ci(StrEnum):
-    """Whose CI reviews and proves the stacks."""
-
-    GITHUB = "github"
-    GITLAB = "gitlab"
-    NONE = "none"
-
-
+# Whose CI reviews and proves the stacks.
+Ci = Literal["github", "gitlab", "none"]
 # Of `pip install` in the templates: what CI installs beside a cluster's credentials is pinned.
 _EXTRAS = re.compile(r"\{\{([a-z,]+)\}\}")
 _CI_FILES = {
-    Ci.GITHUB: ".github/workflows/divvy.yaml",
-    Ci.GITLAB: ".gitlab-ci.yml",
+    "github": ".github/workflows/divvy.yaml",
+    "gitlab": ".gitlab-ci.yml",
 }
 
 
@@ -59,7 +53,7 @@ def project_files(
         GITIGNORE: "".join(f"{line}\n" for line in _IGNORED),
         f"{_STACKS}/{SCHEMA}": schema,
     }
-    if ci is not Ci.NONE:
+    if ci in _CI_FILES:
         text = (templates / f"{ci}.yaml").read_text(encoding="utf-8")
         shared[_CI_FILES[ci]] = _EXTRAS.sub(lambda match: requirement(match[1]), text)
     return shared
