@@ -26,6 +26,7 @@ from conformance.promise import NO_POOL, NodePromise
 from conformance.skips import not_applicable, not_made
 from divvy.live.live_diff import compare_live
 from divvy.model.api_names import STATUS_ANNOTATION
+from divvy.model.conditions import is_ready
 from divvy.model.versions import is_older
 
 # A kubelet tells a changed list within its status period, 10 s by default; a busy one later.
@@ -48,13 +49,9 @@ def test_the_agent_follows_the_stack_file(
     status = fresh.status
     evidence.add(json.dumps(status, indent=1))
     pod = target.agent(node.name)
-    conditions = [] if pod is None else pod["status"].get("conditions") or []
-    ready = any(
-        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
-    )
-    agent = "ready" if ready else "none" if pod is None else "not ready"
-    is_ready = status.get("state") == "Ready"
-    reason = "" if is_ready or not status.get("reason") else f" ({status['reason']})"
+    agent = "none" if pod is None else "ready" if is_ready(pod) else "not ready"
+    is_explained = status.get("state") != "Ready" and status.get("reason")
+    reason = f" ({status['reason']})" if is_explained else ""
     evidence.require(
         f"agent ready, answers, configuration {target.generation}, profile {node.profile}, "
         "state Ready",

@@ -36,6 +36,7 @@ from divvy.model import (
     parse_canonical,
 )
 from divvy.model.api_names import CONFIG_KEY, CONFIG_MAP, Component, component_labels
+from divvy.model.conditions import condition_of
 from divvy.render.objects.cluster import configuration_of
 
 # What kubectl says of a command that it has run; of all else it could not.
@@ -177,13 +178,7 @@ class ClusterUnderTest:
 
     def heartbeat(self, node: str) -> str:
         """Return when the kubelet last told the node's status."""
-        conditions = self.live(node)["status"].get("conditions") or []
-        beats = (
-            condition["lastHeartbeatTime"]
-            for condition in conditions
-            if condition["type"] == "Ready"
-        )
-        return str(next(beats, ""))
+        return str(condition_of(self.live(node), "Ready").get("lastHeartbeatTime", ""))
 
     def agent(self, node: str, component: Component = Component.AGENT) -> Any | None:
         """Return the agent's pod on a node, or that of another component; None without one.

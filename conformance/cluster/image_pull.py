@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from conformance.skips import not_made
+from divvy.model.conditions import refused_place
 
 _PATIENCE = 600.0
 # How long a registry may go on refusing: the kubelet tries again after 10 s, then after 20 s.
@@ -80,9 +81,8 @@ def pull_state(pod: Mapping[str, Any]) -> tuple[str, str]:
         return "hopeless", message
     if ended or state.get("running"):
         return "pulled", str(ended.get("message") or "")
-    for condition in status.get("conditions") or []:
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return "refused", str(condition.get("message") or "it is not scheduled")
+    if no_place := refused_place(pod):
+        return "refused", str(no_place.get("message") or "it is not scheduled")
     if status.get("phase") == "Failed":
         return "hopeless", f"{status.get('reason')}: {status.get('message') or ''}".rstrip(": ")
     return "pulling", ""

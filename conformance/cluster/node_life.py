@@ -13,6 +13,7 @@ from conformance.cluster.api import Api
 from conformance.cluster.last_look import last_look
 from divvy.kube.errors import NOT_FOUND, ApiError, KubeError, Unreachable
 from divvy.kube.kind import LEASE, NODE
+from divvy.model.conditions import condition_of, is_ready
 
 _LEASES = "kube-node-lease"
 # A kubelet renews its lease each 10 s by default; the node turns NotReady after 40 s of silence.
@@ -22,15 +23,11 @@ _KNOWN_SECONDS = 60.0
 
 def not_ready(node: Mapping[str, Any]) -> str:
     """Return a message if a node is NotReady or leaves, else ""."""
-    metadata, status = node["metadata"], node.get("status") or {}
-    name = str(metadata["name"])
-    ready = [
-        condition for condition in status.get("conditions") or [] if condition["type"] == "Ready"
-    ]
-    if not ready or ready[0]["status"] != "True":
-        message = ready[0].get("message") or "" if ready else "no kubelet has reported"
-        return f"{name} is NotReady: {message}".rstrip(": ")
-    return f"{name} is being deleted" if metadata.get("deletionTimestamp") else ""
+    name = str(node["metadata"]["name"])
+    if not is_ready(node):
+        condition = condition_of(node, "Ready") or {"message": "no kubelet has reported"}
+        return f"{name} is NotReady: {condition.get('message') or ''}".rstrip(": ")
+    return f"{name} is being deleted" if node["metadata"].get("deletionTimestamp") else ""
 
 
 @dataclass

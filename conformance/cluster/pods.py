@@ -16,6 +16,7 @@ from conformance.cluster.pod_watch import PodWatch
 from conformance.skips import not_made
 from divvy.kube.errors import FORBIDDEN, INVALID, NOT_FOUND, ApiError, KubeError
 from divvy.kube.kind import EVENT, NODE, POD
+from divvy.model.conditions import refused_place
 from divvy.model.pod_phase import FINISHED
 
 _SHORTEST, _LONGEST = 0.2, 1.0
@@ -51,7 +52,7 @@ class PodNamespace:
         pull_secrets: Sequence[str] = (),
         pulls: ImagePulls | None = None,
     ) -> None:
-        self.api = self._api = api
+        self.api = api
         self._image = image
         self._level = level
         self._priority_class = priority_class
@@ -87,7 +88,7 @@ class PodNamespace:
         metadata: Any = {"name": name, "namespace": self.name, "labels": OWN}
         spec = pod_spec(request, self._level, self._priority_class, self._pull_secrets)
         pod = {"metadata": metadata, "spec": spec}
-        self._watch.add(name, self._api.create(POD, pod) or pod)
+        self._watch.add(name, self.api.create(POD, pod) or pod)
         return name
 
     def _pull(self, node: str, image: str) -> str:
@@ -109,7 +110,7 @@ class PodNamespace:
             not_made("the run was stopped")
 
     def _foreign(self, node: str, image: str) -> str:
-        info = self._api.get(NODE, node)["status"].get("nodeInfo") or {}
+        info = self.api.get(NODE, node)["status"].get("nodeInfo") or {}
         architecture = info.get("architecture") or "of unknown architecture"
         return (
             f"the node is {architecture}, and {image} is not for it: give one that is, "
@@ -142,7 +143,7 @@ class PodNamespace:
         if self._watch.pod(name) is None and _is_preempted(pod):
             not_made("a pod of the suite was preempted by one of a higher priority")
         # Not from memory: what was read a moment ago may lack its last words.
-        log = self._api.log(name, self.name, WORKING, is_last=True)
+        log = self.api.log(name, self.name, WORKING, is_last=True)
         return outcome_of(pod, log, is_there=self._watch.pod(name) is not None)
 
     def until(self, met: Callable[[], bool], seconds: float) -> bool:
@@ -167,21 +168,21 @@ class PodNamespace:
         read, text = self._logs.get(name, (0.0, ""))
         if time.monotonic() - read < _LOG_AGE:
             return text
-        text = self._api.log(name, self.name, WORKING)
+        text = self.api.log(name, self.name, WORKING)
         self._logs[name] = (time.monotonic(), text)
         return text
 
     def events(self, name: str) -> list[str]:
         """Return "Reason: message" of every event about a pod."""
         fields: Any = {"involvedObject.name": name}
-        events = self._api.find(EVENT, namespace=self.name, fields=fields)
+        events = self.api.find(EVENT, namespace=self.name, fields=fields)
         return [f"{event.get('reason')}: {event.get('message')}" for event in events]
 
     def remove(self, *names: str, at_once: bool = False) -> None:
         """Delete pods and wait until their devices are free; ``at_once`` deletes by force."""
         options = {"grace_period": 0} if at_once else {}
         for name in names:
-            self._api.delete(POD, name, namespace=self.name, **options)
+            self.api.delete(POD, name, namespace=self.name, **options)
         for name in names:
             if not self.until(lambda: self._watch.pod(name) is None, 30):  # noqa: B023
                 self._watch.refresh(name)
@@ -221,7 +222,7 @@ class PodNamespace:
 
     def unschedulable(self, name: str) -> str:
         """Return why the scheduler finds no node for a pod, "" if it has found one."""
-        return _unschedulable(self._watch.last(name))
+        return str(refused_place(self._watch.last(name)).get("message") or "")
 
     def end(self) -> None:
         """Stop following the pods."""
@@ -229,6 +230,11 @@ class PodNamespace:
 
     def _ended(self, name: str) -> bool:
         return self.phase(name) in (*FINISHED, "Deleted")
+
+
+def is_turned_away(outcome: Outcome) -> bool:
+    """Return whether the kubelet refused a pod for want of the devices that it asked for."""
+    return re.search(r"OutOf|UnexpectedAdmission", outcome.reason) is not None
 
 
 def is_of_rules(problem: ApiError) -> bool:
@@ -258,7 +264,7 @@ def outcome_of(pod: Mapping[str, Any], log: str, *, is_there: bool = True) -> Ou
     reasons = [source.get(key) for source in (status, waiting) for key in ("reason", "message")]
     reason = ": ".join(str(part) for part in reasons if part)
     phase = str(status.get("phase") or "Pending")
-    reason = reason or _unschedulable(pod)
+    reason = reason or str(refused_place(pod).get("message") or "")
     if not is_there and phase not in FINISHED:
         phase, reason = "Deleted", reason or "somebody else deleted it"
     return Outcome(phase, ended.get("exitCode"), log, reason)
@@ -269,16 +275,6 @@ def _working(status: Mapping[str, Any]) -> Mapping[str, Any]:
     containers = status.get("containerStatuses") or []
     own = (container for container in containers if container.get("name", WORKING) == WORKING)
     return next(own, next(iter(containers), {}))
-
-
-def _unschedulable(pod: Mapping[str, Any]) -> str:
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    refused = (
-        str(condition.get("message") or "")
-        for condition in conditions
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False"
-    )
-    return next(refused, "")
 
 
 def _is_preempted(pod: Mapping[str, Any]) -> bool:

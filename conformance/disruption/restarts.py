@@ -27,6 +27,7 @@ from conformance.load.workload_pods import WorkloadPods
 from conformance.promise import NodePromise
 from conformance.skips import NotApplicable, not_applicable
 from divvy.kube.kind import POD
+from divvy.model.conditions import is_ready
 
 
 def restart_agent(
@@ -133,15 +134,8 @@ def _expect_new_agent(
 
     def replaced() -> bool:
         new = target.agent(node.name)
-        return new is not None and new["metadata"]["uid"] != old["uid"] and _ready(new)
+        return new is not None and new["metadata"]["uid"] != old["uid"] and is_ready(new)
 
     back = workload.pods.until(replaced, patience)
     observation.waited("a new agent was ready", began)
     observation.words.append("agent back" if back else "agent not back")
-
-
-def _ready(pod: Mapping[str, Any]) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return any(
-        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
-    )

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from divvy.model.conditions import condition_of, is_ready
+
 # Waiting reasons of a container that time alone does not resolve.
 _CRASHING = "CrashLoopBackOff"
 _HOPELESS = {
@@ -70,8 +72,9 @@ def _deployment(obj: Mapping[str, Any]) -> str | None:
     # The API leaves numbers out while they are 0.
     updated = status.get("updatedReplicas", 0)
     if updated < wanted:
-        refused = _condition(obj, "ReplicaFailure")
-        reason = f": {refused['message']}" if refused and refused.get("message") else ""
+        refused = condition_of(obj, "ReplicaFailure")
+        is_refused = refused.get("status") == "True" and refused.get("message")
+        reason = f": {refused['message']}" if is_refused else ""
         if obj["spec"].get("paused"):
             reason = ": the Deployment is paused"
         return f"{updated} of {wanted} pods are updated{reason}"
@@ -84,13 +87,6 @@ def _deployment(obj: Mapping[str, Any]) -> str | None:
 def _not_ready(wanted: int, ready: int) -> str | None:
     """Return how many pods are ready, None if all are."""
     return None if ready >= wanted else f"{ready} of {wanted} pods are ready"
-
-
-def _condition(obj: Mapping[str, Any], kind: str, status: str = "True") -> Mapping[str, Any] | None:
-    for condition in (obj.get("status") or {}).get("conditions") or ():
-        if condition["type"] == kind and condition["status"] == status:
-            return dict(condition)
-    return None
 
 
 CHECKS = {
@@ -133,8 +129,8 @@ def pending_reason(pods: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the scheduler's or the kubelet's reason why a pod is not ready, None for none."""
     for kind in ("PodScheduled", "Ready"):
         for pod in pods:
-            condition = _condition(pod, kind, "False")
-            if condition is not None and condition.get("message"):
+            condition = condition_of(pod, kind)
+            if condition.get("status") == "False" and condition.get("message"):
                 return f"pod {pod['metadata']['name']}: {condition['message']}"
     return None
 
@@ -202,12 +198,11 @@ def _has_failed(status: Mapping[str, Any]) -> bool:
 
 def ready_since(pod: Mapping[str, Any]) -> datetime | None:
     """Return when a pod became ready, None if it is not."""
-    for condition in (pod.get("status") or {}).get("conditions") or ():
-        if condition["type"] == "Ready" and condition["status"] == "True":
-            # The API does not demand the time; a virtual kubelet may leave it out.
-            since = condition.get("lastTransitionTime") or pod["metadata"]["creationTimestamp"]
-            return datetime.fromisoformat(since)
-    return None
+    if not is_ready(pod):
+        return None
+    # The API does not demand the time; a virtual kubelet may leave it out.
+    since = condition_of(pod, "Ready").get("lastTransitionTime")
+    return datetime.fromisoformat(since or pod["metadata"]["creationTimestamp"])
 
 
 def selector_text(obj: Mapping[str, Any], **more: str) -> str:

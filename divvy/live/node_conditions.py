@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from divvy.model.conditions import condition_of, is_ready
 from divvy.model.problems import printable
-
-_READY = "Ready"
 
 
 def not_ready(node: Mapping[str, Any]) -> str:
     """Return why a node is not ready and since when, "" if it is: ``NotReady since …: …``."""
-    condition = _ready_condition(node)
-    if condition is None:
-        return "NotReady: no kubelet has reported"
-    if condition.get("status") == "True":
+    if is_ready(node):
         return ""
+    condition = condition_of(node, "Ready")
+    if not condition:
+        return "NotReady: no kubelet has reported"
     since = condition.get("lastTransitionTime") or "an unknown time"
     return printable(f"NotReady since {since}: {_reason(condition)}")
 
@@ -37,13 +36,7 @@ def not_running(pod: Mapping[str, Any]) -> str:
             return printable(_reason(waiting))
     if status.get("phase") != "Running":
         return printable(_reason(status) if status.get("reason") else f"is {status.get('phase')}")
-    condition = _ready_condition(pod)
-    return "" if condition is not None and condition.get("status") == "True" else "is not ready"
-
-
-def _ready_condition(obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return next((entry for entry in conditions if entry.get("type") == _READY), None)
+    return "" if is_ready(pod) else "is not ready"
 
 
 def _reason(value: Mapping[str, Any]) -> str:

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from divvy.model.claim_status import is_allocated
+from divvy.model.conditions import refused_place
 from divvy.model.problems import printable
-
-_SCHEDULED = "PodScheduled"
 
 
 def is_waiting(pod: Mapping[str, Any]) -> bool:
@@ -52,7 +51,9 @@ def notes_of(
             notes.append(f"it is scheduled on {node}, which has not started it yet")
         notes += _last(events, ("FailedPrepareDynamicResources", "Failed", "FailedMount"))
     elif not notes:
-        notes += _unscheduled(status)
+        refused = refused_place(pod)
+        scheduler = f"the scheduler says: {_on_one_line(refused.get('message'))}"
+        notes.append(scheduler if refused else "the scheduler has not looked at it yet")
     return tuple(notes)
 
 
@@ -75,14 +76,6 @@ def _missing(events: Sequence[Mapping[str, Any]]) -> list[str]:
         f"its claim has not been created yet: {text}"
         for text in _last(events, ("FailedResourceClaimCreation",))
     ]
-
-
-def _unscheduled(status: Mapping[str, Any]) -> list[str]:
-    conditions = status.get("conditions") or ()
-    for condition in conditions:
-        if condition["type"] == _SCHEDULED and condition["status"] == "False":
-            return [f"the scheduler says: {_on_one_line(condition.get('message'))}"]
-    return ["the scheduler has not looked at it yet"]
 
 
 def _last(events: Sequence[Mapping[str, Any]], reasons: tuple[str, ...]) -> list[str]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from divvy.live.usage import UsingPod
+from divvy.model.conditions import refused_place
 from divvy.model.pod_phase import is_finished
 from divvy.model.problems import printable
 from divvy.model.quantities import parse_count
@@ -56,7 +57,7 @@ def live_pod(
     sized = requests_of({"spec": claims_spec, "status": status}, own, names)
     if not requests and not sized:
         return None
-    state, reason = _state(meta, status)
+    state, reason = _state(raw)
     created = printable(meta.get("creationTimestamp") or "")
     words = [f"{resource} ×{count}" for resource, count in sorted(requests.items())]
     words += [request.words for request in sized]
@@ -74,9 +75,10 @@ def live_pod(
     return LivePod(pod, spec.get("nodeName") or None, unclaimed, claims)
 
 
-def _state(meta: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[str, str]:
+def _state(pod: Mapping[str, Any]) -> tuple[str, str]:
     """Return a pod's state and its reason, as kubectl sums them up."""
-    if meta.get("deletionTimestamp"):
+    status = pod.get("status") or {}
+    if pod["metadata"].get("deletionTimestamp"):
         return "Terminating", ""
     for container_status in (
         *_list(status, "initContainerStatuses"),
@@ -85,9 +87,8 @@ def _state(meta: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[str, str
         waiting = (container_status.get("state") or {}).get("waiting")
         if waiting and waiting.get("reason") not in (None, "PodInitializing"):
             return str(waiting["reason"]), str(waiting.get("message") or "")
-    for condition in _list(status, "conditions"):
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return str(condition.get("reason") or "Pending"), str(condition.get("message") or "")
+    if no_place := refused_place(pod):
+        return str(no_place.get("reason") or "Pending"), str(no_place.get("message") or "")
     return str(status.get("phase") or "Unknown"), str(status.get("message") or "")
 
 
