@@ -26,7 +26,6 @@ from conformance.load.claims import (
     ask_and_exceed,
     burst,
     burst_sizes,
-    gpu_uuids_in,
     gpus_of_tenants,
     judge_size,
     limits,
@@ -46,6 +45,7 @@ from conformance.observe.claims import (
     require_unclaimed,
     tenants_together,
 )
+from conformance.observe.identities import visible_gpus
 from conformance.observe.kubelet_settings import kubelet_settings, syncs_soon
 from conformance.observe.probes import Prefetched, part
 from conformance.observe.sibling import sibling_sees_nothing
@@ -127,7 +127,7 @@ def test_two_shares_of_a_container_are_on_two_gpus(
     evidence.add(outcome)
     evidence.require(
         f"2 GPUs of {size.memory_mib}, {size.memory_mib} MiB",
-        f"{len(set(gpu_uuids_in(outcome.log)))} GPUs of "
+        f"{len(set(visible_gpus(outcome.log)))} GPUs of "
         f"{', '.join(map(str, memory_sizes_in(outcome.log)))} MiB",
     )
 
@@ -307,7 +307,7 @@ def test_a_mig_device_comes_and_goes_with_its_pod(
     whole = pods.run(node.name, command, target.cluster.names.gpu, _STARTED, count=every)
     evidence.add(f"whole: {whole.log}{whole}")
     left = " MIG " in whole.log or whole.code != 0
-    free = "held or divided" if left else f"{len(set(gpu_uuids_in(whole.log)))} GPUs whole"
+    free = "held or divided" if left else f"{len(set(visible_gpus(whole.log)))} GPUs whole"
     evidence.require(
         f"{', '.join(f'{profile} computes' for profile in sorted(profiles))}, then "
         f"{every} GPUs whole",
@@ -350,7 +350,7 @@ def test_tenants_are_never_on_one_gpu(
                 place.until(partial(_decided, place, name), _STARTED)
         gpus = claimed_now(target, node)
         seen = {
-            tenant: {uuid for name in started[tenant] for uuid in gpu_uuids_in(place.log(name))}
+            tenant: {uuid for name in started[tenant] for uuid in visible_gpus(place.log(name))}
             for tenant, place in places.items()
         }
         evidence.add(seen)
@@ -366,7 +366,7 @@ def test_tenants_are_never_on_one_gpu(
 
 def _decided(place: PodNamespace, name: str) -> bool:
     """Return whether a pod has seen its GPU, or the scheduler has found none for it."""
-    return bool(gpu_uuids_in(place.log(name)) or place.unschedulable(name))
+    return bool(visible_gpus(place.log(name)) or place.unschedulable(name))
 
 
 def _share_step(target: ClusterUnderTest, node: NodePromise) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
-from conformance.cluster.pods import PodNamespace
+from conformance.cluster.last_look import last_look
+from conformance.cluster.pods import PodNamespace, is_turned_away
 from conformance.load.workload_pods import WorkloadPods
 from conformance.promise import DevicePromise, NodePromise
 
@@ -99,11 +99,9 @@ def counts(counts: Mapping[str, int]) -> str:
 
 def _serves(pods: PodNamespace, node: str, resource: str) -> bool:
     """Try until a pod gets a device: the kubelet refuses it until the agent is back with it."""
-    deadline = time.monotonic() + BACK
-    while time.monotonic() < deadline:
-        outcome = pods.run(node, ["cuda-vector-add"], resource, REPORTED)
-        if outcome.code == 0:
-            return True
-        if not re.search(r"OutOf|UnexpectedAdmission", outcome.reason):
-            return False
-    return False
+    last = last_look(
+        lambda: pods.run(node, ["cuda-vector-add"], resource, REPORTED),
+        lambda outcome: not is_turned_away(outcome),
+        BACK,
+    )
+    return last.code == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from conformance.implementation import Implementation
 from conformance.load.claims import Size, claim_spec, resource_claim, rounded, share_request
 from conformance.observe.device_memory import LIMIT_DEVIATION_MIB, MAX_DEVIATION
 from conformance.observe.identities import visible_devices
-from conformance.observe.probes import PARTS, part, script, visible_memory
+from conformance.observe.probes import PARTS, adds, burns, part, script, visible_memory
 from conformance.promise import ClaimPromise
 from conformance.skips import not_applicable, not_made
 from divvy.model.api_names import CLAIMS_DRIVER
@@ -103,15 +102,12 @@ def look_by_claim(
 def computes(probe: ClaimProbe) -> Verdict:
     """Judge what a GPU has computed."""
     vector_add = part(probe.outcome, "vector-add")
-    passed = vector_add.code == 0 and "Test PASSED" in vector_add.log
     expected = "cuda-vector-add: exit code 0, `Test PASSED`"
-    actual = expected if passed else f"cuda-vector-add: {vector_add}"
+    actual = expected if adds(vector_add) else f"cuda-vector-add: {vector_add}"
     if probe.memory_mib is None:
         burn = part(probe.outcome, "burn")
-        # It ends with 0 whatever it finds.
-        sound = "GPU 0: OK" in burn.log and not re.search(r"DIED|FAULTY|WARNING", burn.log)
         expected = f"{expected}; gpu-burn: OK"
-        actual = f"{actual}; gpu-burn: {'OK' if sound else burn}"
+        actual = f"{actual}; gpu-burn: {'OK' if burns(burn) else burn}"
     return expected, actual
 
 

@@ -27,7 +27,6 @@ _CORES = 30
 # A kubelet starts one after the other, a slow one some seconds each.
 _STARTED, _STARTED_PER_POD = 90, 3
 _CODE = re.compile(r"^code (\w+) (\d+)$", re.MULTILINE)
-_UUID = re.compile(r"^GPU \d+: .*UUID: (GPU-\S+)\)", re.MULTILINE)
 _TOTAL_MEMORY = re.compile(r"\d+MiB\s*/\s*(\d+)MiB")
 # Of each GPU these parts, in the order in which pods ask for them.
 _PARTS = (0.3, 0.05, 0.2, 0.4, 0.1, 0.25, 0.15, 0.35)
@@ -178,11 +177,6 @@ def refused_for_gpus(refusals: Mapping[str, str | None], names: Sequence[str]) -
 def memory_sizes_in(log: str) -> list[int]:
     """Return the total memory of each GPU in the output of nvidia-smi."""
     return [int(mib) for mib in _TOTAL_MEMORY.findall(log)]
-
-
-def gpu_uuids_in(log: str) -> list[str]:
-    """Return the UUIDs in the output of `nvidia-smi -L`."""
-    return _UUID.findall(log)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.observe.identities import visible_devices
-from conformance.observe.probes import Part, part, script
+from conformance.observe.probes import Part, adds, burns, part, script
 from conformance.promise import DevicePromise
 from conformance.skips import not_made
 from divvy.model.pod_phase import FINISHED
@@ -41,13 +41,12 @@ class Tenant:
     @property
     def adds(self) -> bool:
         """Return whether vectors were added without an error."""
-        return self.vector_add.code == 0 and "Test PASSED" in self.vector_add.log
+        return adds(self.vector_add)
 
     @property
     def burns(self) -> bool:
         """Return whether gpu-burn found no error."""
-        good = self.burn.code == 0 and re.search(r"GPU 0: OK", self.burn.log)
-        return bool(good) and not re.search(r"DIED|FAULTY|WARNING", self.burn.log)
+        return burns(self.burn)
 
     @property
     def memory_mib(self) -> int | None:

@@ -223,9 +223,7 @@ def at_once(
             or any(outcome.code for outcome in own)
             for name, own in zip(busy, every, strict=True)
         )
-        figures = dict(
-            zip(busy, beside_all([log for own in logs.values() for log in own]), strict=True)
-        )
+        figures = dict(zip(busy, beside_all(every_log), strict=True))
         beside = {
             resource: ["" if name in stuck else figures[name] for name in own]
             for resource, own in names.items()

@@ -8,15 +8,10 @@ from dataclasses import dataclass
 
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.load.share_limit import REFUSED
+from conformance.load.workload_pods import BROKEN, COMPUTING, rounds_in
 from conformance.observe.identities import visible_gpus
 from conformance.promise import DevicePromise
 
-_MARK, _BROKEN = "computed", "cuda-vector-add failed"
-_LOOP = f"""
-nvidia-smi -L
-while cuda-vector-add --size 1000 >/dev/null; do echo {_MARK}; sleep 0.5; done
-echo '{_BROKEN}'; exit 1
-"""
 # As much of a device's memory as a process's context takes.
 _CONTEXT_MIB = 512
 # Enough of them that one is on the same GPU, however devices are spread.
@@ -81,7 +76,7 @@ def overcommit(pods: PodNamespace, promise: DevicePromise) -> Overcommit:
     names: list[str] = []
     try:
         for _ in range(min(promise.count - 1, _MAX_NEIGHBOURS)):
-            names.append(pods.start(node, ["/bin/sh", "-c", _LOOP], resource))
+            names.append(pods.start(node, COMPUTING, resource))
         pods.until(lambda: all(_rounds(pods, name) for name in names), _STARTED)
         greedy = pods.run(node, greedy_script, resource)
         gpu = visible_gpus(greedy.log)
@@ -95,9 +90,9 @@ def _went_on(pods: PodNamespace, names: Sequence[str]) -> tuple[bool, ...]:
     before = {name: _rounds(pods, name) for name in names}
     pods.until(lambda: all(_rounds(pods, name) > before[name] for name in names), _WENT_ON)
     return tuple(
-        _rounds(pods, name) > before[name] and _BROKEN not in pods.log(name) for name in names
+        _rounds(pods, name) > before[name] and BROKEN not in pods.log(name) for name in names
     )
 
 
 def _rounds(pods: PodNamespace, name: str) -> int:
-    return len(re.findall(rf"^{_MARK}$", pods.log(name), re.MULTILINE))
+    return rounds_in(pods.log(name))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 
-from conformance.cluster.pods import Outcome, PodNamespace
+from conformance.cluster.last_look import last_look
+from conformance.cluster.pods import Outcome, PodNamespace, is_turned_away
 from conformance.promise import DevicePromise
 
 _LIST = ("nvidia-smi", "-L")
@@ -20,7 +20,6 @@ _AGAIN = (
 _PATIENCE = 45
 # One after the other, as many as the time allows: a kubelet needs about a second for each.
 MAX_PODS_IN_A_ROW, MIN_PODS_IN_A_ROW = 50, 10
-_REFUSED = re.compile(r"OutOf|UnexpectedAdmission")
 
 
 def release(pods: PodNamespace, promise: DevicePromise, row_seconds: float) -> tuple[str, str]:
@@ -83,9 +82,9 @@ def _after_force(pods: PodNamespace, promise: DevicePromise, count: int) -> Outc
             return pods.wait(forced, 0)
     finally:
         pods.remove(forced, at_once=True)
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        after = pods.run(node, _LIST, resource, _PATIENCE, count=count)
-        # The API has forgotten the pod; the kubelet still ends its container.
-        if not _REFUSED.search(after.reason) or time.monotonic() > deadline:
-            return after
+    # The API has forgotten the pod; the kubelet still ends its container.
+    return last_look(
+        lambda: pods.run(node, _LIST, resource, _PATIENCE, count=count),
+        lambda after: not is_turned_away(after),
+        _PATIENCE,
+    )

@@ -7,15 +7,18 @@ import re
 from collections.abc import Iterator, Sequence
 
 from conformance.cluster.pods import PodNamespace
+from conformance.observe.identities import visible_gpus
 from conformance.promise import DevicePromise
 from conformance.skips import not_applicable
 
-_MARK = "computed"
-_LOOP = f"""
-nvidia-smi -L
-while cuda-vector-add --size 1000 >/dev/null; do echo {_MARK}; sleep 0.5; done
-echo "cuda-vector-add failed"; exit 1
-"""
+_MARK, BROKEN = "computed", "cuda-vector-add failed"
+# Lists its GPUs, then computes without end, and says so each time.
+COMPUTING = (
+    "/bin/sh",
+    "-c",
+    f"nvidia-smi -L; while cuda-vector-add --size 1000 >/dev/null; do echo {_MARK}; sleep 0.5; "
+    f"done; echo '{BROKEN}'; exit 1",
+)
 _PATIENCE = 60
 # A pod that is ended for what has happened is ended within seconds.
 _MORE_ROUNDS = 6
@@ -39,7 +42,7 @@ class WorkloadPods:
     def start(self) -> None:
         """Start the pods."""
         for promise in self.promises:
-            name = self.pods.start(promise.node.name, ["/bin/sh", "-c", _LOOP], promise.resource)
+            name = self.pods.start(promise.node.name, COMPUTING, promise.resource)
             self._by_resource[promise.resource] = name
 
     def settle(self) -> None:
@@ -82,9 +85,9 @@ class WorkloadPods:
 
     def gpu(self) -> str:
         """Return the UUID of the GPU on which the first pod's device is."""
-        line = re.search(r"^GPU 0: .*UUID: (GPU-\S+)\)", self.pods.log(self._names[0]), re.M)
-        assert line is not None, "the pod's nvidia-smi names no GPU"
-        return line.group(1)
+        gpus = visible_gpus(self.pods.log(self._names[0]))
+        assert gpus, "the pod's nvidia-smi names no GPU"
+        return gpus[0]
 
     def end(self, *resources: str) -> None:
         """Remove the pods that hold these resources."""
@@ -101,7 +104,12 @@ class WorkloadPods:
         )
 
     def _rounds(self, name: str) -> int:
-        return self.pods.log(name).count(_MARK)
+        return rounds_in(self.pods.log(name))
+
+
+def rounds_in(log: str) -> int:
+    """Return how often a pod has computed so far."""
+    return len(re.findall(rf"^{_MARK}$", log, re.MULTILINE))
 
 
 def kinds_to_hold(promises: Sequence[DevicePromise]) -> Sequence[DevicePromise]:

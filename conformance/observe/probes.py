@@ -69,6 +69,17 @@ class Part:
         return f"exit code {self.code}, `{last[0]}`"
 
 
+def adds(probe: Part) -> bool:
+    """Return whether cuda-vector-add has added vectors without an error."""
+    return probe.code == 0 and "Test PASSED" in probe.log
+
+
+def burns(probe: Part) -> bool:
+    """Return whether gpu-burn found no error: it ends with 0 whatever it finds."""
+    spoilt = re.search(r"DIED|FAULTY|WARNING", probe.log)
+    return probe.code == 0 and "GPU 0: OK" in probe.log and spoilt is None
+
+
 def part(pod: Outcome, name: str) -> Part:
     """Return what one command of a probe said."""
     pattern = rf"^{_MARK}{name}\n(.*?)^{_MARK}(\d+)$"
