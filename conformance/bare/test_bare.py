@@ -11,6 +11,7 @@ from conformance.check import BARE, check
 from conformance.evidence import Evidence
 from conformance.load.overcommit import granted_mib, least_granted
 from conformance.load.share_limit import REFUSED
+from conformance.observe.probes import device_mib
 
 MAX_DEVIATION = 0.02
 _BURN = "gpu-burn -m 64 -stts 1 3"
@@ -87,10 +88,9 @@ def test_memory_is_that_of_its_kind(
     evidence.command = "mem-hog --mib 1"
     ran = _on(host, device, workloads, "mem-hog --mib 1")
     evidence.add(ran.log)
-    match = re.search(r"device: (\d+) MiB total", ran.log)
-    known = device.memory_mib
-    close = match is not None and abs(int(match.group(1)) - known) <= known * MAX_DEVIATION
-    seen = f"{match.group(1)} MiB" if match else ran
+    mib, known = device_mib(ran.log), device.memory_mib
+    close = mib is not None and abs(mib - known) <= known * MAX_DEVIATION
+    seen = ran if mib is None else f"{mib} MiB"
     evidence.require_that(close, f"{known} MiB within 2 %", seen)
 
 

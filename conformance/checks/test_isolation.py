@@ -13,7 +13,7 @@ from conformance.fixtures import Allocations, Bare, Fills, Overcommits, Probes
 from conformance.load.overcommit import refuses_beyond
 from conformance.observe.device_memory import allowed_mib, memory_fits
 from conformance.observe.host_mounts import host_mounts, of_mps, of_one_share
-from conformance.observe.probes import part, smi_total
+from conformance.observe.probes import device_mib, part, smi_total
 from conformance.observe.sibling import sibling_sees_nothing
 from conformance.promise import DevicePromise, NodePromise
 from conformance.skips import not_applicable
@@ -236,8 +236,7 @@ def test_memory_is_what_the_plan_says(
 ) -> None:
     memory = part(probes[promise], "memory")
     evidence.add(memory.log)
-    match = re.search(r"device: (\d+) MiB total", memory.log)
-    mib = int(match.group(1)) if match else None
+    mib = device_mib(memory.log)
     planned = promise.device.memory_mib or 0
     evidence.require_that(
         memory_fits(promise, mib),

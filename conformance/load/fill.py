@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.observe.identities import visible_devices
-from conformance.observe.probes import Part, adds, burns, part, script
+from conformance.observe.probes import Part, adds, burns, device_mib, part, script
 from conformance.promise import DevicePromise
 from conformance.skips import not_made
 from divvy.model.pod_phase import FINISHED
@@ -51,8 +50,7 @@ class Tenant:
     @property
     def memory_mib(self) -> int | None:
         """Return the memory that the driver gives the device, None if it said nothing."""
-        match = re.search(r"device: (\d+) MiB total", self.memory.log)
-        return int(match.group(1)) if match else None
+        return device_mib(self.memory.log)
 
     @property
     def name(self) -> str:

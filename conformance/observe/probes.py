@@ -105,20 +105,21 @@ def smi_total(log: str, *, is_mig: bool) -> int | None:
     return None if match is None else int(match[1])
 
 
+def device_mib(log: str) -> int | None:
+    """Return the total memory, in MiB, that mem-hog found; None: it found none."""
+    match = re.search(r"device: (\d+) MiB total", log)
+    return None if match is None else int(match[1])
+
+
 def visible_memory(pod: Outcome, *, is_mig: bool) -> dict[str, int | None]:
     """Return the memory, in MiB, that CUDA and nvidia-smi show in a probe; None: not shown."""
-    patterns = {
-        "cuDeviceTotalMem": ("look", r"^cuda ID 0: .*, (\d+)MB "),
-        "cuMemGetInfo": ("memory", r"device: (\d+) MiB total"),
-    }
-    memory_by_tool: dict[str, int | None] = {}
-    for call, (name, pattern) in patterns.items():
-        match = re.search(pattern, part(pod, name).log, re.MULTILINE)
+    match = re.search(r"^cuda ID 0: .*, (\d+)MB ", part(pod, "look").log, re.MULTILINE)
+    return {
         # gpu-burn's megabytes are millions of bytes.
-        unit = 10**6 if call == "cuDeviceTotalMem" else 1 << 20
-        memory_by_tool[call] = None if match is None else round(int(match[1]) * unit / (1 << 20))
-    memory_by_tool["nvidia-smi"] = smi_total(part(pod, "nvidia-smi").log, is_mig=is_mig)
-    return memory_by_tool
+        "cuDeviceTotalMem": None if match is None else round(int(match[1]) * 10**6 / (1 << 20)),
+        "cuMemGetInfo": device_mib(part(pod, "memory").log),
+        "nvidia-smi": smi_total(part(pod, "nvidia-smi").log, is_mig=is_mig),
+    }
 
 
 def is_simulated(log: str) -> bool | None:
