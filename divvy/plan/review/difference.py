@@ -129,7 +129,7 @@ def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Diff
         before.cluster,
         after.cluster,
         tuple(_under(after.policy, change) for change in sorted(changes, key=_by_disruption)),
-        _totals(before, after),
+        resource_counts(before.totals, after.totals),
         settings,
         renamed,
         tuple(
@@ -227,10 +227,6 @@ def resource_counts(before: Mapping[str, int], after: Mapping[str, int]) -> tupl
         for name in sorted({*before, *after})
         if before.get(name, 0) != after.get(name, 0)
     )
-
-
-def _totals(before: Plan, after: Plan) -> tuple[TotalChange, ...]:
-    return resource_counts(before.totals, after.totals)
 
 
 def _pool_changes(name: str, before: PoolPlan | None, after: PoolPlan | None) -> list[Change]:
