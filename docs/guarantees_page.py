@@ -6,7 +6,8 @@ from itertools import product
 from typing import Any
 
 from divvy.model import GpuFacts, Selection, gpu_model, parse_cluster, resolve
-from divvy.model.enforcement import NodeCapabilities, Rung, counted_by, rungs
+from divvy.model.enforcement import MPS_V3_SINCE, NodeCapabilities, driver_limits_problem
+from divvy.model.versions import is_older
 from divvy.plan import Guarantees, guarantees, level, predict_node
 
 _MODEL = "A100-SXM4-40GB"
@@ -55,26 +56,27 @@ _WAYS: Mapping[str, tuple[str, Any]] = {
     "shares": ("share by claim", {"claims": {"shares": {}, "tenants": ["prod", "dev"]}}),
 }
 _NO_SHARE = "no share is offered, and the node's status says why"
-# How a profile asks for each rung, which way has it, and what follows where a node lacks it.
-_RUNGS: Mapping[Rung, tuple[str, str | None, str]] = {
-    Rung.MIG: ("`mig`", "mig", "the GPU is advertised whole, and the node's status says why"),
-    Rung.DRIVER: (
+# What keeps a container within its memory, the strongest first: how a profile asks for it, which
+# way has it, and what follows where a node lacks it.
+_MEANS: Mapping[str, tuple[str, str | None, str]] = {
+    "mig": ("`mig`", "mig", "the GPU is advertised whole, and the node's status says why"),
+    "driver": (
         "`enforcement: driver` or `auto`, of `timeSlicing` and of `mps`",
         "driver",
         f"`driver`: {_NO_SHARE}; `auto`: the limiter",
     ),
-    Rung.MPS_V3: ("`mps`; `prevent` adds the limiter or the driver", "mps", "MPS is version 2"),
-    Rung.MPS: ("the same", "mps", _NO_SHARE),
-    Rung.LIMITER: (
+    "mps v3": ("`mps`; `prevent` adds the limiter or the driver", "mps", "MPS is version 2"),
+    "mps": ("the same", "mps", _NO_SHARE),
+    "limiter": (
         "`action: prevent` of `timeSlicing` and of `mps`; shares by claim",
         "mps-prevented",
         _NO_SHARE,
     ),
-    Rung.WATCHED: ("`memoryLimit`", "watched", "every node has it"),
+    "watched": ("`memoryLimit`", "watched", "every node has it"),
 }
-# A driver of each generation, kernels before and since the `dmem` controller.
+# A driver of each generation, and who counts for its limits under which kernel.
 _DRIVERS = ("535.183.06", "570.133.20", "580.95.05", "615.71.09")
-_KERNELS = {"before 6.14": "6.8.0", "6.14 or newer": "6.14.0"}
+_COUNTED_BY = {"before 6.14": "misc", "6.14 or newer": "dmem"}
 _CGROUPS = (1, 2)
 _AUTO = {
     "timeSlicing": {
@@ -153,7 +155,7 @@ This page is generated: python -m docs.generate.
 def guarantees_page() -> str:
     """Return the table of guarantees."""
     table = "\n".join([_INTRODUCTION, *_table()])
-    ladder = [_LADDER + "\n".join(_rungs()), _LADDER_BY_NODE + "\n".join(_ladder()), _END]
+    ladder = [_LADDER + "\n".join(_means()), _LADDER_BY_NODE + "\n".join(_ladder()), _END]
     return "\n".join([table, *ladder])
 
 
@@ -180,15 +182,14 @@ def _table() -> Iterator[str]:
             yield f"* **{level(text)}** ({', '.join(titles)}): {explanation}"
 
 
-def _rungs() -> Iterator[str]:
+def _means() -> Iterator[str]:
     """Yield what each means is: who asks for it, what it guarantees, what takes its place."""
     devices = dict(_devices())
     yield "| means, the strongest first | asked for by | memory | where a node lacks it |"
     yield "|---|---|---|---|"
-    for rung in Rung:
-        asked, way, otherwise = _RUNGS[rung]
+    for means, (asked, way, otherwise) in _MEANS.items():
         memory = "–" if way is None else level(devices[way].guarantees.memory)
-        yield f"| {rung} | {asked} | {memory} | {otherwise} |"
+        yield f"| {means} | {asked} | {memory} | {otherwise} |"
 
 
 def _ladder() -> Iterator[str]:
@@ -197,16 +198,16 @@ def _ladder() -> Iterator[str]:
     model = gpu_model(_MODEL)
     facts = [GpuFacts(0, "GPU 0", model.product, model.memory_mib, model)]
     nodes_by_result: dict[str, list[tuple[str, str, str]]] = {}
-    for driver, (kernel, release), version in product(_DRIVERS, _KERNELS.items(), _CGROUPS):
-        capabilities = NodeCapabilities(driver, version, release)
+    for driver, (kernel, counter), version in product(_DRIVERS, _COUNTED_BY.items(), _CGROUPS):
+        capabilities = NodeCapabilities(driver, version)
         selection = Selection(None, "auto", "pool", None)
         (offer,) = resolve(cluster, selection, facts, capabilities=capabilities).gpus[0].offers
-        has = ", ".join(rungs(capabilities, has_mig=True))
-        by = (
-            f"driver, counted by `{counted_by(capabilities)}`"
-            if offer.sharing.by_driver
-            else "limiter"
-        )
+        lacks = {
+            "driver": driver_limits_problem(capabilities),
+            "mps v3": is_older(driver, MPS_V3_SINCE),
+        }
+        has = ", ".join(means for means in _MEANS if not lacks.get(means))
+        by = f"driver, counted by `{counter}`" if offer.sharing.by_driver else "limiter"
         result = f"{has} | {by} | {level(guarantees(offer).memory)}"
         node = (driver.partition(".")[0], kernel, f"v{version}")
         nodes_by_result.setdefault(result, []).append(node)
@@ -219,7 +220,7 @@ def _ladder() -> Iterator[str]:
         # One row stands for all combinations of what it lists.
         if len(nodes) != len(drivers) * len(kernels) * len(versions):
             raise ValueError(f"no row can say on which nodes this is so: {result}")
-        kernel = "any" if len(kernels) == len(_KERNELS) else kernels[0]
+        kernel = "any" if len(kernels) == len(_COUNTED_BY) else kernels[0]
         version = "any" if len(versions) == len(_CGROUPS) else versions[0]
         yield f"| {', '.join(drivers)} | {kernel} | {version} | {result} |"
 

@@ -1,8 +1,7 @@
-"""The node's means to keep containers within their memory, read of its kernel."""
+"""Whether the node's driver can keep containers within their memory."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from divvy.model.enforcement import NodeCapabilities
@@ -15,4 +14,4 @@ def node_capabilities(driver: str, cgroup_folder: Path, *, hook: bool) -> NodeCa
     """
     # In no hierarchy of version 1, and in the folder that joins several of them, is this file.
     version = 2 if (cgroup_folder / "cgroup.controllers").is_file() else 1
-    return NodeCapabilities(driver, version, os.uname().release, hook)
+    return NodeCapabilities(driver, version, hook)
