@@ -1,11 +1,10 @@
 """The devices of a cluster's slices, and the claims that hold them."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, product
-from operator import is_
 from typing import Any
 
 from divvy.model.api_names import CLAIMS_DRIVER, claims_pool
@@ -197,25 +196,6 @@ def _counters(counter_set: Mapping[str, Any]) -> dict[str, int]:
     return {
         name: int(parse_quantity(value["value"])) for name, value in counter_set["counters"].items()
     }
-
-
-def without_claims(gpu: ClaimedGpu, claims: Collection[tuple[str, str]]) -> ClaimedGpu:
-    """Return a GPU of which some claims, by namespace and name, no longer hold anything."""
-    free, devices = dict(gpu.free), []
-    for device in gpu.devices:
-        holders = tuple(
-            holder for holder in device.holders if (holder.namespace, holder.claim) not in claims
-        )
-        if len(holders) == len(device.holders):
-            devices.append(device)
-            continue
-        if not holders:
-            for name, number in device.consumes.items():
-                free[name] = free.get(name, 0) + number
-        devices.append(replace(device, holders=holders))
-    if all(map(is_, devices, gpu.devices)):
-        return gpu
-    return replace(gpu, devices=tuple(devices), free=free)
 
 
 def pods_with_claims(

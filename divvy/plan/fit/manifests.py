@@ -319,10 +319,6 @@ def _device_problems(keys: Keys, request: Mapping[str, Any]) -> Iterator[Problem
             yield problem(place, "is empty; an expression is expected")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 def _resources_problems(keys: Keys, resources: Mapping[str, Any] | None) -> Iterator[Problem]:
     sides = {side: (resources or {}).get(side) or {} for side in ("limits", "requests")}
     problems = [
