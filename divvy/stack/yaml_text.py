@@ -120,6 +120,16 @@ class YamlText:
             node, line = child
         return line
 
+    def node(self, keys: Keys) -> yaml.Node:
+        """Return the node that keys lead to; raises KeyError if there is none."""
+        tree_node: Any = self._tree
+        for key in keys:
+            child = _child(tree_node, key)
+            if child is None:
+                raise KeyError(key)
+            tree_node, _ = child
+        return tree_node
+
     @cached_property
     def _tree(self) -> yaml.Node | None:
         try:

@@ -1,0 +1,188 @@
+"""The pods of a time: what each held, used and waited; and the recording that keeps them.
+
+A recording is text, one JSON object a line: what it is, then a pod a line. What was not seen is
+null and stays unknown; it is never zero.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from sys import intern
+from typing import Any, Literal, cast, get_args
+
+from divvy.errors import CommandError
+from divvy.model.problems import printable
+
+VERSION = 1
+_WHAT = "divvyRecording"
+Kind = Literal["whole", "mig", "share"]
+CLAIMS = "claims"
+"""What stands for the resource of a device that a claim holds, as in the agents' metrics."""
+# A pod that was out of sight for more of its life may have used more than was seen.
+_UNSEEN = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPod:
+    """A pod that held ``devices`` of one resource; times are Unix seconds, ``end`` None: it runs.
+
+    ``given_mib`` and ``given_cores`` (per cent of a GPU) are what each device gave it, ``peak_mib``
+    the most that it used of one, ``cores`` the 95th percentile of the GPU's time that it took,
+    ``peak_cores`` the most. None is unknown.
+    """
+
+    namespace: str
+    name: str
+    node: str
+    pool: str
+    resource: str
+    kind: Kind
+    devices: int
+    begin: float
+    end: float | None
+    given_mib: float | None = None
+    given_cores: float | None = None
+    peak_mib: float | None = None
+    cores: float | None = None
+    peak_cores: float | None = None
+    waited: float | None = None
+
+    @property
+    def full_name(self) -> str:
+        """Return ``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The pods of a cluster between two times (Unix seconds).
+
+    ``gaps`` are times within them of which nothing is known; ``notes`` say what was left out.
+    """
+
+    cluster: str
+    begin: float
+    end: float
+    pods: Sequence[RecordedPod]
+    gaps: tuple[tuple[float, float], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Return for how long there is data."""
+        return self.end - self.begin - sum(end - begin for begin, end in self.gaps)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording as it is written: ``heading`` and pods with all their fields, also unknown."""
+
+    heading: Mapping[str, Any]
+    pods: Iterable[Mapping[str, Any]]
+
+
+def heading(
+    cluster: str, begin: float, end: float, gaps: Iterable[tuple[float, float]] = ()
+) -> dict[str, Any]:
+    """Return the first line of a recording."""
+    gap_lists = [list(gap) for gap in gaps]
+    return {_WHAT: VERSION, "cluster": cluster, "begin": begin, "end": end, "gaps": gap_lists}
+
+
+def recording_text(recording: Recording) -> str:
+    """Return a recording as text."""
+    lines = (recording.heading, *recording.pods)
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+def read_recording(lines: Iterable[str], source: str) -> Recording:
+    """Read a recording, its pods as they are taken; raises CommandError if it is none."""
+    rest = iter(lines)
+    try:
+        first = json.loads(next(rest, ""))
+        version = first[_WHAT]
+        begin, end = float(first["begin"]), float(first["end"])
+        gaps = [(float(gap[0]), float(gap[1])) for gap in first.get("gaps") or ()]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        raise CommandError(
+            f"{source} is not a recording: `divvy top --record FILE` writes one"
+        ) from None
+    if not isinstance(version, int) or version > VERSION:
+        raise CommandError(
+            f"{source} is a recording of version {printable(str(version))}; this Divvy reads "
+            f"{VERSION} and older ones"
+        )
+    known = {"begin": begin, "end": end, "gaps": gaps, "cluster": str(first.get("cluster") or "")}
+    return Recording({**first, **known}, _documents(rest))
+
+
+def _documents(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    for line in lines:
+        try:
+            document = json.loads(line)
+        except (ValueError, RecursionError):
+            document = None
+        yield document if isinstance(document, dict) else {}
+
+
+def trace_of(recording: Recording, since: float | None = None) -> Trace:
+    """Return the pods of a recording, of the last ``since`` seconds where it is given."""
+    first = recording.heading
+    begin, end = first["begin"], first["end"]
+    begin = begin if since is None else max(begin, end - since)
+    pods, unread = [], 0
+    for document in recording.pods:
+        try:
+            pod = recorded_pod(document, end)
+        except (KeyError, TypeError, ValueError):
+            unread += 1
+            continue
+        if (pod.end is None or pod.end > begin) and pod.begin < end:
+            pods.append(pod)
+    gaps = tuple(
+        (max(gap_begin, begin), gap_end) for gap_begin, gap_end in first["gaps"] if gap_end > begin
+    )
+    words = f"{unread:,} line{'' if unread == 1 else 's'} of the recording cannot be read"
+    return Trace(first["cluster"], begin, end, pods, gaps, (words,) if unread else ())
+
+
+def recorded_pod(document: Mapping[str, Any], recorded_until: float) -> RecordedPod:
+    """Read one pod of a recording; raises KeyError, TypeError or ValueError."""
+    kind = document["kind"]
+    if kind not in get_args(Kind):
+        raise ValueError(kind)
+    begin, end = float(document["begin"]), _number(document, "end")
+    devices = int(document["devices"])
+    if devices < 1 or (end is not None and end < begin):
+        raise ValueError(document)
+    life = (recorded_until if end is None else end) - begin
+    is_seen = (_number(document, "unseenSeconds") or 0.0) <= _UNSEEN * life
+    seen = document if is_seen else {}
+    return RecordedPod(
+        namespace=intern(printable(document["namespace"])),
+        name=printable(document["pod"]),
+        node=intern(printable(document.get("node") or "")),
+        pool=intern(printable(document.get("pool") or "")),
+        resource=intern(printable(document["resource"])),
+        kind=cast(Kind, intern(kind)),
+        devices=devices,
+        begin=begin,
+        end=end,
+        given_mib=_number(document, "givenMiB"),
+        given_cores=_number(document, "givenCores"),
+        peak_mib=_number(seen, "peakMiB"),
+        cores=_number(seen, "p95Cores"),
+        peak_cores=_number(seen, "peakCores"),
+        waited=_number(document, "waitedSeconds"),
+    )
+
+
+def _number(document: Mapping[str, Any], key: str) -> float | None:
+    """Return a number that is not negative, None if it is unknown."""
+    value = document.get(key)
+    if value is None:
+        return None
+    number = float(value)
+    if not 0 <= number < float("inf"):
+        raise ValueError(key)
+    return number
