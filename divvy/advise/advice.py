@@ -15,7 +15,7 @@ from divvy.advise.candidates import (
 )
 from divvy.advise.needs import Need, Needs, given_of, needs_of
 from divvy.advise.replay import TIMES, Replay, Timeline, fill, replay
-from divvy.advise.trace import CLAIMS, RecordedPod, Trace
+from divvy.advise.trace import CLAIMS, Trace
 from divvy.model import Cluster, hardware_model
 from divvy.model.resource_names import gpu_resource
 from divvy.plan.fit import asking_pod, fit, nodes_of_plan
@@ -40,6 +40,8 @@ _RANKS: Mapping[Guarantee, Mapping[str, int]] = {
     "faults": {"isolated": 0, "shared": 1},
 }
 _HOUR = 3600
+# Sums of parts of a GPU come so near to a whole number.
+_TINY = 1e-6
 _KEPT, _REFUSED = 3, 2
 # Below this part of the GPUs' time that is known, "leave it as it is" would be a guess.
 _LEAST_KNOWN = 0.5
@@ -165,8 +167,11 @@ def advise(
     )
     strangers = sum(pod.pool not in cluster.pools for pod in trace.pods)
     words = f"{_pods(strangers)} of no pool of the stack file left out"
-    notes = (*trace.notes, *((words,) if strangers else ()))
-    return Advice(trace.cluster, trace.begin, trace.end, headroom, results, notes)
+    notes = [*trace.notes, *([words] if strangers else ())]
+    if trace.gaps:
+        gaps = duration_words(trace.end - trace.begin - trace.seconds)
+        notes.append(f"nothing is known of {gaps} of this time")
+    return Advice(trace.cluster, trace.begin, trace.end, headroom, results, tuple(notes))
 
 
 def _too_little(seconds: float, wanted: float) -> str:
@@ -228,6 +233,7 @@ class _PoolAdviser:
         self._given = given_of(self._pods, model.memory_mib)
         self._timeline = Timeline(self._pods, trace.end)
         self._pool = PoolToAdvise(cluster, name, model, gpus, nodes, self._kept_name())
+        self._candidate_today = self._pool.today()
         unmeasured = sum(not self._needs.kinds[kind].is_known for kind in self._needs.of_pod)
         self._base = replace(
             self._base,
@@ -244,10 +250,10 @@ class _PoolAdviser:
             return replace(
                 self._base, unknown="the stack file does not say which hardware it has: `hardware`"
             )
-        if not self._pods or not self._pool.nodes:
-            words = "no pod held one of its GPUs in this time: nothing says what it would need"
-            return replace(self._base, unknown=words)
         today = self._today()
+        if not self._pods or not self._pool.nodes:
+            words = "no pod held one of its GPUs, so that nothing says what pods would need"
+            return replace(self._base, today=today, reason=words)
         drawn = self._drawn()
         best = tuple(
             option for option in self._best(today, drawn) if self._is_better(option, today)
@@ -269,18 +275,21 @@ class _PoolAdviser:
     def _kept_name(self) -> str:
         """Return the resource that all pods ask for, "" if another pool offers it, too."""
         asked = {pod.resource for pod in self._pods}
-        others = (
-            pool.totals for pool in plan(self._cluster, "").pools if pool.name != self._name
-        )
+        others = (pool.totals for pool in plan(self._cluster, "").pools if pool.name != self._name)
         elsewhere = {resource.removesuffix(BY_CLAIMS) for totals in others for resource in totals}
         return asked.pop() if len(asked) == 1 and not asked & elsewhere else ""
 
-    def _parts(self, needs: Needs) -> list[float]:
-        """Return the part of a GPU that each need takes, by memory or compute."""
+    def _sizes(self, needs: Needs) -> tuple[list[float], list[float]]:
+        """Return the part of a GPU that each need takes: of its memory, and of its compute."""
         memory = self._pool.model.memory_mib
-        return [
-            need.count * max(need.memory_mib / memory, need.cores / 100) for need in needs.kinds
-        ]
+        return (
+            [need.count * need.memory_mib / memory for need in needs.kinds],
+            [need.count * need.cores / 100 for need in needs.kinds],
+        )
+
+    def _parts(self, needs: Needs) -> list[float]:
+        """Return the part of a GPU that each need takes, of what it takes most of."""
+        return list(map(max, *self._sizes(needs)))
 
     def _hours(self, needs: Needs) -> float:
         parts, trace = self._parts(needs), self._trace
@@ -313,13 +322,8 @@ class _PoolAdviser:
 
     def _today(self) -> Option:
         self._needed_hours = self._hours(self._needs)
-        self._candidate_today = self._pool.today()
         choices = [self._held(need) for need in self._given.kinds]
-        # Who waited has waited; the GPUs are those of all that came, as for the others.
-        result = replay(
-            self._candidate_today, self._timeline, self._given, choices, self._pool.nodes
-        )
-        waiting = {pod.full_name: pod.waited for pod in self._pods if pod.waited}
+        result, waiting = self._replays(self._candidate_today, self._given, choices)
         return Option(
             self._candidate_today.words,
             None,
@@ -329,7 +333,17 @@ class _PoolAdviser:
             self._idle(self._pool.nodes),
             refused=self._named(self._given, [choice is None for choice in choices]),
             waiting=waiting,
+            notes=tuple(self._waited(waiting)),
         )
+
+    def _waited(self, waiting: Mapping[str, float]) -> Iterator[str]:
+        """Say that pods waited, though the profile had room for them."""
+        others = [pod.waited for pod in self._pods if pod.waited and pod.full_name not in waiting]
+        if others:
+            yield (
+                f"{_pods(len(others))} waited, up to {duration_words(max(others))}, though this "
+                "pool had room for them: for another reason than its profile"
+            )
 
     def _held(self, need: Need) -> Choice | None:
         """Return what today's profile has of what pods have held."""
@@ -352,6 +366,8 @@ class _PoolAdviser:
         return {"whole": WHOLE, "mig": MIG}.get(need.kind)
 
     def _named(self, needs: Needs, of_kind: Sequence[bool]) -> tuple[str, ...]:
+        if not any(of_kind):
+            return ()
         return tuple(
             self._pods[number].full_name
             for number, kind in enumerate(needs.of_pod)
@@ -362,23 +378,27 @@ class _PoolAdviser:
         weights = Counter(self._needs.of_pod)
         counts = [weights[kind] for kind in range(len(self._needs.kinds))]
         peaks = partial(self._timeline.peaks, self._needs)
-        listed = candidates(self._pool, self._needs.kinds, counts, peaks)
-        load = max(self._load(self._needs))
+        shapes = [gpu.shape for gpu in self._candidate_today.node.gpus]
+        listed = [
+            candidate
+            for candidate in candidates(self._pool, self._needs.kinds, counts, peaks)
+            if [gpu.shape for gpu in candidate.node.gpus] != shapes
+        ]
+        load = max(self._timeline.peak(self._needs, parts) for parts in self._sizes(self._needs))
         drawn = []
         for candidate in listed:
             choices = [candidate.choose(need) for need in self._needs.kinds]
             option = self._effects(candidate, choices, counts)
-            estimate = ceil(load - 1e-9)
+            estimate = ceil(load - _TINY)
             if candidate.claims is None:
                 resources = [choice.device.resource if choice else None for choice in choices]
                 estimate = fill(candidate, peaks(resources))
             drawn.append(_Drawn(candidate, choices, estimate, option))
         return drawn
 
-    def _load(self, needs: Needs) -> list[float]:
+    def _load(self, parts: Sequence[float], needs: Needs) -> list[float]:
         seconds = (self._trace.end - self._trace.begin) / TIMES
-        parts = self._parts(needs)
-        return self._timeline.load(parts, needs.of_pod, self._trace.begin, max(seconds, 1e-9))
+        return self._timeline.load(needs, parts, self._trace.begin, seconds)
 
     def _effects(
         self, candidate: Candidate, choices: Sequence[Choice | None], counts: Sequence[int]
@@ -396,9 +416,8 @@ class _PoolAdviser:
                 step = ranks[levels[1]] - ranks[levels[0]]
                 if step:
                     (lost if step > 0 else gained)[name, *levels] += count
-            if (asked := _asked(candidate, choice)) != need.resource:
+            if (asked := _asked(choice)) != need.resource:
                 requests[need.resource, asked] += count
-        killed = self._timeline.crowded(self._needs, choices, self._pool.model.memory_mib)
         return Option(
             candidate.words,
             candidate.profile,
@@ -407,7 +426,6 @@ class _PoolAdviser:
             0,
             0.0,
             refused=self._named(self._needs, [choice is None for choice in choices]),
-            killed=tuple(self._pods[number].full_name for number in killed),
             slowed=self._named(self._needs, [bool(choice and choice.slowed) for choice in choices]),
             lost=tuple(GuaranteeChange(*key, count) for key, count in sorted(lost.items())),
             gained=tuple(GuaranteeChange(*key, count) for key, count in sorted(gained.items())),
@@ -417,11 +435,7 @@ class _PoolAdviser:
     def _best(self, today: Option, drawn: Sequence[_Drawn]) -> tuple[Option, ...]:
         """Replay the most promising candidates, until no other can be better."""
         kept = [entry for entry in drawn if self._is_kept(entry.option, today)]
-        others = [
-            entry
-            for entry in drawn
-            if entry not in kept and not entry.option.refused and not entry.option.killed
-        ]
+        others = [entry for entry in drawn if entry not in kept and not entry.option.refused]
         return (*self._replayed(kept, _KEPT), *self._replayed(others, _REFUSED))
 
     def _replayed(self, drawn: list[_Drawn], most: int) -> list[Option]:
@@ -430,15 +444,14 @@ class _PoolAdviser:
             enough = sorted(option.gpus for option in results)[:most]
             if len(enough) == most and entry.estimate >= enough[0]:
                 break
-            results.append(self._option(entry))
+            killed = self._timeline.crowded(self._needs, entry.choices, self._pool.model.memory_mib)
+            if not killed:
+                results.append(self._option(entry))
         return sorted(results, key=self._rank)[:most]
 
     def _option(self, entry: _Drawn) -> Option:
         nodes = self._pool.nodes
-        result = self._replay(entry, nodes)
-        waiting = {self._pods[number].full_name: time for number, time in result.waited.items()}
-        if waiting:
-            result = self._replay(entry, len(self._pods) * max(need.count for need in self._needs.kinds))
+        result, waiting = self._replays(entry.candidate, self._needs, entry.choices)
         fitting, notes = self._judged(entry, result)
         notes = (*self._bursts(entry.choices), *notes)
         return replace(
@@ -459,10 +472,18 @@ class _PoolAdviser:
             if choice and not choice.slowed and (pod.peak_cores or 0) > choice.device.cores:
                 above += 1
         if above:
-            yield f"{_pods(above)} took more of a GPU's time in short bursts than their part of it"
+            yield f"{_pods(above)} took more of a GPU's time in bursts than they would have"
 
-    def _replay(self, entry: _Drawn, nodes: int) -> Replay:
-        return replay(entry.candidate, self._timeline, self._needs, entry.choices, nodes)
+    def _replays(
+        self, candidate: Candidate, needs: Needs, choices: Sequence[Choice | None]
+    ) -> tuple[Replay, Mapping[str, float]]:
+        """Replay on the nodes of the pool, and, if pods wait, again on as many as they need."""
+        result = replay(candidate, self._timeline, needs, choices, self._pool.nodes)
+        waiting = {self._pods[number].full_name: time for number, time in result.waited.items()}
+        if waiting:
+            enough = sum(need.count for need in needs.kinds) * len(self._pods)
+            result = replay(candidate, self._timeline, needs, choices, enough)
+        return result, waiting
 
     def _judged(self, entry: _Drawn, result: Replay) -> tuple[int, tuple[str, ...]]:
         """Return on how many nodes all pods of the busiest moment fit as the scheduler puts them.
@@ -490,7 +511,7 @@ class _PoolAdviser:
             counted = [replace(node, count=count) for node in nodes]
             if fit(cluster, "", counted, pods):
                 return count, ()
-        words = f"`divvy fit` does not put the pods of the busiest moment on {2 * result.nodes} nodes"
+        words = f"`divvy fit` finds no room for the busiest moment on {2 * result.nodes} nodes"
         return result.nodes, (words,)
 
     def _is_kept(self, option: Option, today: Option) -> bool:
@@ -552,8 +573,8 @@ class _PoolAdviser:
         return Times(
             self._trace.begin,
             (self._trace.end - self._trace.begin) / TIMES,
-            tuple(self._load(self._needs)),
-            tuple(self._load(self._given)),
+            tuple(self._load(self._parts(self._needs), self._needs)),
+            tuple(self._load(self._parts(self._given), self._given)),
         )
 
 
@@ -568,7 +589,7 @@ def _gpus(number: int) -> str:
     return "1 GPU" if number == 1 else f"{number:,} GPUs"
 
 
-def _asked(candidate: Candidate, choice: Choice) -> str:
+def _asked(choice: Choice) -> str:
     """Return what a pod names: a share by size is asked for by names of its own."""
     resource = choice.device.resource
     if resource == gpu_resource(shared=True) + BY_CLAIMS:
@@ -580,7 +601,7 @@ def _raw_pod(candidate: Candidate, need: Need, choice: Choice | None) -> dict[st
     """Return a pod that asks a candidate for what it needs."""
     assert choice is not None
     names = candidate.cluster.names
-    limits = {_asked(candidate, choice): need.count}
+    limits = {_asked(choice): need.count}
     if CLAIMS in limits:
         limits = {names.gpu: need.count, names.memory: need.memory_mib, names.cores: need.cores}
     container = {"name": "main", "resources": {"limits": limits}}

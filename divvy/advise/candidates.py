@@ -231,7 +231,7 @@ def _replica_ways(pool: PoolToAdvise, replicas: int, limited: bool) -> list[Cand
     rule: dict[str, Any] = {"replicas": replicas}
     if limited:
         rule |= {"memoryLimit": {"limit": "auto", "action": "prevent"}, "compute": "share"}
-    words = f"{replicas} {'shares with limits' if limited else 'replicas'}"
+    words = f"{replicas} {'limited shares' if limited else 'replicas'}"
     way = pool.candidate(words, {"timeSlicing": rule}, 1)
     return [way] if way else []
 
@@ -321,9 +321,7 @@ def _covering(
     sizes = sorted(classes.values(), key=lambda known: (known.memory_mib, known.cores))
     choices = [smallest(sizes, need) for need in needs]
     most = peaks([choice.device.resource if choice else None for choice in choices])
-    given = [
-        {known.resource: known.per_gpu[0] for known in way.classes} for way in (*ways, whole)
-    ]
+    given = [{known.resource: known.per_gpu[0] for known in way.classes} for way in (*ways, whole)]
     mix = _mix(given, most, pool.gpus, 2 * pool.nodes)
     results = [_mixed(pool, [*ways, whole], mix)] if mix else []
     alike = [way for way in ways if most.keys() <= {known.resource for known in way.classes}]
@@ -335,7 +333,9 @@ def _covering(
 
 def gpus_for(most: Mapping[str, int], classes: Iterable[DeviceClass]) -> int:
     """Return how many GPUs of one way have these devices."""
-    return max((-(-most.get(known.resource, 0) // known.per_gpu[0]) for known in classes), default=0)
+    return max(
+        (-(-most.get(known.resource, 0) // known.per_gpu[0]) for known in classes), default=0
+    )
 
 
 def _mix(

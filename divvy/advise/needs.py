@@ -15,7 +15,7 @@ class Need:
     """What pods that are alike need of each of their ``count`` devices: MiB, per cent of a GPU.
 
     ``whole``: no part of a GPU will do. ``resource`` and ``kind`` are what they have held.
-    ``is_known``: all of it was measured.
+    ``is_known``: its memory was measured.
     """
 
     count: int
@@ -27,7 +27,7 @@ class Need:
     is_known: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Needs:
     """The needs of pods, and of each pod the number of its own."""
 
@@ -77,5 +77,5 @@ def _need(pod: RecordedPod, headroom: float, gpu_mib: int) -> Need:
         whole=pod.kind == "whole" and pod.devices > 1,
         resource=pod.resource,
         kind=pod.kind,
-        is_known=None not in (pod.peak_mib, pod.cores),
+        is_known=pod.peak_mib is not None,
     )

@@ -4,11 +4,13 @@
 whole numbers: 180,000 pods for each of several candidates.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import accumulate, islice
 from typing import Any, Protocol
 
 from divvy.advise.candidates import Candidate, Choice, DeviceClass
@@ -17,7 +19,6 @@ from divvy.advise.trace import RecordedPod
 from divvy.model import MigGeometry, mig_resource
 from divvy.model.claims import Shares
 from divvy.plan.predict.claimable import BY_CLAIMS
-
 
 # Into so many equal parts a time is divided for a picture of it.
 TIMES = 168
@@ -45,99 +46,104 @@ class Timeline:
             max((until if pod.end is None else pod.end) - pod.begin, 1.0) for pod in pods
         ]
         self.order = sorted(range(len(pods)), key=self.arrivals.__getitem__)
+        self._ends = [come + last for come, last in zip(self.arrivals, self.seconds, strict=True)]
         # What ends at the moment when another comes leaves its device to it.
-        ends = [come + last for come, last in zip(self.arrivals, self.seconds, strict=True)]
-        moments = [(end, -1, number) for number, end in enumerate(ends)]
-        moments += [(come, 0, number) for number, come in enumerate(self.arrivals)]
-        moments.sort(key=lambda moment: (moment[0], moment[1]))
-        self._steps = [number if step == 0 else ~number for _, step, number in moments]
-        self._moments = [moment for moment, _, _ in moments]
-        self._ends = ends
+        moments = [(end, ~number) for number, end in enumerate(self._ends)]
+        moments += [(come, number) for number, come in enumerate(self.arrivals)]
+        moments.sort()
+        self._steps = [number for _, number in moments]
+        self._moments = [moment for moment, _ in moments]
+        self._known_kinds: dict[Needs, list[int]] = {}
+        self._known_peaks: dict[tuple[Needs, tuple[bool, ...]], int] = {}
 
     def running_at(self, moment: float) -> tuple[int, ...]:
         """Return who runs, those that came first at the front."""
-        return tuple(
-            number
-            for number in self.order
-            if self.arrivals[number] <= moment < self._ends[number]
-        )
+        arrivals, ends = self.arrivals, self._ends
+        return tuple(number for number in self.order if arrivals[number] <= moment < ends[number])
+
+    def peak(self, needs: Needs, parts: Sequence[float]) -> float:
+        """Return the most that runs at once; ``parts`` are what the pods of each kind count for."""
+        return max(accumulate(map(_signed(parts).__getitem__, self._kinds(needs))), default=0)
 
     def peaks(self, needs: Needs, resources: Sequence[str | None]) -> Mapping[str, int]:
         """Return the most devices that are held at once, by what each need asks for."""
-        names = sorted({resource for resource in resources if resource is not None})
-        index = {name: number for number, name in enumerate(names)}
-        # What asks for nothing is counted, and nobody looks.
-        kinds = [len(names) if name is None else index[name] for name in resources]
-        counts = [need.count for need in needs.kinds]
-        now, most = [0] * (len(names) + 1), [0] * (len(names) + 1)
-        of_pod = needs.of_pod
-        for step in self._steps:
-            if step >= 0:
-                kind = of_pod[step]
-                now[kinds[kind]] = held = now[kinds[kind]] + counts[kind]
-                if held > most[kinds[kind]]:
-                    most[kinds[kind]] = held
-            else:
-                kind = of_pod[~step]
-                now[kinds[kind]] -= counts[kind]
-        return {name: most[number] for name, number in index.items()}
+        return {
+            name: self._peak_of(needs, tuple(resource == name for resource in resources))
+            for name in sorted({resource for resource in resources if resource is not None})
+        }
 
     def load(
-        self, parts: Sequence[float], of_pod: Sequence[int], begin: float, seconds: float
+        self, needs: Needs, parts: Sequence[float], begin: float, seconds: float
     ) -> list[float]:
-        """Return the most that runs at once in each of some equal times from ``begin`` on.
-
-        ``parts`` are what the pods of each kind count for.
-        """
+        """Return the most that runs at once in each of some equal times from ``begin`` on."""
         most = [0.0] * TIMES
         now, at = 0.0, 0
-        for step, moment in zip(self._steps, self._moments, strict=True):
+        running = accumulate(map(_signed(parts).__getitem__, self._kinds(needs)))
+        for after, moment in zip(running, self._moments, strict=True):
             # What runs on counts at every time that begins before the next change.
-            until = min(max(int((moment - begin) / seconds), -1), TIMES - 1)
+            until = min(int((moment - begin) / seconds), TIMES - 1)
             while at < until:
                 at += 1
                 most[at] = now
-            now += parts[of_pod[step]] if step >= 0 else -parts[of_pod[~step]]
+            now = after
             if now > most[at] and moment >= begin:
                 most[at] = now
-        for later in range(at + 1, TIMES):
-            most[later] = now
+        most[at + 1 :] = [now] * (TIMES - 1 - at)
         return most
 
     def crowded(
         self, needs: Needs, choices: Sequence[Choice | None], memory_mib: int
-    ) -> Iterator[int]:
-        """Yield pods that could be on one GPU with others so that its memory is not enough."""
+    ) -> tuple[int, ...]:
+        """Return pods that could be on one GPU with others so that its memory is not enough."""
         crowds = [choice.device.crowd if choice else 0 for choice in choices]
         crowd = max(crowds)
-        if not crowd:
-            return
+        sizes = [need.memory_mib for need in needs.kinds]
         of_pod = needs.of_pod
         running: list[int] = []
-        named: set[int] = set()
         present: set[int] = set()
-        for step in self._steps:
+        named: set[int] = set()
+        for step in self._steps if crowd else ():
             number = step if step >= 0 else ~step
+            size = sizes[of_pod[number]]
             if not crowds[of_pod[number]]:
                 continue
-            size = needs.kinds[of_pod[number]].memory_mib
             if step < 0:
                 del running[bisect_left(running, size)]
                 present.discard(number)
                 continue
             insort(running, size)
             present.add(number)
-            largest = running[-crowd:]
-            if sum(largest) <= memory_mib:
+            if sum(running[-crowd:]) <= memory_mib:
                 continue
-            # Beside the largest others, whoever makes it too much may be there.
-            room = memory_mib - sum(running[-(crowd - 1) :])
-            named |= {
-                other
-                for other in present
-                if needs.kinds[of_pod[other]].memory_mib > room or len(running) <= crowd
-            }
-        yield from sorted(named)
+            # Beside the largest others, whoever makes it too much may be there. Only one that is
+            # among the largest makes it so for others, too.
+            room = memory_mib - sum(running[-(crowd - 1) :]) if len(running) > crowd else -1
+            others = present if size >= running[-crowd:][0] else {number}
+            named |= {other for other in others if sizes[of_pod[other]] > room}
+        return tuple(sorted(named))
+
+    def _kinds(self, needs: Needs) -> Sequence[int]:
+        """Return the kinds of need in the order in which pods come, and, as ``~kind``, go."""
+        if needs not in self._known_kinds:
+            of_pod = needs.of_pod
+            self._known_kinds[needs] = [
+                of_pod[step] if step >= 0 else ~of_pod[~step] for step in self._steps
+            ]
+        return self._known_kinds[needs]
+
+    def _peak_of(self, needs: Needs, asking: tuple[bool, ...]) -> int:
+        key = needs, asking
+        if key not in self._known_peaks:
+            counts = [
+                need.count if asks else 0 for need, asks in zip(needs.kinds, asking, strict=True)
+            ]
+            self._known_peaks[key] = int(self.peak(needs, counts))
+        return self._known_peaks[key]
+
+
+def _signed(parts: Sequence[float]) -> list[float]:
+    """Return parts so that ``~number`` leads to what is taken away."""
+    return [*parts, *(-part for part in reversed(parts))]
 
 
 _ANY = Need(1, 0, 1, False, "", "share", False)
@@ -174,10 +180,8 @@ class _Devices:
     def take(self, need: Need, choice: Choice) -> Any:
         resource, count = choice.device.resource, need.count
         free = self._free[resource]
-        for node, number in enumerate(free):
-            if number >= count:
-                break
-        else:
+        node = next((at for at, number in enumerate(free) if number >= count), None)
+        if node is None:
             if len(free) == self._nodes or count > self._total[resource]:
                 return None
             node = len(free)
@@ -214,8 +218,8 @@ class _Devices:
         return gpus
 
 
-class _Gpus:
-    """GPUs that claims divide: ``_on`` holds a device of one of them, or says that it cannot."""
+class _Gpus(ABC):
+    """GPUs that claims divide, in the order in which they are opened."""
 
     def __init__(self, gpus: int, nodes: int) -> None:
         self._gpus, self._most = gpus, gpus * nodes
@@ -223,29 +227,19 @@ class _Gpus:
 
     def take(self, need: Need, choice: Choice) -> Any:
         if need.count == 1:
-            for gpu in range(self.level):
-                if (part := self._on(gpu, need, choice)) is not None:
-                    return ((gpu, part),)
-            if self.level == self._most:
-                return None
-            self.level += 1
-            part = self._on(self.level - 1, need, choice)
-            return None if part is None else ((self.level - 1, part),)
+            gpu = self._first(need, choice, 0, self._most)
+            return None if gpu is None else ((gpu, self._on(gpu, need, choice)),)
+        # All devices of a pod are on one node, some of them maybe on one GPU.
         for first in range(0, self._most, self._gpus):
             held: list[tuple[int, Any]] = []
-            # Devices of one pod may be on one GPU.
-            for gpu in range(first, first + self._gpus):
-                while len(held) < need.count:
-                    part = self._on(gpu, need, choice)
-                    if part is None:
-                        break
-                    held.append((gpu, part))
-            if len(held) == need.count:
-                self.level = max(self.level, held[-1][0] + 1)
+            while len(held) < need.count:
+                gpu = self._first(need, choice, first, first + self._gpus)
+                if gpu is None:
+                    break
+                held.append((gpu, self._on(gpu, need, choice)))
+            else:
                 return held
             self.give_back(held)
-            if first >= self.level:
-                return None
         return None
 
     def give_back(self, held: Any) -> None:
@@ -256,11 +250,16 @@ class _Gpus:
     def opened(self) -> tuple[int, int]:
         return self.level, -(-self.level // self._gpus)
 
-    def _on(self, gpu: int, need: Need, choice: Choice) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _first(self, need: Need, choice: Choice, first: int, end: int) -> int | None:
+        """Return the first of some GPUs that has what is needed, None if none has."""
 
-    def _off(self, gpu: int, part: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _on(self, gpu: int, need: Need, choice: Choice) -> Any:
+        """Hold it on this GPU and return what is held."""
+
+    @abstractmethod
+    def _off(self, gpu: int, part: Any) -> None: ...
 
 
 class _Shares(_Gpus):
@@ -269,18 +268,23 @@ class _Shares(_Gpus):
     def __init__(self, shares: Shares, memory_mib: int, gpus: int, nodes: int) -> None:
         super().__init__(gpus, nodes)
         self._all = shares.memory.of_gpu(memory_mib), 100, shares.max
-        self._memory, self._cores, self._turns = (
-            [part] * self._most for part in self._all
-        )
+        self._memory, self._cores, self._turns = ([part] * self._most for part in self._all)
+
+    def _first(self, need: Need, choice: Choice, first: int, end: int) -> int | None:
+        memory, cores, turns = self._size(need, choice)
+        free_cores, free_turns = self._cores, self._turns
+        for gpu, free in enumerate(islice(self._memory, first, end), first):
+            if free >= memory and free_cores[gpu] >= cores and free_turns[gpu] >= turns:
+                return gpu
+        return None
 
     def _on(self, gpu: int, need: Need, choice: Choice) -> Any:
-        memory, cores, turns = self._all if choice.device.whole else (need.memory_mib, need.cores, 1)
-        if self._memory[gpu] < memory or self._cores[gpu] < cores or self._turns[gpu] < turns:
-            return None
+        memory, cores, turns = size = self._size(need, choice)
         self._memory[gpu] -= memory
         self._cores[gpu] -= cores
         self._turns[gpu] -= turns
-        return memory, cores, turns
+        self.level = max(self.level, gpu + 1)
+        return size
 
     def _off(self, gpu: int, part: Any) -> None:
         memory, cores, turns = part
@@ -288,38 +292,63 @@ class _Shares(_Gpus):
         self._cores[gpu] += cores
         self._turns[gpu] += turns
 
+    def _size(self, need: Need, choice: Choice) -> tuple[int, int, int]:
+        return self._all if choice.device.whole else (need.memory_mib, need.cores, 1)
+
 
 class _Instances(_Gpus):
-    """GPUs whose MIG devices are made when pods claim them, each from its lowest start."""
+    """GPUs whose MIG devices are made when pods claim them, each from its lowest start.
+
+    What a GPU holds is its memory slices as bits, and above them the number of its compute slices.
+    """
 
     def __init__(self, geometry: MigGeometry | None, gpus: int, nodes: int) -> None:
         super().__init__(gpus, nodes)
-        self._slices, self._compute = [0] * self._most, [0] * self._most
-        all_slices, all_compute = 1, 1
-        self._masks: dict[str, tuple[tuple[int, ...], int]] = {}
-        if geometry is not None:
-            all_slices, all_compute = (1 << geometry.memory_slices) - 1, geometry.compute_slices
-            for profile in geometry.profiles:
-                mask = (1 << profile.memory_slices) - 1
-                starts = tuple(mask << start for start in profile.starts)
-                name = mig_resource(profile.name) + BY_CLAIMS
-                self._masks[name] = starts, profile.compute_slices
-        self._all = (all_slices,), all_compute
+        self._geometry = geometry
+        self._slices = geometry.memory_slices if geometry else 1
+        self._compute = geometry.compute_slices if geometry else 1
+        self._held = [0] * self._most
+        self._placements: dict[str, list[int]] = {}
 
-    def _on(self, gpu: int, need: Need, choice: Choice) -> Any:
-        masks, compute = self._masks.get(choice.device.resource, self._all)
-        if self._compute[gpu] + compute <= self._all[1]:
-            for mask in masks:
-                if not self._slices[gpu] & mask:
-                    self._slices[gpu] |= mask
-                    self._compute[gpu] += compute
-                    return mask, compute
+    def _first(self, need: Need, choice: Choice, first: int, end: int) -> int | None:
+        placements = self._of(choice)
+        for gpu, held in enumerate(islice(self._held, first, end), first):
+            if placements[held]:
+                return gpu
         return None
 
+    def _on(self, gpu: int, need: Need, choice: Choice) -> Any:
+        part = self._of(choice)[self._held[gpu]]
+        self._held[gpu] += part
+        self.level = max(self.level, gpu + 1)
+        return part
+
     def _off(self, gpu: int, part: Any) -> None:
-        mask, compute = part
-        self._slices[gpu] ^= mask
-        self._compute[gpu] -= compute
+        self._held[gpu] -= part
+
+    def _of(self, choice: Choice) -> list[int]:
+        """Return what a GPU would hold more, by what it holds; 0 where it has no room."""
+        resource = choice.device.resource
+        if resource not in self._placements:
+            slices, compute, starts = self._slices, self._compute, (0,)
+            for profile in self._geometry.profiles if self._geometry else ():
+                if mig_resource(profile.name) + BY_CLAIMS == resource:
+                    slices, compute = profile.memory_slices, profile.compute_slices
+                    starts = profile.starts
+            self._placements[resource] = [
+                self._place(held, slices, compute, starts)
+                for held in range((self._compute + 1) << self._slices)
+            ]
+        return self._placements[resource]
+
+    def _place(self, held: int, slices: int, compute: int, starts: Sequence[int]) -> int:
+        if (held >> self._slices) + compute > self._compute:
+            return 0
+        for start in starts:
+            mask = ((1 << slices) - 1) << start
+            if not held & mask:
+                return mask | compute << self._slices
+        return 0
 
 
 def _room(candidate: Candidate, nodes: int) -> _Room:
@@ -389,7 +418,8 @@ def replay(
         if choices[of_pod[number]] is None:
             continue
         now = timeline.arrivals[number]
-        end(now)
+        if ends and ends[0][0] <= now:
+            end(now)
         if not begin(number, now):
             waiting.append(number)
         if room.level != level:

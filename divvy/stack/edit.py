@@ -31,7 +31,9 @@ def with_profile(file: StackFile, pool: str, profile: Any, name: str) -> tuple[S
     expected["pools"][pool]["profile"] = chosen
     edited = file
     try:
-        edited = replace(file, text=_with_value(file, (*_SECTION, "pools", pool, "profile"), chosen))
+        edited = replace(
+            file, text=_with_value(file, (*_SECTION, "pools", pool, "profile"), chosen)
+        )
         if same is None:
             text = _with_entry(edited, (*_SECTION, "profiles"), chosen, profile)
             edited = replace(file, text=text)

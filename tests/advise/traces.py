@@ -61,7 +61,5 @@ def advised(
     pods: Trace, of: Any = None, wanted: float = DAY, allow: Any = (), **more: Any
 ) -> PoolAdvice:
     """Return the advice for the one pool."""
-    advice: Advice = advise(
-        of or cluster(), pods, ["a100"], wanted, allow=frozenset(allow), **more
-    )
+    advice: Advice = advise(of or cluster(), pods, ["a100"], wanted, allow=frozenset(allow), **more)
     return advice.pools[0]
