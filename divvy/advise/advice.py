@@ -42,7 +42,10 @@ _RANKS: Mapping[Guarantee, Mapping[str, int]] = {
 _HOUR = 3600
 # Sums of parts of a GPU come so near to a whole number.
 _TINY = 1e-6
-_KEPT, _REFUSED = 3, 2
+# So many are shown that keep all guarantees, and that do not.
+_KEPT, _OTHERS = 3, 2
+# One that refuses or kills no more than this part of the pods is shown, too: they may be few.
+_FEW = 0.1
 # Below this part of the GPUs' time that is known, "leave it as it is" would be a guess.
 _LEAST_KNOWN = 0.5
 
@@ -96,6 +99,11 @@ class Option:
         weaker: set[Guarantee] = {change.guarantee for change in self.lost}
         weaker |= {"compute"} if self.slowed else set()
         return tuple(name for name in _RANKS if name in weaker)
+
+    @property
+    def is_harmless(self) -> bool:
+        """Return whether no pod is refused or killed."""
+        return not self.refused and not self.killed
 
     @property
     def longest_wait(self) -> float:
@@ -433,29 +441,41 @@ class _PoolAdviser:
         )
 
     def _best(self, today: Option, drawn: Sequence[_Drawn]) -> tuple[Option, ...]:
-        """Replay the most promising candidates, until no other can be better."""
+        """Replay the most promising candidates, until no other can be better.
+
+        Those that keep all first, then those that would have to be allowed, then the best that only
+        few pods are in the way of.
+        """
         kept = [entry for entry in drawn if self._is_kept(entry.option, today)]
-        others = [entry for entry in drawn if entry not in kept and not entry.option.refused]
-        return (*self._replayed(kept, _KEPT), *self._replayed(others, _REFUSED))
+        refusing = [entry for entry in drawn if entry.option.refused]
+        others = [entry for entry in drawn if entry not in kept and entry not in refusing]
+        few = _FEW * len(self._pods)
+        missed = [entry for entry in refusing if len(entry.option.refused) <= few]
+        options = [*self._replayed(kept, _KEPT), *self._replayed(others, _OTHERS)]
+        crowded = [option for option in options if option.killed and len(option.killed) <= few]
+        near = sorted((*self._replayed(missed, 1), *crowded), key=self._rank)[:1]
+        return (*(option for option in options if not option.killed), *near)
 
     def _replayed(self, drawn: list[_Drawn], most: int) -> list[Option]:
         results: list[Option] = []
+        crowded: list[Option] = []
         for entry in sorted(drawn, key=lambda entry: (entry.estimate, self._rank(entry.option))):
             enough = sorted(option.gpus for option in results)[:most]
             if len(enough) == most and entry.estimate >= enough[0]:
                 break
-            killed = self._timeline.crowded(self._needs, entry.choices, self._pool.model.memory_mib)
-            if not killed:
-                results.append(self._option(entry))
-        return sorted(results, key=self._rank)[:most]
+            option = self._option(entry)
+            (crowded if option.killed else results).append(option)
+        return [*sorted(results, key=self._rank)[:most], *crowded]
 
     def _option(self, entry: _Drawn) -> Option:
         nodes = self._pool.nodes
         result, waiting = self._replays(entry.candidate, self._needs, entry.choices)
         fitting, notes = self._judged(entry, result)
         notes = (*self._bursts(entry.choices), *notes)
+        killed = self._timeline.crowded(self._needs, entry.choices, self._pool.model.memory_mib)
         return replace(
             entry.option,
+            killed=tuple(self._pods[number].full_name for number in killed),
             gpus=result.gpus,
             nodes=fitting,
             spare_nodes=max(nodes - fitting, 0),
@@ -517,8 +537,7 @@ class _PoolAdviser:
     def _is_kept(self, option: Option, today: Option) -> bool:
         """Return whether no pod would be worse off, but for what is allowed."""
         return (
-            not option.refused
-            and not option.killed
+            option.is_harmless
             and set(option.to_allow) <= self._allow
             and (len(option.waiting), option.longest_wait)
             <= (len(today.waiting), today.longest_wait)
@@ -560,14 +579,13 @@ class _PoolAdviser:
             weaker = f"{_listed(chosen.to_allow)} {verb} weaker, as allowed"
             words.append(weaker if chosen.to_allow else "no guarantee gets weaker")
             return f"{', '.join(words[:-1])}, and {words[-1]}"
-        words = f"no profile that keeps every guarantee needs fewer than the {_gpus(today.gpus)}"
-        words += " that the pods take at the peak today"
-        cheaper = [option for option in best if option.to_allow and option.gpus < today.gpus]
-        if cheaper:
-            first = cheaper[0]
-            options = " ".join(f"--allow {name}" for name in first.to_allow)
-            words += f"; with {options}, {first.words} would need {first.gpus:,}"
-        return words
+        reason = f"no profile that keeps every guarantee needs fewer than the {_gpus(today.gpus)}"
+        reason += " that the pods take at the peak today"
+        cheaper = next((option for option in best if option.is_harmless), None)
+        if cheaper is not None:
+            options = " ".join(f"--allow {name}" for name in cheaper.to_allow)
+            reason += f"; with {options}, {cheaper.words} would need {cheaper.gpus:,}"
+        return reason
 
     def _times(self) -> Times:
         return Times(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, groupby, islice
+from math import inf
 from typing import Any
 
 from divvy.advise.needs import Need
@@ -249,20 +250,22 @@ def _mig_profiles(model: GpuModel, needs: Sequence[Need]) -> tuple[str, ...]:
         ),
         key=lambda profile: (profile.memory_mib, profile.compute_slices),
     )
-    smallest = {
+    # Also for those to whom too little compute may be given.
+    fitting = {
         next(
             (
                 profile.name
                 for profile in plain
                 if profile.memory_mib >= need.memory_mib
-                and 100 * profile.compute_slices >= need.cores * geometry.compute_slices
+                and 100 * profile.compute_slices >= cores * geometry.compute_slices
             ),
             None,
         )
         for need in needs
+        for cores in (need.cores, 0)
         if not need.whole
     }
-    return tuple(profile.name for profile in plain if profile.name in smallest)
+    return tuple(profile.name for profile in plain if profile.name in fitting)
 
 
 def _sets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -317,24 +320,32 @@ def _covering(
     """
     if not ways:
         return []
-    classes = {known.resource: known for way in (*ways, whole) for known in way.classes}
+    # Alike, and with pods in the way that these ways refuse, or give too little compute.
+    most = peaks(_asking(ways, needs))
+    results = [_alike(pool, min(ways, key=lambda way: gpus_for(most, way.classes)))]
+    both = [*ways, whole]
+    given = [{known.resource: known.per_gpu[0] for known in way.classes} for way in both]
+    mix = _mix(given, peaks(_asking(both, needs)), pool.gpus, 2 * pool.nodes)
+    return [*results, _mixed(pool, both, mix)] if mix else results
+
+
+def _asking(ways: Iterable[Candidate], needs: Sequence[Need]) -> list[str | None]:
+    """Return the resource that each need would ask for of these ways together."""
+    classes = {known.resource: known for way in ways for known in way.classes}
     sizes = sorted(classes.values(), key=lambda known: (known.memory_mib, known.cores))
     choices = [smallest(sizes, need) for need in needs]
-    most = peaks([choice.device.resource if choice else None for choice in choices])
-    given = [{known.resource: known.per_gpu[0] for known in way.classes} for way in (*ways, whole)]
-    mix = _mix(given, most, pool.gpus, 2 * pool.nodes)
-    results = [_mixed(pool, [*ways, whole], mix)] if mix else []
-    alike = [way for way in ways if most.keys() <= {known.resource for known in way.classes}]
-    if alike:
-        best = min(alike, key=lambda way: gpus_for(most, way.classes))
-        results.append(_alike(pool, best))
-    return results
+    return [choice.device.resource if choice else None for choice in choices]
 
 
-def gpus_for(most: Mapping[str, int], classes: Iterable[DeviceClass]) -> int:
-    """Return how many GPUs of one way have these devices."""
+def gpus_for(most: Mapping[str, int], classes: Iterable[DeviceClass]) -> float:
+    """Return how many GPUs of one way have these devices, infinite if it lacks some."""
+    per_gpu = {known.resource: known.per_gpu[0] for known in classes}
     return max(
-        (-(-most.get(known.resource, 0) // known.per_gpu[0]) for known in classes), default=0
+        (
+            -(-number // per_gpu[resource]) if resource in per_gpu else inf
+            for resource, number in most.items()
+        ),
+        default=0,
     )
 
 

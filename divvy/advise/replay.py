@@ -330,7 +330,8 @@ class _Instances(_Gpus):
         """Return what a GPU would hold more, by what it holds; 0 where it has no room."""
         resource = choice.device.resource
         if resource not in self._placements:
-            slices, compute, starts = self._slices, self._compute, (0,)
+            slices, compute = self._slices, self._compute
+            starts: tuple[int, ...] = (0,)
             for profile in self._geometry.profiles if self._geometry else ():
                 if mig_resource(profile.name) + BY_CLAIMS == resource:
                     slices, compute = profile.memory_slices, profile.compute_slices

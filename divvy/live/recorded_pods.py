@@ -2,7 +2,8 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from math import isfinite
 from typing import Any
 from urllib.parse import urlencode
@@ -11,6 +12,7 @@ from divvy.advise.trace import Recording, heading
 from divvy.live.cluster_reader import ClusterReader
 from divvy.live.prometheus import ask_prometheus
 from divvy.model.api_names import GPUS_RECORD, WAITING_RECORD
+from divvy.model.problems import printable
 
 _DAY, _SECONDS = 86_400.0, 60.0
 # A sample a minute says from when to when; one in five minutes whether a node was seen at all.
@@ -81,7 +83,7 @@ def recorded_pods(
         for (node, pool), _ in prometheus.values(profiles, ("node", "pool"), since, until):
             pools[node] = pool
         records = f"count(count_over_time({GPUS_RECORD}[{{range}}]))"
-        knows_waiting |= any(prometheus.values(records, (), since, until))
+        knows_waiting |= bool(prometheus.values(records, (), since, until))
         for node, times in prometheus.times("max by (node) (divvy_node_profile)", since, until):
             observed[node] += times
     documents = [
@@ -119,7 +121,7 @@ def _pod(
     looks = seen.get("looks", 0.0) * _STEP
     later = _next(observed.get(node, []), last)
     end: float | None = last
-    if later is None:
+    if later is None or until - last <= 2 * _STEP:
         end = None
     elif later - last > 2 * _NODE_STEP:
         end = later
@@ -165,25 +167,35 @@ class _Prometheus:
     """Asks for one time after the other."""
 
     def __init__(self, reader: ClusterReader, where: str) -> None:
-        self._reader, self._where = reader, where
+        self._ask = partial(ask_prometheus, reader, where)
 
     def values(
-        self, query: str, labels: Iterable[str], since: float, until: float
-    ) -> Iterator[tuple[_Key, float]]:
-        """Yield what a query tells of a time at its end: labels, value."""
+        self, query: str, labels: Sequence[str], since: float, until: float
+    ) -> list[tuple[_Key, float]]:
+        """Return what a query tells of a time at its end: labels, value."""
         text = query.replace("{range}", f"{max(int(until - since), 1)}s")
-        parameters = {"query": text, "time": f"{until:.3f}"}
-        for series in self._ask(f"/api/v1/query?{urlencode(parameters)}"):
-            value = float(series["value"][1])
-            if isfinite(value):
-                yield tuple(str(series["metric"].get(label, "")) for label in labels), value
+        path = f"/api/v1/query?{urlencode({'query': text, 'time': until})}"
 
-    def times(self, query: str, since: float, until: float) -> Iterator[tuple[str, list[float]]]:
-        """Yield of each node when a query had a value for it."""
+        def read(data: Any) -> list[tuple[_Key, float]]:
+            values = [
+                (
+                    tuple(printable(series["metric"].get(label, "")) for label in labels),
+                    float(series["value"][1]),
+                )
+                for series in data["result"]
+            ]
+            return [(key, value) for key, value in values if isfinite(value)]
+
+        return self._ask(path, _SECONDS, read)
+
+    def times(self, query: str, since: float, until: float) -> list[tuple[str, list[float]]]:
+        """Return of each node when a query had a value for it."""
         parameters = {"query": query, "start": since, "end": until, "step": _NODE_STEP}
-        for series in self._ask(f"/api/v1/query_range?{urlencode(parameters)}"):
-            yield series["metric"].get("node", ""), [float(time) for time, _ in series["values"]]
 
-    def _ask(self, path: str) -> list[Any]:
-        read: Callable[[Any], list[Any]] = lambda data: list(data["result"])  # noqa: E731
-        return ask_prometheus(self._reader, self._where, path, _SECONDS, read)
+        def read(data: Any) -> list[tuple[str, list[float]]]:
+            return [
+                (printable(series["metric"]["node"]), [float(time) for time, _ in series["values"]])
+                for series in data["result"]
+            ]
+
+        return self._ask(f"/api/v1/query_range?{urlencode(parameters)}", _SECONDS, read)

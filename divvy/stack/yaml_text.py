@@ -122,13 +122,14 @@ class YamlText:
 
     def node(self, keys: Keys) -> yaml.Node:
         """Return the node that keys lead to; raises KeyError if there is none."""
-        tree_node: Any = self._tree
+        node = self._tree
         for key in keys:
-            child = _child(tree_node, key)
+            child = _child(node, key)
             if child is None:
                 raise KeyError(key)
-            tree_node, _ = child
-        return tree_node
+            node, _ = child
+        assert node is not None
+        return node
 
     @cached_property
     def _tree(self) -> yaml.Node | None:
