@@ -450,7 +450,11 @@ class _PoolAdviser:
         refusing = [entry for entry in drawn if entry.option.refused]
         others = [entry for entry in drawn if entry not in kept and entry not in refusing]
         few = _FEW * len(self._pods)
-        missed = [entry for entry in refusing if len(entry.option.refused) <= few]
+        missed = [
+            entry
+            for entry in refusing
+            if len(entry.option.refused) <= few and set(entry.option.to_allow) <= self._allow
+        ]
         options = [*self._replayed(kept, _KEPT), *self._replayed(others, _OTHERS)]
         crowded = [option for option in options if option.killed and len(option.killed) <= few]
         near = sorted((*self._replayed(missed, 1), *crowded), key=self._rank)[:1]

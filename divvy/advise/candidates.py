@@ -400,13 +400,14 @@ def _mixed(pool: PoolToAdvise, ways: Sequence[Candidate], mix: Sequence[int]) ->
         count = len(list(gpus))
         way = ways[number]
         rules.append({"devices": list(range(first, first + count)), **way.profile})
-        words.append(f"{count} GPU{'' if count == 1 else 's'} {way.words}")
+        on = f"{way.words} on {count} GPU{'' if count == 1 else 's'}"
+        words.append(on if way.profile else f"{count} whole")
         first += count
     # The last rule takes what is left, and GPUs without a rule are whole.
     del rules[-1]["devices"]
     if not rules[-1]:
         rules.pop()
-    return pool.candidate("; ".join(words), rules)
+    return pool.candidate(", ".join(words), rules)
 
 
 def _alike(pool: PoolToAdvise, way: Candidate) -> Candidate | None:
