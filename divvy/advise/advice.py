@@ -237,6 +237,7 @@ class _PoolAdviser:
             return
         model, gpus = hardware_model(pool.hardware), pool.hardware.gpus
         nodes = pool.hardware.count - len(pool.overrides)
+        self._names = [pod.full_name for pod in self._pods]
         self._needs = needs_of(self._pods, headroom, model.memory_mib)
         self._given = given_of(self._pods, model.memory_mib)
         self._timeline = Timeline(self._pods, trace.end)
@@ -377,9 +378,7 @@ class _PoolAdviser:
         if not any(of_kind):
             return ()
         return tuple(
-            self._pods[number].full_name
-            for number, kind in enumerate(needs.of_pod)
-            if of_kind[kind]
+            name for name, kind in zip(self._names, needs.of_pod, strict=True) if of_kind[kind]
         )
 
     def _drawn(self) -> list[_Drawn]:
@@ -400,7 +399,7 @@ class _PoolAdviser:
             estimate = ceil(load - _TINY)
             if candidate.claims is None:
                 resources = [choice.device.resource if choice else None for choice in choices]
-                estimate = fill(candidate, peaks(resources))
+                estimate, _ = fill(candidate, peaks(resources))
             drawn.append(_Drawn(candidate, choices, estimate, option))
         return drawn
 
@@ -479,7 +478,7 @@ class _PoolAdviser:
         killed = self._timeline.crowded(self._needs, entry.choices, self._pool.model.memory_mib)
         return replace(
             entry.option,
-            killed=tuple(self._pods[number].full_name for number in killed),
+            killed=tuple(self._names[number] for number in killed),
             gpus=result.gpus,
             nodes=fitting,
             spare_nodes=max(nodes - fitting, 0),
@@ -503,7 +502,7 @@ class _PoolAdviser:
     ) -> tuple[Replay, Mapping[str, float]]:
         """Replay on the nodes of the pool, and, if pods wait, again on as many as they need."""
         result = replay(candidate, self._timeline, needs, choices, self._pool.nodes)
-        waiting = {self._pods[number].full_name: time for number, time in result.waited.items()}
+        waiting = {self._names[number]: time for number, time in result.waited.items()}
         if waiting:
             enough = sum(need.count for need in needs.kinds) * len(self._pods)
             result = replay(candidate, self._timeline, needs, choices, enough)

@@ -65,6 +65,12 @@ class Timeline:
         """Return the most that runs at once; ``parts`` are what the pods of each kind count for."""
         return max(accumulate(map(_signed(parts).__getitem__, self._kinds(needs))), default=0)
 
+    def busiest(self, needs: Needs) -> float:
+        """Return when most devices are held."""
+        counts = _signed([need.count for need in needs.kinds])
+        running = list(accumulate(map(counts.__getitem__, self._kinds(needs))))
+        return self._moments[running.index(max(running))] if running else 0.0
+
     def peaks(self, needs: Needs, resources: Sequence[str | None]) -> Mapping[str, int]:
         """Return the most devices that are held at once, by what each need asks for."""
         return {
@@ -361,13 +367,17 @@ def _room(candidate: Candidate, nodes: int) -> _Room:
     return _Instances(gpus[0].model.mig, len(gpus), nodes)
 
 
-def fill(candidate: Candidate, devices: Mapping[str, int]) -> int:
-    """Return how many GPUs it takes to hold so many devices of each resource at once."""
+def fill(candidate: Candidate, devices: Mapping[str, int]) -> tuple[int, int]:
+    """Return how many GPUs and nodes it takes to hold so many devices of each resource at once.
+
+    A lower bound where pods have several, and all that a replay finds where each has one: a device
+    of a resource is as good as any other.
+    """
     room = _Devices(candidate, sum(devices.values()))
     for known in candidate.classes:
         for _ in range(devices.get(known.resource, 0)):
             room.take(_ANY, Choice(known))
-    return room.opened[0]
+    return room.opened
 
 
 def replay(
@@ -382,8 +392,13 @@ def replay(
     A pod that finds nothing free waits, and runs as long as it did once it has its devices.
     Later ones that find something do not wait for it, as with the scheduler.
     """
-    room = _room(candidate, nodes)
     of_pod, kinds = needs.of_pod, needs.kinds
+    if candidate.claims is None and all(need.count == 1 for need in kinds):
+        resources = [choice.device.resource if choice else None for choice in choices]
+        gpus, opened_nodes = fill(candidate, timeline.peaks(needs, resources))
+        if opened_nodes <= nodes:
+            return Replay(gpus, opened_nodes, {}, timeline.running_at(timeline.busiest(needs)))
+    room = _room(candidate, nodes)
     waiting: deque[int] = deque()
     waited: dict[int, float] = {}
     ends: list[tuple[float, int, Any]] = []

@@ -7,6 +7,8 @@ null and stays unknown; it is never zero.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
 from sys import intern
 from typing import Any, Literal, cast, get_args
 
@@ -16,6 +18,7 @@ from divvy.model.problems import printable
 VERSION = 1
 _WHAT = "divvyRecording"
 Kind = Literal["whole", "mig", "share"]
+_KINDS = get_args(Kind)
 CLAIMS = "claims"
 """What stands for the resource of a device that a claim holds, as in the agents' metrics."""
 # A pod that was out of sight for more of its life may have used more than was seen.
@@ -148,41 +151,43 @@ def trace_of(recording: Recording, since: float | None = None) -> Trace:
 
 def recorded_pod(document: Mapping[str, Any], recorded_until: float) -> RecordedPod:
     """Read one pod of a recording; raises KeyError, TypeError or ValueError."""
-    kind = document["kind"]
-    if kind not in get_args(Kind):
-        raise ValueError(kind)
-    begin, end = float(document["begin"]), _number(document, "end")
+    get = document.get
+    kind, begin, end = document["kind"], float(document["begin"]), _number(get("end"))
     devices = int(document["devices"])
-    if devices < 1 or (end is not None and end < begin):
+    if kind not in _KINDS or devices < 1 or (end is not None and end < begin):
         raise ValueError(document)
     life = (recorded_until if end is None else end) - begin
-    is_seen = (_number(document, "unseenSeconds") or 0.0) <= _UNSEEN * life
-    seen = document if is_seen else {}
+    is_seen = (_number(get("unseenSeconds")) or 0.0) <= _UNSEEN * life
     return RecordedPod(
-        namespace=intern(printable(document["namespace"])),
-        name=printable(document["pod"]),
-        node=intern(printable(document.get("node") or "")),
-        pool=intern(printable(document.get("pool") or "")),
-        resource=intern(printable(document["resource"])),
-        kind=cast(Kind, intern(kind)),
-        devices=devices,
-        begin=begin,
-        end=end,
-        given_mib=_number(document, "givenMiB"),
-        given_cores=_number(document, "givenCores"),
-        peak_mib=_number(seen, "peakMiB"),
-        cores=_number(seen, "p95Cores"),
-        peak_cores=_number(seen, "peakCores"),
-        waited=_number(document, "waitedSeconds"),
+        _name(document["namespace"]),
+        printable(document["pod"]),
+        _name(get("node") or ""),
+        _name(get("pool") or ""),
+        _name(document["resource"]),
+        cast(Kind, intern(kind)),
+        devices,
+        begin,
+        end,
+        given_mib=_number(get("givenMiB")),
+        given_cores=_number(get("givenCores")),
+        peak_mib=_number(get("peakMiB")) if is_seen else None,
+        cores=_number(get("p95Cores")) if is_seen else None,
+        peak_cores=_number(get("peakCores")) if is_seen else None,
+        waited=_number(get("waitedSeconds")),
     )
 
 
-def _number(document: Mapping[str, Any], key: str) -> float | None:
+@lru_cache(maxsize=10_000)
+def _name(text: str) -> str:
+    """Return a name that many pods have, once for all of them."""
+    return printable(text)
+
+
+def _number(value: Any) -> float | None:
     """Return a number that is not negative, None if it is unknown."""
-    value = document.get(key)
     if value is None:
         return None
     number = float(value)
-    if not 0 <= number < float("inf"):
-        raise ValueError(key)
+    if not 0 <= number < inf:
+        raise ValueError(value)
     return number

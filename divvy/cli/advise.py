@@ -57,7 +57,7 @@ def advise(
     ] = None,
     recording: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="Read a recording (`divvy top --record`)."),
+        typer.Option("--from", help="Read a recording, as `divvy top --record FILE` writes it."),
     ] = None,
     record: Annotated[
         Path | None, typer.Option("--record", help="Keep what Prometheus told as a recording.")

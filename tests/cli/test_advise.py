@@ -200,15 +200,15 @@ def test_wants_a_source() -> None:
     assert "name a Prometheus with --prometheus, or a recording with --from" in result.stderr
 
 
-def test_keeps_what_prometheus_told(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeps_what_prometheus_told(monkeypatch: pytest.MonkeyPatch) -> None:
     ClusterApi().serve(monkeypatch, divvy.cli.advise)
     monkeypatch.setattr(
         divvy.cli.advise,
         "recorded_pods",
-        lambda *given: Recording(heading("prod", 0, 14 * DAY), NOTEBOOKS),
+        lambda *_: Recording(heading("prod", 0, 14 * DAY), NOTEBOOKS),
     )
-    told = document("--prometheus", "http://prometheus", "--record", "kept.jsonl")
-    assert document("--from", "kept.jsonl") == told
+    queried = document("--prometheus", "http://prometheus", "--record", "kept.jsonl")
+    assert document("--from", "kept.jsonl") == queried
 
 
 def keys(of: object) -> set[str]:

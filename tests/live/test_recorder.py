@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from divvy.advise.trace import Recording, RecordedPod, trace_of
+from divvy.advise.trace import RecordedPod, Recording, trace_of
 from divvy.errors import CommandError
 from divvy.live.recorder import Recorder, with_look
 from divvy.live.usage import Holding, Usage, UsedGpu, UsedNode, UsingPod
