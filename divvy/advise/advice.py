@@ -1,32 +1,14 @@
 """The advice for each pool: today's profile beside the best others, and one of them, or none."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from math import ceil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from divvy.advise.candidates import (
-    Candidate,
-    Choice,
-    PoolToAdvise,
-    candidates,
-)
-from divvy.advise.needs import Need, Needs, given_of, needs_of
-from divvy.advise.replay import TIMES, Replay, Timeline, fill, replay
-from divvy.advise.trace import CLAIMS, Trace
-from divvy.model import Cluster, hardware_model
-from divvy.model.resource_names import gpu_resource
-from divvy.plan.fit import asking_pod, fit, nodes_of_plan
-from divvy.plan.fit.pods import Around
-from divvy.plan.predict.claimable import BY_CLAIMS
-from divvy.plan.predict.guarantees import MEMORY_LEVELS, MIG, WHOLE, Guarantees, level
-from divvy.plan.predict.prediction import plan
+from divvy.plan.predict.guarantees import MEMORY_LEVELS
 
 Guarantee = Literal["memory", "compute", "faults"]
 # From strong to weak. To a pod that has what it needs, a device of its own and a GPU are the same.
-_RANKS: Mapping[Guarantee, Mapping[str, int]] = {
+RANKS: Mapping[Guarantee, Mapping[str, int]] = {
     "memory": {**{word: rank for rank, word in enumerate(MEMORY_LEVELS)}, "exclusive": 1},
     "compute": {
         "exclusive": 0,
@@ -39,15 +21,6 @@ _RANKS: Mapping[Guarantee, Mapping[str, int]] = {
     },
     "faults": {"isolated": 0, "shared": 1},
 }
-_HOUR = 3600
-# Sums of parts of a GPU come so near to a whole number.
-_TINY = 1e-6
-# So many are shown that keep all guarantees, and that do not.
-_KEPT, _OTHERS = 3, 2
-# One that refuses or kills no more than this part of the pods is shown, too: they may be few.
-_FEW = 0.1
-# Below this part of the GPUs' time that is known, "leave it as it is" would be a guess.
-_LEAST_KNOWN = 0.5
 
 
 @dataclass(frozen=True)
@@ -62,7 +35,7 @@ class GuaranteeChange:
     @property
     def steps(self) -> int:
         """Return how much weaker it gets."""
-        ranks = _RANKS[self.guarantee]
+        ranks = RANKS[self.guarantee]
         return ranks[self.after] - ranks[self.before]
 
 
@@ -73,7 +46,8 @@ class Option:
     ``gpus`` and ``nodes`` are what the pods need at the peak, ``spare_nodes`` those of the pool
     that could go, ``idle_hours`` the GPU hours of the nodes that stay that no pod needed. By name:
     pods ``refused`` since no device holds them, ``killed`` since others could leave them no memory,
-    ``slowed`` since they get less compute than they used; and those that would wait, with seconds.
+    ``slowed`` since they get less compute than they used; and those that would wait, with
+    seconds, the longest first.
     ``requests`` are the resources that pods would have to ask for in place of others, with their
     number.
     """
@@ -87,7 +61,7 @@ class Option:
     refused: tuple[str, ...] = ()
     killed: tuple[str, ...] = ()
     slowed: tuple[str, ...] = ()
-    waiting: Mapping[str, float] = field(default_factory=dict)
+    waiting: tuple[tuple[str, float], ...] = ()
     lost: tuple[GuaranteeChange, ...] = ()
     gained: tuple[GuaranteeChange, ...] = ()
     requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -98,7 +72,7 @@ class Option:
         """Return the guarantees that would have to be given up."""
         weaker: set[Guarantee] = {change.guarantee for change in self.lost}
         weaker |= {"compute"} if self.slowed else set()
-        return tuple(name for name in _RANKS if name in weaker)
+        return tuple(name for name in RANKS if name in weaker)
 
     @property
     def is_harmless(self) -> bool:
@@ -108,7 +82,7 @@ class Option:
     @property
     def longest_wait(self) -> float:
         """Return the longest that a pod would wait, in seconds; infinite: for ever."""
-        return max(self.waiting.values(), default=0.0)
+        return max((seconds for _, seconds in self.waiting), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -157,474 +131,9 @@ class Advice:
     notes: tuple[str, ...] = ()
 
 
-def advise(
-    cluster: Cluster,
-    trace: Trace,
-    pools: Iterable[str],
-    wanted_seconds: float,
-    allow: frozenset[Guarantee] = frozenset(),
-    headroom: float = 0.2,
-) -> Advice:
-    """Return which profile each pool should have; half of the wanted time must be recorded."""
-    little = _too_little(trace.seconds, wanted_seconds)
-    results = tuple(
-        PoolAdvice(name, cluster.pools[name].profile, unknown=little)
-        if little
-        else _PoolAdviser(cluster, name, trace, allow, headroom).advice()
-        for name in pools
-    )
-    strangers = sum(pod.pool not in cluster.pools for pod in trace.pods)
-    words = f"{_pods(strangers)} of no pool of the stack file left out"
-    notes = [*trace.notes, *([words] if strangers else ())]
-    if trace.gaps:
-        gaps = duration_words(trace.end - trace.begin - trace.seconds)
-        notes.append(f"nothing is known of {gaps} of this time")
-    return Advice(trace.cluster, trace.begin, trace.end, headroom, results, tuple(notes))
-
-
-def _too_little(seconds: float, wanted: float) -> str:
-    if seconds >= wanted / 2:
-        return ""
-    return (
-        f"too little data: {duration_words(seconds)} of {duration_words(wanted)} are recorded, and "
-        f"half of it would be enough; --since {ceil(max(seconds, 60) / 60)}m takes this as enough"
-    )
-
-
 def duration_words(seconds: float) -> str:
     """Return a time to two figures: ``14 d``, ``3.5 h``, ``10 min``."""
     for unit, name in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= unit:
             return f"{seconds / unit:.1f}".removesuffix(".0") + f" {name}"
     return f"{seconds:.0f} s"
-
-
-def _pods(number: int) -> str:
-    return "1 pod" if number == 1 else f"{number:,} pods"
-
-
-@dataclass(frozen=True)
-class _Drawn:
-    """A candidate before its replay: what each need gets, and the fewest GPUs that it may take."""
-
-    candidate: Candidate
-    choices: Sequence[Choice | None]
-    estimate: int
-    option: Option
-
-
-class _PoolAdviser:
-    """Advises on one pool."""
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        name: str,
-        trace: Trace,
-        allow: frozenset[Guarantee],
-        headroom: float,
-    ) -> None:
-        pool = cluster.pools[name]
-        self._cluster, self._name, self._trace, self._allow = cluster, name, trace, allow
-        own = [pod for pod in trace.pods if pod.pool == name]
-        self._pods = [pod for pod in own if pod.node not in pool.overrides]
-        self._base = PoolAdvice(name, pool.profile)
-        if pool.overrides:
-            words = f"{', '.join(sorted(pool.overrides))} and {_pods(len(own) - len(self._pods))}"
-            note = f"left out, since their nodes have profiles of their own: {words} on them"
-            self._base = replace(self._base, notes=(note,))
-        if pool.hardware is None:
-            return
-        model, gpus = hardware_model(pool.hardware), pool.hardware.gpus
-        nodes = pool.hardware.count - len(pool.overrides)
-        self._names = [pod.full_name for pod in self._pods]
-        self._needs = needs_of(self._pods, headroom, model.memory_mib)
-        self._given = given_of(self._pods, model.memory_mib)
-        self._timeline = Timeline(self._pods, trace.end)
-        self._pool = PoolToAdvise(cluster, name, model, gpus, nodes, self._kept_name())
-        self._candidate_today = self._pool.today()
-        unmeasured = sum(not self._needs.kinds[kind].is_known for kind in self._needs.of_pod)
-        self._base = replace(
-            self._base,
-            model=model.name,
-            gpus=gpus,
-            nodes=nodes,
-            pods=len(self._pods),
-            unmeasured=unmeasured,
-        )
-
-    def advice(self) -> PoolAdvice:
-        """Return the advice."""
-        if self._cluster.pools[self._name].hardware is None:
-            return replace(
-                self._base, unknown="the stack file does not say which hardware it has: `hardware`"
-            )
-        today = self._today()
-        if not self._pods or not self._pool.nodes:
-            words = "no pod held one of its GPUs, so that nothing says what pods would need"
-            return replace(self._base, today=today, reason=words)
-        drawn = self._drawn()
-        best = tuple(
-            option for option in self._best(today, drawn) if self._is_better(option, today)
-        )
-        kept = [option for option in best if self._is_kept(option, today)]
-        chosen = min(kept, key=self._rank, default=None)
-        advice = replace(
-            self._base,
-            today=today,
-            best=best,
-            recommended=chosen,
-            reason=self._reason(chosen, best, today),
-            times=self._times(),
-        )
-        if chosen is None and self._known_part() < _LEAST_KNOWN:
-            return replace(advice, unknown=self._unmeasured_words())
-        return advice
-
-    def _kept_name(self) -> str:
-        """Return the resource that all pods ask for, "" if another pool offers it, too."""
-        asked = {pod.resource for pod in self._pods}
-        others = (pool.totals for pool in plan(self._cluster, "").pools if pool.name != self._name)
-        elsewhere = {resource.removesuffix(BY_CLAIMS) for totals in others for resource in totals}
-        return asked.pop() if len(asked) == 1 and not asked & elsewhere else ""
-
-    def _sizes(self, needs: Needs) -> tuple[list[float], list[float]]:
-        """Return the part of a GPU that each need takes: of its memory, and of its compute."""
-        memory = self._pool.model.memory_mib
-        return (
-            [need.count * need.memory_mib / memory for need in needs.kinds],
-            [need.count * need.cores / 100 for need in needs.kinds],
-        )
-
-    def _parts(self, needs: Needs) -> list[float]:
-        """Return the part of a GPU that each need takes, of what it takes most of."""
-        return list(map(max, *self._sizes(needs)))
-
-    def _hours(self, needs: Needs) -> float:
-        parts, trace = self._parts(needs), self._trace
-        total = 0.0
-        for pod, kind in zip(self._pods, needs.of_pod, strict=True):
-            end = trace.end if pod.end is None else min(pod.end, trace.end)
-            total += parts[kind] * max(end - max(pod.begin, trace.begin), 0.0)
-        return total / _HOUR
-
-    def _known_part(self) -> float:
-        """Return of what part of the GPU time that pods had it is known how much they used."""
-        parts = self._parts(self._given)
-        known = total = 0.0
-        for number, kind in enumerate(self._given.of_pod):
-            time = parts[kind] * self._timeline.seconds[number]
-            total += time
-            known += time if self._needs.kinds[self._needs.of_pod[number]].is_known else 0.0
-        return known / total if total else 0.0
-
-    def _unmeasured_words(self) -> str:
-        return (
-            f"how much {_pods(self._base.unmeasured)} of {self._base.pods:,} used is unknown, and "
-            "each counts with all that it was given: the use of replicas is measured where their "
-            "rule has a `memoryLimit`"
-        )
-
-    def _idle(self, nodes: int) -> float:
-        offered = nodes * self._pool.gpus * (self._trace.end - self._trace.begin) / _HOUR
-        return max(offered - self._needed_hours, 0.0)
-
-    def _today(self) -> Option:
-        self._needed_hours = self._hours(self._needs)
-        choices = [self._held(need) for need in self._given.kinds]
-        result, waiting = self._replays(self._candidate_today, self._given, choices)
-        return Option(
-            self._candidate_today.words,
-            None,
-            result.gpus,
-            result.nodes,
-            max(self._pool.nodes - result.nodes, 0),
-            self._idle(self._pool.nodes),
-            refused=self._named(self._given, [choice is None for choice in choices]),
-            waiting=waiting,
-            notes=tuple(self._waited(waiting)),
-        )
-
-    def _waited(self, waiting: Mapping[str, float]) -> Iterator[str]:
-        """Say that pods waited, though the profile had room for them."""
-        others = [pod.waited for pod in self._pods if pod.waited and pod.full_name not in waiting]
-        if others:
-            yield (
-                f"{_pods(len(others))} waited, up to {duration_words(max(others))}, though this "
-                "pool had room for them: for another reason than its profile"
-            )
-
-    def _held(self, need: Need) -> Choice | None:
-        """Return what today's profile has of what pods have held."""
-        for known in self._candidate_today.classes:
-            resource = known.resource.removesuffix(BY_CLAIMS)
-            if need.resource == resource or (
-                need.resource == CLAIMS
-                and known.whole == (need.kind == "whole")
-                and (need.kind == "mig") == (known.guarantees == MIG)
-                and known.memory_mib >= need.memory_mib - 1
-            ):
-                return Choice(known)
-        return None
-
-    def _promise(self, need: Need) -> Guarantees | None:
-        """Return what pods have been guaranteed, None if the stack file no longer says it."""
-        held = self._held(need)
-        if held is not None:
-            return held.device.guarantees
-        return {"whole": WHOLE, "mig": MIG}.get(need.kind)
-
-    def _named(self, needs: Needs, of_kind: Sequence[bool]) -> tuple[str, ...]:
-        if not any(of_kind):
-            return ()
-        return tuple(
-            name for name, kind in zip(self._names, needs.of_pod, strict=True) if of_kind[kind]
-        )
-
-    def _drawn(self) -> list[_Drawn]:
-        weights = Counter(self._needs.of_pod)
-        counts = [weights[kind] for kind in range(len(self._needs.kinds))]
-        peaks = partial(self._timeline.peaks, self._needs)
-        shapes = [gpu.shape for gpu in self._candidate_today.node.gpus]
-        listed = [
-            candidate
-            for candidate in candidates(self._pool, self._needs.kinds, counts, peaks)
-            if [gpu.shape for gpu in candidate.node.gpus] != shapes
-        ]
-        load = max(self._timeline.peak(self._needs, parts) for parts in self._sizes(self._needs))
-        drawn = []
-        for candidate in listed:
-            choices = [candidate.choose(need) for need in self._needs.kinds]
-            option = self._effects(candidate, choices, counts)
-            estimate = ceil(load - _TINY)
-            if candidate.claims is None:
-                resources = [choice.device.resource if choice else None for choice in choices]
-                estimate, _ = fill(candidate, peaks(resources))
-            drawn.append(_Drawn(candidate, choices, estimate, option))
-        return drawn
-
-    def _load(self, parts: Sequence[float], needs: Needs) -> list[float]:
-        seconds = (self._trace.end - self._trace.begin) / TIMES
-        return self._timeline.load(needs, parts, self._trace.begin, seconds)
-
-    def _effects(
-        self, candidate: Candidate, choices: Sequence[Choice | None], counts: Sequence[int]
-    ) -> Option:
-        """Return what a candidate does to pods wherever they run."""
-        lost: Counter[tuple[Guarantee, str, str]] = Counter()
-        gained: Counter[tuple[Guarantee, str, str]] = Counter()
-        requests: Counter[tuple[str, str]] = Counter()
-        for need, choice, count in zip(self._needs.kinds, choices, counts, strict=True):
-            if choice is None:
-                continue
-            before, after = self._promise(need), choice.device.guarantees
-            for name, ranks in _RANKS.items() if before else ():
-                levels = level(getattr(before, name)), level(getattr(after, name))
-                step = ranks[levels[1]] - ranks[levels[0]]
-                if step:
-                    (lost if step > 0 else gained)[name, *levels] += count
-            if (asked := _asked(choice)) != need.resource:
-                requests[need.resource, asked] += count
-        return Option(
-            candidate.words,
-            candidate.profile,
-            0,
-            0,
-            0,
-            0.0,
-            refused=self._named(self._needs, [choice is None for choice in choices]),
-            slowed=self._named(self._needs, [bool(choice and choice.slowed) for choice in choices]),
-            lost=tuple(GuaranteeChange(*key, count) for key, count in sorted(lost.items())),
-            gained=tuple(GuaranteeChange(*key, count) for key, count in sorted(gained.items())),
-            requests=dict(sorted(requests.items())),
-        )
-
-    def _best(self, today: Option, drawn: Sequence[_Drawn]) -> tuple[Option, ...]:
-        """Replay the most promising candidates, until no other can be better.
-
-        Those that keep all first, then those that would have to be allowed, then the best that only
-        few pods are in the way of.
-        """
-        kept = [entry for entry in drawn if self._is_kept(entry.option, today)]
-        refusing = [entry for entry in drawn if entry.option.refused]
-        others = [entry for entry in drawn if entry not in kept and entry not in refusing]
-        few = _FEW * len(self._pods)
-        missed = [
-            entry
-            for entry in refusing
-            if len(entry.option.refused) <= few and set(entry.option.to_allow) <= self._allow
-        ]
-        options = [*self._replayed(kept, _KEPT), *self._replayed(others, _OTHERS)]
-        crowded = [option for option in options if option.killed and len(option.killed) <= few]
-        near = sorted((*self._replayed(missed, 1), *crowded), key=self._rank)[:1]
-        return (*(option for option in options if not option.killed), *near)
-
-    def _replayed(self, drawn: list[_Drawn], most: int) -> list[Option]:
-        results: list[Option] = []
-        crowded: list[Option] = []
-        for entry in sorted(drawn, key=lambda entry: (entry.estimate, self._rank(entry.option))):
-            enough = sorted(option.gpus for option in results)[:most]
-            if len(enough) == most and entry.estimate >= enough[0]:
-                break
-            option = self._option(entry)
-            (crowded if option.killed else results).append(option)
-        return [*sorted(results, key=self._rank)[:most], *crowded]
-
-    def _option(self, entry: _Drawn) -> Option:
-        nodes = self._pool.nodes
-        result, waiting = self._replays(entry.candidate, self._needs, entry.choices)
-        fitting, notes = self._judged(entry, result)
-        notes = (*self._bursts(entry.choices), *notes)
-        killed = self._timeline.crowded(self._needs, entry.choices, self._pool.model.memory_mib)
-        return replace(
-            entry.option,
-            killed=tuple(self._names[number] for number in killed),
-            gpus=result.gpus,
-            nodes=fitting,
-            spare_nodes=max(nodes - fitting, 0),
-            idle_hours=self._idle(min(fitting, nodes)),
-            waiting=waiting,
-            notes=notes,
-        )
-
-    def _bursts(self, choices: Sequence[Choice | None]) -> Iterator[str]:
-        """Say how many pods took more compute for short times than their part would be."""
-        above = 0
-        for pod, kind in zip(self._pods, self._needs.of_pod, strict=True):
-            choice = choices[kind]
-            if choice and not choice.slowed and (pod.peak_cores or 0) > choice.device.cores:
-                above += 1
-        if above:
-            yield f"{_pods(above)} took more of a GPU's time in bursts than they would have"
-
-    def _replays(
-        self, candidate: Candidate, needs: Needs, choices: Sequence[Choice | None]
-    ) -> tuple[Replay, Mapping[str, float]]:
-        """Replay on the nodes of the pool, and, if pods wait, again on as many as they need."""
-        result = replay(candidate, self._timeline, needs, choices, self._pool.nodes)
-        waiting = {self._names[number]: time for number, time in result.waited.items()}
-        if waiting:
-            enough = sum(need.count for need in needs.kinds) * len(self._pods)
-            result = replay(candidate, self._timeline, needs, choices, enough)
-        return result, waiting
-
-    def _judged(self, entry: _Drawn, result: Replay) -> tuple[int, tuple[str, ...]]:
-        """Return on how many nodes all pods of the busiest moment fit as the scheduler puts them.
-
-        It spreads pods over nodes, which takes more of them than the replay did.
-        """
-        shapes: Counter[int] = Counter()
-        for number in result.busiest:
-            kind = self._needs.of_pod[number]
-            if entry.choices[kind] is not None:
-                shapes[kind] += 1
-        cluster = entry.candidate.cluster
-        pods = [
-            asking_pod(
-                _raw_pod(entry.candidate, self._needs.kinds[kind], entry.choices[kind]),
-                cluster,
-                _NOTHING_AROUND,
-                name=f"like-{kind}",
-                copies=copies,
-            )
-            for kind, copies in shapes.items()
-        ]
-        nodes = nodes_of_plan(cluster, plan(cluster, ""))
-        for count in range(result.nodes, 2 * result.nodes + 1):
-            counted = [replace(node, count=count) for node in nodes]
-            if fit(cluster, "", counted, pods):
-                return count, ()
-        words = f"`divvy fit` finds no room for the busiest moment on {2 * result.nodes} nodes"
-        return result.nodes, (words,)
-
-    def _is_kept(self, option: Option, today: Option) -> bool:
-        """Return whether no pod would be worse off, but for what is allowed."""
-        return (
-            option.is_harmless
-            and set(option.to_allow) <= self._allow
-            and (len(option.waiting), option.longest_wait)
-            <= (len(today.waiting), today.longest_wait)
-        )
-
-    def _rank(self, option: Option) -> tuple[Any, ...]:
-        """Return what puts the best first."""
-        by_claims = isinstance(option.profile, dict) and "claims" in option.profile
-        changed = sum(option.requests.values())
-        mixed = isinstance(option.profile, list)
-        return (
-            len(option.waiting),
-            option.gpus,
-            option.nodes,
-            len(option.to_allow),
-            sum(change.steps for change in option.lost),
-            by_claims,
-            mixed,
-            changed,
-            -len(option.gained),
-            option.words,
-        )
-
-    def _is_better(self, option: Option, today: Option) -> bool:
-        before = len(today.waiting), today.gpus
-        return (len(option.waiting), option.gpus) < before
-
-    def _reason(self, chosen: Option | None, best: Sequence[Option], today: Option) -> str:
-        """Return why, in one sentence."""
-        if chosen is not None:
-            words = [f"with {chosen.words} the pods need {_gpus(chosen.gpus)} at the peak"]
-            if chosen.gpus < today.gpus:
-                words[0] += f" instead of {today.gpus:,}"
-            if fewer := len(today.waiting) - len(chosen.waiting):
-                words.append(f"{_pods(fewer)} fewer would wait")
-            if chosen.spare_nodes:
-                words.append(f"{chosen.spare_nodes:,} of {self._pool.nodes:,} nodes could go")
-            verb = "gets" if len(chosen.to_allow) == 1 else "get"
-            weaker = f"{_listed(chosen.to_allow)} {verb} weaker, as allowed"
-            words.append(weaker if chosen.to_allow else "no guarantee gets weaker")
-            return f"{', '.join(words[:-1])}, and {words[-1]}"
-        reason = f"no profile that keeps every guarantee needs fewer than the {_gpus(today.gpus)}"
-        reason += " that the pods take at the peak today"
-        cheaper = next((option for option in best if option.is_harmless), None)
-        if cheaper is not None:
-            options = " ".join(f"--allow {name}" for name in cheaper.to_allow)
-            reason += f"; with {options}, {cheaper.words} would need {cheaper.gpus:,}"
-        return reason
-
-    def _times(self) -> Times:
-        return Times(
-            self._trace.begin,
-            (self._trace.end - self._trace.begin) / TIMES,
-            tuple(self._load(self._parts(self._needs), self._needs)),
-            tuple(self._load(self._parts(self._given), self._given)),
-        )
-
-
-_NOTHING_AROUND = Around({}, {}, 0, {}, {})
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join((", ".join(words[:-1]), words[-1]) if len(words) > 1 else words)
-
-
-def _gpus(number: int) -> str:
-    return "1 GPU" if number == 1 else f"{number:,} GPUs"
-
-
-def _asked(choice: Choice) -> str:
-    """Return what a pod names: a share by size is asked for by names of its own."""
-    resource = choice.device.resource
-    if resource == gpu_resource(shared=True) + BY_CLAIMS:
-        return CLAIMS
-    return resource.removesuffix(BY_CLAIMS)
-
-
-def _raw_pod(candidate: Candidate, need: Need, choice: Choice | None) -> dict[str, Any]:
-    """Return a pod that asks a candidate for what it needs."""
-    assert choice is not None
-    names = candidate.cluster.names
-    limits = {_asked(choice): need.count}
-    if CLAIMS in limits:
-        limits = {names.gpu: need.count, names.memory: need.memory_mib, names.cores: need.cores}
-    container = {"name": "main", "resources": {"limits": limits}}
-    spec = {"containers": [container], "tolerations": [{"operator": "Exists"}]}
-    return {"metadata": {"namespace": "default"}, "spec": spec}

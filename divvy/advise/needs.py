@@ -54,7 +54,7 @@ def given_of(pods: Sequence[RecordedPod], gpu_mib: int) -> Needs:
     of_pod = []
     for pod in pods:
         memory = gpu_mib if pod.given_mib is None else ceil(min(pod.given_mib, gpu_mib))
-        cores = max(1, min(100, ceil(100 if pod.given_cores is None else pod.given_cores)))
+        cores = max(1, min(100, int(100 if pod.given_cores is None else pod.given_cores)))
         whole = pod.kind == "whole"
         need = Need(pod.devices, memory, cores, whole, pod.resource, pod.kind, is_known=True)
         of_pod.append(numbers.setdefault(need, len(numbers)))
@@ -68,11 +68,11 @@ def _need(pod: RecordedPod, headroom: float, gpu_mib: int) -> Need:
         # It ran in what it was given, however little above its peak that is.
         memory = max(pod.peak_mib, min(pod.peak_mib * (1 + headroom), given))
         memory = min(max(given, pod.peak_mib), -(-memory // _STEP_MIB) * _STEP_MIB)
-    cores = pod.given_cores if pod.cores is None else pod.cores
+    given_cores = 100 if pod.given_cores is None else int(pod.given_cores)
     return Need(
         count=pod.devices,
         memory_mib=ceil(memory),
-        cores=max(1, min(100, ceil(100 if cores is None else cores))),
+        cores=max(1, min(100, given_cores if pod.cores is None else ceil(pod.cores))),
         # Programs that use several GPUs expect all of each.
         whole=pod.kind == "whole" and pod.devices > 1,
         resource=pod.resource,

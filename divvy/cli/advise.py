@@ -10,7 +10,7 @@ import typer
 from rich.console import RenderableType
 
 from divvy.advise.advice import Advice
-from divvy.advise.advice import advise as advise_on
+from divvy.advise.adviser import advise as advise_on
 from divvy.advise.trace import Trace, read_recording, recording_text, trace_of
 from divvy.atomic_file import replace_file
 from divvy.cli.exit_codes import NOTHING_CHECKED

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any
 
-from divvy.advise.advice import advise
+from divvy.advise.adviser import advise
 from divvy.advise.trace import heading, read_recording, trace_of
 from divvy.model import parse_cluster
 

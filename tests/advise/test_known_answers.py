@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from divvy.advise.advice import PoolAdvice, advise
+from divvy.advise.advice import PoolAdvice
+from divvy.advise.adviser import advise
 from divvy.model import parse_cluster
 from tests.advise.traces import DAY, GPU_MIB, HOUR, advised, cluster, pod, trace
 
@@ -143,7 +144,7 @@ def test_a_pool_that_is_too_small_gets_a_profile_with_which_nobody_waits() -> No
     assert advice.today.longest_wait == 2 * HOUR
     assert advice.today.gpus == 8
     assert advice.recommended is not None
-    assert advice.recommended.waiting == {}
+    assert advice.recommended.waiting == ()
     assert "4 pods fewer would wait" in advice.reason
 
 
@@ -267,3 +268,53 @@ def test_the_timeline_has_the_most_of_each_time() -> None:
     assert set(given[8:]) == {1}
     assert needed[-1] == 1
     assert round(max(needed), 1) == 1.1
+
+
+def test_a_device_whose_compute_no_driver_tells_is_enough_again() -> None:
+    """In MIG mode there is no utilisation, and a recording of `top` has no part of the compute."""
+    given = {"resource": "nvidia.com/mig-1g.5gb", "kind": "mig", "given_mib": 4864, "cores": None}
+    for cores in (100 / 7, None):
+        pods = [pod(f"m-{number}", given_cores=cores, **given) for number in range(3)]
+        of = cluster({"mig": {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 1}})
+        advice = advised(trace(*pods), of)
+        assert advice.today is not None
+        assert advice.today.gpus == 3
+        assert advice.recommended is not None
+        assert (advice.recommended.words, advice.recommended.gpus) == ("7 × 1g.5gb", 1)
+
+
+def test_replicas_without_a_limit_count_with_their_part() -> None:
+    replica = {"resource": "nvidia.com/gpu.shared", "kind": "share", "peak_mib": None}
+    unknown = {"cores": None, "given_mib": None, "given_cores": None}
+    pods = [pod(f"r-{number}", **replica, **unknown) for number in range(8)]
+    advice = advised(trace(*pods), cluster({"timeSlicing": {"replicas": 4}}))
+    assert advice.today is not None
+    assert advice.today.gpus == 2
+    assert advice.times is not None
+    assert max(advice.times.given) == 2
+
+
+def test_says_that_claims_come_in_place_of_the_device_plugin() -> None:
+    large = [
+        pod(f"l-{number}", number * 6 * HOUR, (number + 1) * 6 * HOUR, peak_mib=15_000, cores=40)
+        for number in range(4)
+    ]
+    # Sizes that take turns: instances on demand are the one way on a single GPU.
+    pods = [known for known in large if known.begin % (12 * HOUR) == 0]
+    pods += [
+        pod(f"s-{hour}-{number}", hour * HOUR, (hour + 6) * HOUR, cores=5)
+        for hour in (6, 18)
+        for number in range(7)
+    ]
+    advice = advised(trace(*pods))
+    assert advice.recommended is not None
+    assert advice.recommended.gpus == 1
+    assert advice.recommended.words.startswith("on demand")
+    assert any("served by claims" in note for note in advice.recommended.notes)
+
+
+def test_counts_each_pod_that_has_had_the_same_name() -> None:
+    pods = [pod("web-0", 0, 2 * HOUR) for _ in range(8)]
+    advice = advised(trace(*pods), cluster(nodes=1))
+    assert advice.today is not None
+    assert advice.today.waiting == (("team/web-0", 2 * HOUR),) * 4

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from divvy.advise import advice as advice_module
+from divvy.advise import adviser
 from divvy.advise.trace import RecordedPod
 from tests.advise.optimum import fewest, wanted
 from tests.advise.traces import HOUR, advised, cluster, pod, trace
@@ -39,17 +39,17 @@ def is_optimal(seed: int, monkeypatch: pytest.MonkeyPatch) -> bool:
     pods, gpus = drawn_pods(random), random.randint(1, 3)
     allow = random.choice(((), ALL))
     listed: list[object] = []
-    inner = advice_module.candidates
+    inner = adviser.candidates
 
     def spied(*given: object) -> object:
         result = inner(*given)  # type: ignore[arg-type]
         listed.extend(candidate.profile for candidate in result)
         return result
 
-    monkeypatch.setattr(advice_module, "candidates", spied)
+    monkeypatch.setattr(adviser, "candidates", spied)
     of = cluster(nodes=7, gpus=gpus)
     advice = advised(trace(*pods), of, allow=allow)
-    monkeypatch.setattr(advice_module, "candidates", inner)
+    monkeypatch.setattr(adviser, "candidates", inner)
     assert advice.today is not None
     assert not advice.today.refused
     assert len(pods) == advice.pods

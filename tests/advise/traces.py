@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from divvy.advise.advice import Advice, PoolAdvice, advise
+from divvy.advise.advice import Advice, PoolAdvice
+from divvy.advise.adviser import advise
 from divvy.advise.trace import RecordedPod, Trace
 from divvy.model import parse_cluster
 

@@ -101,6 +101,24 @@ def test_shows_today_beside_the_best_and_what_to_do() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_prints_what_the_page_shows() -> None:
+    end = 1_795_953_600
+    begin = end - 14 * DAY
+    mornings = [begin + day * DAY + 20 * 3600 for day in range(14)]
+    record(
+        [
+            pod(f"notebook-{number}-{morning}", begin=morning, end=min(morning + 11 * 3600, end))
+            for morning in mornings
+            for number in range(10)
+        ]
+    )
+    lines = Path("week.jsonl").read_text().splitlines()
+    head = json.dumps(heading("prod", begin, end))
+    Path("week.jsonl").write_text("\n".join((head, *lines[1:])))
+    shown = [line.rstrip() for line in advise("--pool", "notebooks").splitlines()]
+    assert "\n".join(("```", *shown, "```")) in PAGE
+
+
 def test_each_view_tells_the_same() -> None:
     markdown, page = advise("-o", "md"), advise("-o", "html")
     (pool, training) = document()["pools"]
@@ -212,9 +230,9 @@ def test_keeps_what_prometheus_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def keys(of: object) -> set[str]:
-    """Return all keys of a document, but those that are names of pods or of the stack file."""
+    """Return all keys of a document, but those of the stack file."""
     if isinstance(of, dict):
-        below = [keys(item) for key, item in of.items() if key not in ("profile", "waitingSeconds")]
+        below = [keys(item) for key, item in of.items() if key != "profile"]
         return set(of).union(*below)
     return set().union(*map(keys, of)) if isinstance(of, list) else set()
 

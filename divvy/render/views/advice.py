@@ -139,12 +139,11 @@ def _request(resource: str) -> str:
 
 def affected(option: Option) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield what happens to pods, and to which."""
-    waiting = sorted(option.waiting, key=lambda name: -option.waiting[name])
     groups = {
         "refused": option.refused,
         "killed": option.killed,
         "slowed": option.slowed,
-        "waiting": waiting,
+        "waiting": tuple(name for name, _ in option.waiting),
     }
     yield from ((what, pods) for what, pods in groups.items() if pods)
 

@@ -60,10 +60,10 @@ def _option(option: Option) -> dict[str, Any]:
         "killed": list(option.killed),
         "slowed": list(option.slowed),
         # For ever is no number in JSON.
-        "waitingSeconds": {
-            name: None if seconds == float("inf") else seconds
-            for name, seconds in option.waiting.items()
-        },
+        "waiting": [
+            {"pod": name, "seconds": None if seconds == float("inf") else seconds}
+            for name, seconds in option.waiting
+        ],
         "allow": list(option.to_allow),
         "lost": [asdict(change) for change in option.lost],
         "gained": [asdict(change) for change in option.gained],
