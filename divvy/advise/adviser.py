@@ -27,6 +27,7 @@ from divvy.advise.needs import Need, Needs, given_of, needs_of
 from divvy.advise.replay import TIMES, Replay, Timeline, fill, replay
 from divvy.advise.trace import CLAIMS, RecordedPod, Trace
 from divvy.model import Cluster, hardware_model
+from divvy.model.phrases import plural
 from divvy.model.resource_names import gpu_resource
 from divvy.plan.fit import asking_pod, fit, nodes_of_plan
 from divvy.plan.fit.pods import Around
@@ -66,7 +67,7 @@ def advise(
         for name in pools
     )
     strangers = sum(pod.pool not in cluster.pools for pod in trace.pods)
-    words = f"{_pods(strangers)} of no pool of the stack file left out"
+    words = f"{plural(strangers, 'pod')} of no pool of the stack file left out"
     notes = [*trace.notes, *([words] if strangers else ())]
     if trace.gaps:
         gaps = duration_words(trace.end - trace.begin - trace.seconds)
@@ -81,10 +82,6 @@ def _too_little(seconds: float, wanted: float) -> str:
         f"too little data: {duration_words(seconds)} of {duration_words(wanted)} are recorded, and "
         f"half of it would be enough; --since {ceil(max(seconds, 60) / 60)}m takes this as enough"
     )
-
-
-def _pods(number: int) -> str:
-    return "1 pod" if number == 1 else f"{number:,} pods"
 
 
 @dataclass(frozen=True)
@@ -116,8 +113,9 @@ class _PoolAdviser:
         own = [pod for pod in trace.pods if pod.pool == name]
         self._pods = [pod for pod in own if pod.node not in pool.overrides]
         if pool.overrides:
-            words = f"{', '.join(sorted(pool.overrides))} and {_pods(len(own) - len(self._pods))}"
-            note = f"left out, since their nodes have profiles of their own: {words} on them"
+            pods = plural(len(own) - len(self._pods), "pod")
+            words = f"{', '.join(sorted(pool.overrides))} and {pods} on them"
+            note = f"left out, since their nodes have profiles of their own: {words}"
             self._base = replace(self._base, notes=(note,))
         model, gpus = hardware_model(pool.hardware), pool.hardware.gpus
         nodes = pool.hardware.count - len(pool.overrides)
@@ -220,8 +218,9 @@ class _PoolAdviser:
         return known / total if total else 0.0
 
     def _unmeasured_words(self) -> str:
+        pods = plural(self._base.unmeasured, "pod")
         return (
-            f"how much {_pods(self._base.unmeasured)} of {self._base.pods:,} used is unknown, and "
+            f"how much {pods} of {self._base.pods:,} used is unknown, and "
             "each counts with all that it was given: the use of replicas is measured where their "
             "rule has a `memoryLimit`"
         )
@@ -251,8 +250,9 @@ class _PoolAdviser:
         names = {name for name, _ in waiting}
         others = [pod.waited for pod in self._pods if pod.waited and pod.full_name not in names]
         if others:
+            pods = plural(len(others), "pod")
             yield (
-                f"{_pods(len(others))} waited, up to {duration_words(max(others))}, though this "
+                f"{pods} waited, up to {duration_words(max(others))}, though this "
                 "pool had room for them: for another reason than its profile"
             )
 
@@ -399,7 +399,7 @@ class _PoolAdviser:
             if choice and not choice.slowed and (pod.peak_cores or 0) > choice.device.cores:
                 above += 1
         if above:
-            yield f"{_pods(above)} took more of a GPU's time in bursts than they would have"
+            yield f"{plural(above, 'pod')} took more of a GPU's time in bursts than they would have"
 
     def _replays(
         self, candidate: Candidate, needs: Needs, choices: Sequence[Choice | None]
@@ -475,18 +475,19 @@ class _PoolAdviser:
     def _reason(self, chosen: Option | None, best: Sequence[Option], today: Option) -> str:
         """Return why, in one sentence."""
         if chosen is not None:
-            words = [f"with {chosen.words} the pods need {_gpus(chosen.gpus)} at the peak"]
+            words = [f"with {chosen.words} the pods need {plural(chosen.gpus, 'GPU')} at the peak"]
             if chosen.gpus < today.gpus:
                 words[0] += f" instead of {today.gpus:,}"
             if fewer := len(today.waiting) - len(chosen.waiting):
-                words.append(f"{_pods(fewer)} fewer would wait")
+                words.append(f"{plural(fewer, 'pod')} fewer would wait")
             if chosen.spare_nodes:
                 words.append(f"{chosen.spare_nodes:,} of {self._pool.nodes:,} nodes could go")
             verb = "gets" if len(chosen.to_allow) == 1 else "get"
             weaker = f"{_listed(chosen.to_allow)} {verb} weaker, as allowed"
             words.append(weaker if chosen.to_allow else "no guarantee gets weaker")
             return f"{', '.join(words[:-1])}, and {words[-1]}"
-        reason = f"no profile that keeps every guarantee needs fewer than the {_gpus(today.gpus)}"
+        gpus = plural(today.gpus, "GPU")
+        reason = f"no profile that keeps every guarantee needs fewer than the {gpus}"
         reason += " that the pods take at the peak today"
         cheaper = next((option for option in best if option.is_harmless), None)
         if cheaper is not None:
@@ -508,10 +509,6 @@ _NOTHING_AROUND = Around({}, {}, 0, {}, {})
 
 def _listed(words: Sequence[str]) -> str:
     return " and ".join((", ".join(words[:-1]), words[-1]) if len(words) > 1 else words)
-
-
-def _gpus(number: int) -> str:
-    return "1 GPU" if number == 1 else f"{number:,} GPUs"
 
 
 def _asked(choice: Choice) -> str:

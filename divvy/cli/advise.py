@@ -1,6 +1,7 @@
 """divvy advise: which profile a pool should have, by what its pods used."""
 
 import re
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -34,7 +35,7 @@ _DAY = 86_400.0
 
 
 class Weaker(StrEnum):
-    """A guarantee that may get weaker."""
+    """A guarantee that may get weaker; typer takes no list of literals."""
 
     MEMORY = "memory"
     COMPUTE = "compute"
@@ -72,7 +73,7 @@ def advise(
     write: Annotated[
         bool, typer.Option("--write", help="Give the pools these profiles in the stack file.")
     ] = False,
-    output: Annotated[Format, typer.Option("-o", "--output", help="Format.")] = Format.TEXT,
+    output: Annotated[Format, typer.Option("-o", "--output", help="Format.")] = "text",
     out: OutFile = None,
 ) -> None:
     """Advise which profile recorded pods need; exit code 0: said, 2: unknown, 1: an error."""
@@ -92,7 +93,7 @@ def advise(
         frozenset(name.value for name in allow or ()),
         headroom / 100,
     )
-    write_output(_view(advice, output), out)
+    write_output(_VIEWS[output](advice), out)
     if write:
         _write(file, path, advice)
     raise typer.Exit(NOTHING_CHECKED if any(known.unknown for known in advice.pools) else 0)
@@ -133,16 +134,12 @@ def _trace(
     return trace_of(read)
 
 
-def _view(advice: Advice, output: Format) -> str | RenderableType:
-    match output:
-        case Format.JSON:
-            return advice_json(advice)
-        case Format.MD:
-            return advice_markdown(advice)
-        case Format.HTML:
-            return advice_page(advice)
-        case Format.TEXT:
-            return advice_text(advice)
+_VIEWS: Mapping[Format, Callable[[Advice], str | RenderableType]] = {
+    "text": advice_text,
+    "md": advice_markdown,
+    "json": advice_json,
+    "html": advice_page,
+}
 
 
 def _write(file: StackFile, path: Path, advice: Advice) -> None:

@@ -8,9 +8,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from divvy.advise.advice import Advice, Option, PoolAdvice, duration_words
-from divvy.plan.fit.shortage import names
+from divvy.model.phrases import plural, some
 from divvy.render.views.terminal import table_of
-from divvy.render.views.words import plural
 from divvy.stack.yaml_flow import flow
 
 HEADINGS = ("profile", "GPUs", "nodes", "spare", "idle GPU h", "waiting", "pods affected")
@@ -130,7 +129,7 @@ def details(pool: PoolAdvice) -> Iterator[str]:
             yield f"{plural(change.pods, 'pod')}: {change.guarantee} {levels}"
     for shown in (*((pool.today,) if pool.today else ()), *pool.best):
         for what, pods in affected(shown):
-            yield f"{what} with {shown.words}: {names(pods)}"
+            yield f"{what} with {shown.words}: {some(pods)}"
 
 
 def _request(resource: str) -> str:
