@@ -356,10 +356,14 @@ def _mix(
 
     Empty if more than so many nodes would be needed.
     """
-    for count in range(1, nodes + 1):
-        wanted = {resource: -(-number // count) for resource, number in most.items() if number}
+    per_gpu = {resource: max(way.get(resource, 0) for way in given) for resource in most}
+    least = max((-(-number // (per_gpu[name] * gpus)) for name, number in most.items()), default=0)
+    for count in range(max(least, 1), nodes + 1):
+        wanted = tuple(
+            sorted((resource, -(-number // count)) for resource, number in most.items() if number)
+        )
         for size in range(1, gpus + 1):
-            cover = _cover(given, wanted, size)
+            cover = _cover(given, wanted, size, set())
             if cover is not None:
                 # GPUs beyond are as the last of them.
                 return tuple(sorted(cover)) + (max(cover),) * (gpus - size)
@@ -367,28 +371,28 @@ def _mix(
 
 
 def _cover(
-    given: Sequence[Mapping[str, int]], wanted: Mapping[str, int], gpus: int
+    given: Sequence[Mapping[str, int]],
+    wanted: tuple[tuple[str, int], ...],
+    gpus: int,
+    failed: set[tuple[tuple[tuple[str, int], ...], int]],
 ) -> tuple[int, ...] | None:
     """Return ways for so many GPUs that have all that is wanted, None if there are none."""
-    left = {resource: number for resource, number in wanted.items() if number > 0}
-    if not left:
-        return () if not gpus else (0,) * gpus
-    if not gpus:
+    if not wanted:
+        return (0,) * gpus
+    if (wanted, gpus) in failed:
         return None
-    for resource, number in left.items():
-        if number > gpus * max(way.get(resource, 0) for way in given):
-            return None
     # What fewest ways give is decided first.
-    scarce = min(left, key=lambda resource: sum(resource in way for way in given))
-    ways = sorted(
-        (number for number, way in enumerate(given) if scarce in way),
-        key=lambda number: -given[number][scarce],
-    )
-    for number in ways:
-        rest = {resource: left[resource] - given[number].get(resource, 0) for resource in left}
-        cover = _cover(given, rest, gpus - 1)
-        if cover is not None:
-            return (number, *cover)
+    scarce, _ = min(wanted, key=lambda entry: sum(entry[0] in way for way in given))
+    if all(count <= gpus * max(way.get(name, 0) for way in given) for name, count in wanted):
+        for way in sorted(range(len(given)), key=lambda way: -given[way].get(scarce, 0)):
+            if scarce not in given[way]:
+                break
+            left = ((name, count - given[way].get(name, 0)) for name, count in wanted)
+            rest = tuple((name, count) for name, count in left if count > 0)
+            cover = _cover(given, rest, gpus - 1, failed)
+            if cover is not None:
+                return (way, *cover)
+    failed.add((wanted, gpus))
     return None
 
 
