@@ -180,8 +180,7 @@ class _PoolAdviser:
         for known in self._candidate_today.classes:
             if known.resource == pod.resource:
                 memory = known.memory_mib / max(known.crowd, 1)
-                return replace(
-                    pod,
+                return pod._replace(
                     given_mib=memory if pod.given_mib is None else pod.given_mib,
                     given_cores=known.cores if pod.given_cores is None else pod.given_cores,
                 )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from divvy.advise.trace import Kind, RecordedPod
 
@@ -10,8 +11,7 @@ from divvy.advise.trace import Kind, RecordedPod
 _STEP_MIB = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """What pods that are alike need of each of their ``count`` devices: MiB, per cent of a GPU.
 
     ``whole``: no part of a GPU will do. ``resource`` and ``kind`` are what they have held.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 from sys import intern
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from divvy.errors import CommandError
 from divvy.model.problems import printable
@@ -25,8 +25,7 @@ CLAIMS = "claims"
 _UNSEEN = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedPod:
+class RecordedPod(NamedTuple):
     """A pod that held ``devices`` of one resource; times are Unix seconds, ``end`` None: it runs.
 
     ``given_mib`` and ``given_cores`` (per cent of a GPU) are what each device gave it, ``peak_mib``

@@ -1,7 +1,5 @@
 """Traces whose answer an administrator knows."""
 
-from dataclasses import replace
-
 import pytest
 
 from divvy.advise.advice import PoolAdvice
@@ -82,7 +80,7 @@ def test_a_tenant_that_needs_mig_keeps_mig() -> None:
         pod(f"model-{number}", namespace=f"bank-{number % 2}", peak_mib=500, cores=2, **given)
         for number in range(28)
     ]
-    pods = [replace(known, given_cores=100 / 7) for known in pods]
+    pods = [known._replace(given_cores=100 / 7) for known in pods]
     of = cluster({"mig": {"1g.5gb": 7}})
     advice = advised(trace(*pods), of)
     assert advice.recommended is None
@@ -149,7 +147,7 @@ def test_a_pool_that_is_too_small_gets_a_profile_with_which_nobody_waits() -> No
 
 
 def test_says_what_waited_for_another_reason() -> None:
-    advice = advised(trace(*[replace(known, waited=1800.0) for known in NOTEBOOKS]))
+    advice = advised(trace(*[known._replace(waited=1800.0) for known in NOTEBOOKS]))
     assert advice.today is not None
     assert advice.today.notes == (
         "10 pods waited, up to 30 min, though this pool had room for them: for another reason than "
@@ -190,7 +188,7 @@ def test_slowing_pods_has_to_be_allowed() -> None:
 
 
 def test_what_is_unknown_counts_with_all_that_was_given() -> None:
-    unknown = [replace(known, peak_mib=None, cores=None) for known in NOTEBOOKS]
+    unknown = [known._replace(peak_mib=None, cores=None) for known in NOTEBOOKS]
     advice = advised(trace(*unknown), allow=ALL)
     assert (advice.unmeasured, advice.recommended) == (10, None)
     # That nothing is known is no reason to leave it as it is.
