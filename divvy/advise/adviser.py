@@ -29,10 +29,11 @@ from divvy.advise.trace import CLAIMS, RecordedPod, Trace
 from divvy.model import Cluster, hardware_model
 from divvy.model.phrases import plural
 from divvy.model.resource_names import gpu_resource
+from divvy.model.sharing import sharing_of_claims
 from divvy.plan.fit import asking_pod, fit, nodes_of_plan
 from divvy.plan.fit.pods import Around
 from divvy.plan.predict.claimable import BY_CLAIMS
-from divvy.plan.predict.guarantees import MIG, WHOLE, Guarantees, level
+from divvy.plan.predict.guarantees import MIG, WHOLE, Guarantees, level, share_guarantees
 from divvy.plan.predict.prediction import plan
 
 _HOUR = 3600
@@ -230,7 +231,13 @@ class _PoolAdviser:
 
     def _today(self) -> Option:
         self._needed_hours = self._hours(self._needs)
-        choices = [self._held(need) for need in self._given.kinds]
+        held = [self._held(need) for need in self._given.kinds]
+        # What an earlier profile gave is now whatever is large enough.
+        choices = [
+            choice or self._candidate_today.choose(need)
+            for choice, need in zip(held, self._given.kinds, strict=True)
+        ]
+        older = len(self._named(self._given, [choice is None for choice in held]))
         result, waiting = self._replays(self._candidate_today, self._given, choices)
         return Option(
             self._candidate_today.words,
@@ -241,8 +248,15 @@ class _PoolAdviser:
             self._idle(self._pool.nodes),
             refused=self._named(self._given, [choice is None for choice in choices]),
             waiting=waiting,
-            notes=tuple(self._waited(waiting)),
+            notes=(*self._older(older), *self._waited(waiting)),
         )
+
+    def _older(self, pods: int) -> Iterator[str]:
+        if pods:
+            yield (
+                f"{plural(pods, 'pod')} held what the stack file no longer offers: of today's "
+                "profile they would take the smallest that holds them"
+            )
 
     def _waited(self, waiting: Iterable[tuple[str, float]]) -> Iterator[str]:
         """Say that pods waited, though the profile had room for them."""
@@ -268,12 +282,12 @@ class _PoolAdviser:
                 return Choice(known)
         return None
 
-    def _promise(self, need: Need) -> Guarantees | None:
-        """Return what pods have been guaranteed, None if the stack file no longer says it."""
+    def _promise(self, need: Need) -> Guarantees:
+        """Return what pods have been guaranteed, at most where the stack file no longer says it."""
         held = self._held(need)
         if held is not None:
             return held.device.guarantees
-        return {"whole": WHOLE, "mig": MIG}.get(need.kind)
+        return {"whole": WHOLE, "mig": MIG}.get(need.kind, _BEST_SHARE)
 
     def _named(self, needs: Needs, of_kind: Sequence[bool]) -> tuple[str, ...]:
         if not any(of_kind):
@@ -319,7 +333,7 @@ class _PoolAdviser:
             if choice is None:
                 continue
             before, after = self._promise(need), choice.device.guarantees
-            for name, ranks in RANKS.items() if before else ():
+            for name, ranks in RANKS.items():
                 levels = level(getattr(before, name)), level(getattr(after, name))
                 step = ranks[levels[1]] - ranks[levels[0]]
                 if step:
@@ -503,6 +517,7 @@ class _PoolAdviser:
         )
 
 
+_BEST_SHARE = share_guarantees(sharing_of_claims(None), tenants=False)
 _NOTHING_AROUND = Around({}, {}, 0, {}, {})
 
 

@@ -255,7 +255,14 @@ def test_an_older_profile_of_the_pods_is_named() -> None:
     old = pod("old", resource="nvidia.com/gpu.shared", kind="share", given_mib=10_240)
     advice = advised(trace(old, *NOTEBOOKS))
     assert advice.today is not None
-    assert advice.today.refused == ("team/old",)
+    assert (advice.today.refused, advice.today.gpus) == ((), 11)
+    assert "1 pod held what the stack file no longer offers" in advice.today.notes[0]
+    # What its share guaranteed is unknown: no less than any share can.
+    shared = {"resource": "nvidia.com/gpu.shared", "kind": "share", "given_mib": 10_240}
+    advice = advised(trace(*[pod(f"old-{number}", **shared) for number in range(4)]), cluster())
+    lost = {option.words: option.to_allow for option in advice.best}
+    assert all("replicas" not in words or lost[words] for words in lost)
+    assert any("replicas" in words for words in lost)
 
 
 def test_the_timeline_has_the_most_of_each_time() -> None:
