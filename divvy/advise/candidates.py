@@ -411,7 +411,7 @@ def _mixed(pool: PoolToAdvise, ways: Sequence[Candidate], mix: Sequence[int]) ->
     del rules[-1]["devices"]
     if not rules[-1]:
         rules.pop()
-    return pool.candidate(", ".join(words), rules)
+    return pool.candidate(" and ".join(words), rules)
 
 
 def _alike(pool: PoolToAdvise, way: Candidate) -> Candidate | None:
