@@ -191,8 +191,8 @@ class _PoolAdviser:
         """Return the part of a GPU that each need takes: of its memory, and of its compute."""
         memory = self._pool.model.memory_mib
         return (
-            [need.count * need.memory_mib / memory for need in needs.kinds],
-            [need.count * need.cores / 100 for need in needs.kinds],
+            [need.devices * need.memory_mib / memory for need in needs.kinds],
+            [need.devices * need.cores / 100 for need in needs.kinds],
         )
 
     def _parts(self, needs: Needs) -> list[float]:
@@ -421,7 +421,8 @@ class _PoolAdviser:
         result = replay(candidate, self._timeline, needs, choices, self._pool.nodes)
         waiting = [(self._names[number], seconds) for number, seconds in result.waited.items()]
         if waiting:
-            enough = sum(need.count for need in needs.kinds) * len(self._pods)
+            # A node for each pod that runs at once.
+            enough = int(self._timeline.peak(needs, [1] * len(needs.kinds)))
             result = replay(candidate, self._timeline, needs, choices, enough)
         return result, tuple(sorted(waiting, key=lambda entry: (-entry[1], entry[0])))
 
@@ -459,8 +460,7 @@ class _PoolAdviser:
         return (
             option.is_harmless
             and set(option.to_allow) <= self._allow
-            and (len(option.waiting), option.longest_wait)
-            <= (len(today.waiting), today.longest_wait)
+            and (not option.waiting or option.gpus < today.gpus)
         )
 
     def _rank(self, option: Option) -> tuple[Any, ...]:
@@ -469,7 +469,7 @@ class _PoolAdviser:
         changed = sum(option.requests.values())
         mixed = isinstance(option.profile, list)
         return (
-            len(option.waiting),
+            bool(option.waiting),
             option.gpus,
             option.nodes,
             len(option.to_allow),
@@ -482,8 +482,8 @@ class _PoolAdviser:
         )
 
     def _is_better(self, option: Option, today: Option) -> bool:
-        before = len(today.waiting), today.gpus
-        return (len(option.waiting), option.gpus) < before
+        before = bool(today.waiting), today.gpus
+        return (bool(option.waiting), option.gpus) < before
 
     def _reason(self, chosen: Option | None, best: Sequence[Option], today: Option) -> str:
         """Return why, in one sentence."""
@@ -491,8 +491,11 @@ class _PoolAdviser:
             words = [f"with {chosen.words} the pods need {plural(chosen.gpus, 'GPU')} at the peak"]
             if chosen.gpus < today.gpus:
                 words[0] += f" instead of {today.gpus:,}"
-            if fewer := len(today.waiting) - len(chosen.waiting):
-                words.append(f"{plural(fewer, 'pod')} fewer would wait")
+            if today.waiting and not chosen.waiting:
+                words.append(f"none waits where {plural(len(today.waiting), 'pod')} would")
+            if chosen.nodes > self._pool.nodes:
+                more = plural(chosen.nodes - self._pool.nodes, "node")
+                words.append(f"{more} more than the pool has")
             if chosen.spare_nodes:
                 words.append(f"{chosen.spare_nodes:,} of {self._pool.nodes:,} nodes could go")
             verb = "gets" if len(chosen.to_allow) == 1 else "get"
@@ -537,9 +540,9 @@ def _raw_pod(candidate: Candidate, need: Need, choice: Choice | None) -> dict[st
     """Return a pod that asks a candidate for what it needs."""
     assert choice is not None
     names = candidate.cluster.names
-    limits = {_asked(choice): need.count}
+    limits = {_asked(choice): need.devices}
     if CLAIMS in limits:
-        limits = {names.gpu: need.count, names.memory: need.memory_mib, names.cores: need.cores}
+        limits = {names.gpu: need.devices, names.memory: need.memory_mib, names.cores: need.cores}
     container = {"name": "main", "resources": {"limits": limits}}
     spec = {"containers": [container], "tolerations": [{"operator": "Exists"}]}
     return {"metadata": {"namespace": "default"}, "spec": spec}

@@ -12,13 +12,13 @@ _STEP_MIB = 64
 
 
 class Need(NamedTuple):
-    """What pods that are alike need of each of their ``count`` devices: MiB, per cent of a GPU.
+    """What pods that are alike need of each of their ``devices``: MiB, per cent of a GPU.
 
     ``whole``: no part of a GPU will do. ``resource`` and ``kind`` are what they have held.
     ``is_known``: its memory was measured.
     """
 
-    count: int
+    devices: int
     memory_mib: int
     cores: int
     whole: bool
@@ -70,7 +70,7 @@ def _need(pod: RecordedPod, headroom: float, gpu_mib: int) -> Need:
         memory = min(max(given, pod.peak_mib), -(-memory // _STEP_MIB) * _STEP_MIB)
     given_cores = 100 if pod.given_cores is None else int(pod.given_cores)
     return Need(
-        count=pod.devices,
+        devices=pod.devices,
         memory_mib=ceil(memory),
         cores=max(1, min(100, given_cores if pod.cores is None else ceil(pod.cores))),
         # Programs that use several GPUs expect all of each.

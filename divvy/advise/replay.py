@@ -20,6 +20,8 @@ from divvy.model import MigGeometry, mig_resource
 from divvy.model.claims import Shares
 from divvy.plan.predict.claimable import BY_CLAIMS
 
+# With more pods that wait at once a profile is out of the question, and nobody waits for an end.
+MOST_WAITING = 1000
 # Into so many equal parts a time is divided for a picture of it.
 TIMES = 168
 
@@ -67,7 +69,7 @@ class Timeline:
 
     def busiest(self, needs: Needs) -> float:
         """Return when most devices are held."""
-        counts = _signed([need.count for need in needs.kinds])
+        counts = _signed([need.devices for need in needs.kinds])
         running = list(accumulate(map(counts.__getitem__, self._kinds(needs))))
         return self._moments[running.index(max(running))] if running else 0.0
 
@@ -141,7 +143,7 @@ class Timeline:
         key = needs, asking
         if key not in self._known_peaks:
             counts = [
-                need.count if asks else 0 for need, asks in zip(needs.kinds, asking, strict=True)
+                need.devices if asks else 0 for need, asks in zip(needs.kinds, asking, strict=True)
             ]
             self._known_peaks[key] = int(self.peak(needs, counts))
         return self._known_peaks[key]
@@ -184,7 +186,7 @@ class _Devices:
         self.level = 0
 
     def take(self, need: Need, choice: Choice) -> Any:
-        resource, count = choice.device.resource, need.count
+        resource, count = choice.device.resource, need.devices
         free = self._free[resource]
         node = next((at for at, number in enumerate(free) if number >= count), None)
         if node is None:
@@ -232,13 +234,13 @@ class _Gpus(ABC):
         self.level = 0
 
     def take(self, need: Need, choice: Choice) -> Any:
-        if need.count == 1:
+        if need.devices == 1:
             gpu = self._first(need, choice, 0, self._most)
             return None if gpu is None else ((gpu, self._on(gpu, need, choice)),)
         # All devices of a pod are on one node, some of them maybe on one GPU.
         for first in range(0, self._most, self._gpus):
             held: list[tuple[int, Any]] = []
-            while len(held) < need.count:
+            while len(held) < need.devices:
                 gpu = self._first(need, choice, first, first + self._gpus)
                 if gpu is None:
                     break
@@ -393,12 +395,13 @@ def replay(
     Later ones that find something do not wait for it, as with the scheduler.
     """
     of_pod, kinds = needs.of_pod, needs.kinds
-    if candidate.claims is None and all(need.count == 1 for need in kinds):
+    if candidate.claims is None and all(need.devices == 1 for need in kinds):
         resources = [choice.device.resource if choice else None for choice in choices]
         gpus, opened_nodes = fill(candidate, timeline.peaks(needs, resources))
         if opened_nodes <= nodes:
             return Replay(gpus, opened_nodes, {}, timeline.running_at(timeline.busiest(needs)))
     room = _room(candidate, nodes)
+    by_size = candidate.claims is not None
     waiting: deque[int] = deque()
     waited: dict[int, float] = {}
     ends: list[tuple[float, int, Any]] = []
@@ -420,15 +423,21 @@ def replay(
             moment = ends[0][0]
             while ends and ends[0][0] == moment:
                 room.give_back(heappop(ends)[2])
-            refused: set[int] = set()
+            refused: dict[tuple[str, int], list[tuple[int, int]]] = {}
             for _ in range(len(waiting)):
                 number = waiting.popleft()
-                # What is like one that found nothing finds nothing either.
-                if of_pod[number] in refused or not begin(number, moment):
-                    refused.add(of_pod[number])
+                need, choice = kinds[of_pod[number]], choices[of_pod[number]]
+                assert choice is not None
+                size = (need.memory_mib, need.cores) if by_size else (0, 0)
+                # Where less found nothing, more finds nothing either.
+                less = refused.setdefault((choice.device.resource, need.devices), [])
+                if any(memory <= size[0] and cores <= size[1] for memory, cores in less):
                     waiting.append(number)
-                else:
+                elif begin(number, moment):
                     waited[number] = moment - timeline.arrivals[number]
+                else:
+                    less.append(size)
+                    waiting.append(number)
 
     for number in timeline.order:
         if choices[of_pod[number]] is None:
@@ -438,9 +447,12 @@ def replay(
             end(now)
         if not begin(number, now):
             waiting.append(number)
+            if len(waiting) > MOST_WAITING:
+                break
         if room.level != level:
             level, busiest = room.level, now
-    end(float("inf"))
+    else:
+        end(float("inf"))
     gpus, opened_nodes = room.opened
     waited |= dict.fromkeys(waiting, float("inf"))
     return Replay(gpus, opened_nodes, waited, timeline.running_at(busiest))

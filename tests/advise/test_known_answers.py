@@ -143,7 +143,27 @@ def test_a_pool_that_is_too_small_gets_a_profile_with_which_nobody_waits() -> No
     assert advice.today.gpus == 8
     assert advice.recommended is not None
     assert advice.recommended.waiting == ()
-    assert "4 pods fewer would wait" in advice.reason
+    assert "none waits where 4 pods would" in advice.reason
+
+
+def test_a_pool_that_is_much_too_small_is_no_reason_to_keep_its_profile() -> None:
+    pods = [pod(f"job-{number}", number, 20 * HOUR) for number in range(1500)]
+    advice = advised(trace(*pods), cluster(nodes=2))
+    assert advice.today is not None
+    assert (advice.today.gpus, len(advice.today.waiting) > 1000) == (1500, True)
+    assert advice.recommended is not None
+    assert (advice.recommended.gpus, advice.recommended.waiting[0][1]) == (215, float("inf"))
+    assert "52 nodes more than the pool has" in advice.reason
+
+
+def test_a_pod_that_no_node_of_the_profile_has_room_for_waits_for_ever() -> None:
+    wide = pod("wide", devices=3)
+    advice = advised(trace(wide, *NOTEBOOKS), cluster(gpus=2, nodes=8))
+    assert advice.today is not None
+    assert advice.today.waiting == (("team/wide", float("inf")),)
+    assert advice.today.gpus == 10
+    assert advice.recommended is not None
+    assert advice.recommended.gpus == 2
 
 
 def test_says_what_waited_for_another_reason() -> None:
