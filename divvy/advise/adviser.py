@@ -119,7 +119,7 @@ class _PoolAdviser:
             note = f"left out, since their nodes have profiles of their own: {words}"
             self._base = replace(self._base, notes=(note,))
         model, gpus = hardware_model(pool.hardware), pool.hardware.gpus
-        nodes = pool.hardware.count - len(pool.overrides)
+        nodes = max(pool.hardware.count - len(pool.overrides), 0)
         self._pool = PoolToAdvise(cluster, name, model, gpus, nodes, self._kept_name())
         self._candidate_today = self._pool.today()
         self._pods = [self._with_given(pod) for pod in self._pods]

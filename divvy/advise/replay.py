@@ -21,7 +21,7 @@ from divvy.model.claims import Shares
 from divvy.plan.predict.claimable import BY_CLAIMS
 
 # With more pods that wait at once a profile is out of the question, and nobody waits for an end.
-MOST_WAITING = 1000
+MAX_WAITING = 1000
 # Into so many equal parts a time is divided for a picture of it.
 TIMES = 168
 
@@ -447,7 +447,7 @@ def replay(
             end(now)
         if not begin(number, now):
             waiting.append(number)
-            if len(waiting) > MOST_WAITING:
+            if len(waiting) > MAX_WAITING:
                 break
         if room.level != level:
             level, busiest = room.level, now

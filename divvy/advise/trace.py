@@ -19,6 +19,8 @@ VERSION = 1
 _WHAT = "divvyRecording"
 Kind = Literal["whole", "mig", "share"]
 _KINDS = get_args(Kind)
+# No pod has so many devices of one node.
+_MAX_DEVICES = 1000
 CLAIMS = "claims"
 """What stands for the resource of a device that a claim holds, as in the agents' metrics."""
 # A pod that was out of sight for more of its life may have used more than was seen.
@@ -102,10 +104,8 @@ def read_recording(lines: Iterable[str], source: str) -> Recording:
     rest = iter(lines)
     try:
         first = json.loads(next(rest, ""))
-        version = first[_WHAT]
-        begin, end = float(first["begin"]), float(first["end"])
-        gaps = [(float(gap[0]), float(gap[1])) for gap in first.get("gaps") or ()]
-    except (ValueError, TypeError, LookupError, RecursionError):
+        version, known = first[_WHAT], _known(first)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         raise CommandError(
             f"{source} is not a recording: `divvy top --record FILE` writes one"
         ) from None
@@ -114,8 +114,18 @@ def read_recording(lines: Iterable[str], source: str) -> Recording:
             f"{source} is a recording of version {printable(str(version))}; this Divvy reads "
             f"{VERSION} and older ones"
         )
-    known = {"begin": begin, "end": end, "gaps": gaps, "cluster": str(first.get("cluster") or "")}
     return Recording({**first, **known}, _documents(rest))
+
+
+def _known(first: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is read of the first line; raises ValueError, TypeError or LookupError."""
+    begin, end = float(first["begin"]), float(first["end"])
+    if not 0 <= begin <= end < inf:
+        raise ValueError(first)
+    gaps = [(float(gap[0]), float(gap[1])) for gap in first.get("gaps") or ()]
+    gaps = [(opens, closes) for opens, closes in gaps if begin <= opens < closes <= end]
+    cluster = printable(first.get("cluster") or "")
+    return {"begin": begin, "end": end, "gaps": gaps, "cluster": cluster}
 
 
 def _documents(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
@@ -151,9 +161,11 @@ def trace_of(recording: Recording, since: float | None = None) -> Trace:
 def recorded_pod(document: Mapping[str, Any], recorded_until: float) -> RecordedPod:
     """Read one pod of a recording; raises KeyError, TypeError or ValueError."""
     get = document.get
-    kind, begin, end = document["kind"], float(document["begin"]), _number(get("end"))
+    kind, begin, end = document["kind"], _number(document["begin"]), _number(get("end"))
     devices = int(document["devices"])
-    if kind not in _KINDS or devices < 1 or (end is not None and end < begin):
+    if kind not in _KINDS or begin is None or not 1 <= devices <= _MAX_DEVICES:
+        raise ValueError(document)
+    if end is not None and end < begin:
         raise ValueError(document)
     life = (recorded_until if end is None else end) - begin
     is_seen = (_number(get("unseenSeconds")) or 0.0) <= _UNSEEN * life

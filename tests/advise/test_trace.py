@@ -76,6 +76,8 @@ def test_looks_only_at_the_last_part_of_a_recording() -> None:
     [
         {"kind": "half"},
         {"devices": 0},
+        {"devices": 10**9},
+        {"begin": float("nan")},
         {"devices": "two"},
         {"begin": None},
         {"end": 50},
@@ -89,6 +91,17 @@ def test_leaves_out_lines_that_are_no_pods_and_counts_them(odd: dict[str, object
     trace = read(text(POD, {**POD, **odd}) + "[1]\n{\n\n")
     assert [pod.name for pod in trace.pods] == ["a"]
     assert trace.notes == ("4 lines of the recording cannot be read",)
+
+
+@pytest.mark.parametrize("bounds", [(5, 4), (0, float("inf")), (float("nan"), 4), (-1, 4)])
+def test_refuses_a_time_that_is_none(bounds: tuple[float, float]) -> None:
+    with pytest.raises(CommandError, match="FILE is not a recording"):
+        read(text(begin=bounds[0], end=bounds[1]))
+
+
+def test_leaves_out_gaps_that_are_none() -> None:
+    trace = read(text(gaps=[[5, 4], [2000, 3000], [10, 20], [-5, 5]]))
+    assert trace.gaps == ((10, 20),)
 
 
 @pytest.mark.parametrize("written", ["", "[]", "{}", "x", '{"divvyRecording": 1}', "[" * 100_000])
