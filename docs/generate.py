@@ -8,6 +8,7 @@ from divvy.model import gpu_models
 from divvy.model.schema import cluster_schema
 from divvy.render.objects.dashboard import panels
 from divvy.stack.keys import CLUSTER
+from docs.advise_page import advise_page
 from docs.conformance_page import conformance_page, faults_page
 from docs.field_page import field_page
 from docs.fleets_page import fleets_page, fleets_plot
@@ -133,6 +134,7 @@ def stack_file_page() -> str:
 
 PAGES = {
     "divvy/render/objects/dashboard/divvy.json": panels.build,
+    "docs/advise.md": advise_page,
     "docs/conformance-faults.md": faults_page,
     "docs/conformance.md": conformance_page,
     "docs/field.md": field_page,

@@ -22,7 +22,7 @@ settings.load_profile("divvy")
 
 # Rooms whose unit tests need no compiler and no server: they fail within seconds.
 _PURE = (
-    "agent/claims", "agent/gpu", "agent/memory/test_memory_limit",
+    "advise", "agent/claims", "agent/gpu", "agent/memory/test_memory_limit",
     "agent/memory/test_unaccounted_memory", "agent/plugin", "agent/test_containers",
     "claim_templates", "cli", "components", "conformance", "deploy", "docs", "init", "live",
     "model",

@@ -30,6 +30,7 @@ _GROUPS = {
         "diff": ("diff", "Show what changes between stack files, or from the live nodes."),
         "preview": ("deploy", "Show what `up` would do."),
         "fit": ("fit", "Show whether pods fit, on which nodes, and what they lack."),
+        "advise": ("advise", "Advise which profile the recorded pods of a pool would need."),
         "chart": ("chart", "Write a stack as a Helm chart, manifests, or for the GPU Operator."),
     },
     "Run and look": {
@@ -52,10 +53,11 @@ _OTHERS = "Installed beside Divvy"
 _EXIT_CODES = """\
 Exit codes:
 0: done; `preview`, `diff`: no difference; `fit`: all pods fit;
-   `status`: nothing is wrong
+   `status`: nothing is wrong; `advise`: change it or leave it as it is
 1: an error, a usage error included; `verify`: a check failed
 2: `preview`, `diff`: there are changes; `fit`: not all pods fit;
    `verify`: nothing checked; `status`: something is wrong;
+   `advise`: unknown, as with too little data;
    `up`: done, but nodes differ from the plan (`--no-wait` does not look)
 3: `verify --require`: a check that must hold could not be made
 130: interrupted"""

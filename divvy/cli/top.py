@@ -1,6 +1,7 @@
 """divvy top: who holds which GPU now, and how much of it is in use."""
 
 from collections.abc import Callable
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Annotated, Literal
 
@@ -14,6 +15,7 @@ from divvy.cli.output import write
 from divvy.cli.top_keys import Chosen, Keys, reading_keys
 from divvy.errors import fail
 from divvy.live.cluster_reader import reading
+from divvy.live.recorder import Recorder
 from divvy.live.usage import Order, Usage, matching, ordered, selected
 from divvy.live.usage_reader import UsageReader
 from divvy.render.views.usage import usage_text
@@ -44,22 +46,38 @@ def top(
     sort: Annotated[
         Order, typer.Option("--sort", help="By name, or the most used or the oldest first.")
     ] = "node",
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record", help="Add each look to this recording, for `divvy advise --from`."
+        ),
+    ] = None,
 ) -> None:
     """Show nodes, their GPUs, who holds them, and what is in use; live in a terminal."""
+    if record is not None and (node or pod or namespace):
+        fail("--record records the whole cluster: leave out --node, --pod and -n")
     cluster = read_cluster(read_path(stack_path(stack)))
+    recorder = None if record is None else Recorder(record)
     with reading(cluster.kubeconfig, cluster.context) as reader:
         source = UsageReader(reader, cluster, stack, node, namespace)
 
         def look() -> Usage:
-            return selected(source.read(), node, namespace, pod)
+            usage = source.read()
+            if recorder is not None:
+                recorder.add(usage)
+            return selected(usage, node, namespace, pod)
 
         console = Console(highlight=False)
         live = output == "text" and out is None and not once
         usage = look()
         _check(usage, node, pod)
         if live and console.is_terminal and not console.is_dumb_terminal:
-            with reading_keys() as keys:
-                _watch(console, usage, look, Chosen(sort), keys)
+            try:
+                with reading_keys() as keys:
+                    _watch(console, usage, look, Chosen(sort), keys)
+            finally:
+                if recorder is not None:
+                    recorder.write()
         else:
             write(_usage_view(ordered(usage, sort), output), out)
 

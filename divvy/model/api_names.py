@@ -198,3 +198,8 @@ def component_of(obj: Mapping[str, Any]) -> str | None:
     """Return which component of Divvy an object belongs to."""
     labels: Mapping[str, str] = obj["metadata"].get("labels") or {}
     return labels.get(_COMPONENT)
+
+
+# Of the recording rules, those that are read again.
+GPUS_RECORD = "namespace_pod_kind:divvy_allocated_gpus:sum"
+WAITING_RECORD = "namespace_pod:divvy_waiting:max"

@@ -120,6 +120,17 @@ class YamlText:
             node, line = child
         return line
 
+    def node(self, keys: Keys) -> yaml.Node:
+        """Return the node that keys lead to; raises KeyError if there is none."""
+        node = self._tree
+        for key in keys:
+            child = _child(node, key)
+            if child is None:
+                raise KeyError(key)
+            node, _ = child
+        assert node is not None
+        return node
+
     @cached_property
     def _tree(self) -> yaml.Node | None:
         try:

@@ -36,9 +36,9 @@ def test_lists_every_command_once_in_three_groups() -> None:
 def test_lists_the_exit_codes_also_without_a_command() -> None:
     text = invoke("--help").stdout
     assert (
-        "0: done; `preview`, `diff`: no difference; `fit`: all pods fit; "
-        "`status`: nothing is wrong 1: an error" in " ".join(text.split())
-    )
+        "0: done; `preview`, `diff`: no difference; `fit`: all pods fit; `status`: nothing is "
+        "wrong; `advise`: change it or leave it as it is 1: an error"
+    ) in " ".join(text.split())
     assert invoke().stdout == text
 
 

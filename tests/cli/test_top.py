@@ -151,6 +151,20 @@ def test_writes_json_and_html_to_stdout_and_files(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out.json").read_text())["cluster"] == "a"
 
 
+@pytest.mark.usefixtures("api")
+def test_adds_each_look_to_a_recording(tmp_path: Path) -> None:
+    text = top("--record", "week.jsonl")
+    assert "team/train main" in text
+    top("--once", "--record", "week.jsonl")
+    head, pod = map(json.loads, (tmp_path / "week.jsonl").read_text().splitlines())
+    assert head["cluster"] == "a"
+    assert list(head["waiting"]) == ["team/w"]
+    assert (pod["pod"], pod["kind"], pod["peakMiB"]) == ("train", "whole", 1500)
+    assert (pod["p95Cores"], sum(pod["coresSeen"]), pod["end"]) == (45, 2, None)
+    words = "--record records the whole cluster: leave out --node, --pod and -n"
+    assert words in top("--record", "week.jsonl", "-n", "team", expect=1)
+
+
 def test_reads_only_the_selected_node(api: Api) -> None:
     assert [node["node"] for node in nodes_of("--node", "n0")] == ["n0"]
     assert any("spec.nodeName%3Dn0" in url for url in api.asked)

@@ -10,7 +10,9 @@ import pytest
 import yaml
 
 from divvy.model import parse_cluster
-from divvy.render.objects.usage_rules import DEVICES, GPUS, MEMORY, WAITING, usage_group
+from divvy.model.api_names import GPUS_RECORD as GPUS
+from divvy.model.api_names import WAITING_RECORD as WAITING
+from divvy.render.objects.usage_rules import DEVICES, MEMORY, usage_group
 from tests.observability.prometheus import PROMTOOL
 
 pytestmark = pytest.mark.lab

@@ -68,14 +68,14 @@ def difference_text(difference: Difference) -> RenderableType:
     if unchanged := unchanged_words(difference):
         parts += ["", Text(unchanged)]
     if difference.settings or difference.renamed:
-        table = _table("setting", "before", "after")
+        table = table_of("setting", "before", "after")
         for name, old in difference.renamed.items():
             table.add_row("pool renamed", old, name)
         for setting in difference.settings:
             table.add_row(setting.path, setting.before or "–", setting.after or "–")
         parts += ["", Text("settings", style="bold"), Padding(table, (0, 0, 0, 2))]
     if difference.totals:
-        table = _table("resource", ">before", ">after", ">change")
+        table = table_of("resource", ">before", ">after", ">change")
         for total in difference.totals:
             table.add_row(
                 total.resource,
@@ -159,7 +159,7 @@ def _change(alike: AlikeChanges) -> Iterable[RenderableType]:
         if node is not None and (older is None or newer is None or older.gpus != newer.gpus):
             for bar in _bars(node):
                 yield Text(f"  {sign} ").append_text(bar)
-    table = _table("resource", ">before", ">after", ">change")
+    table = table_of("resource", ">before", ">after", ">change")
     for row in change.resources:
         table.add_row(
             row.resource,
@@ -191,7 +191,7 @@ def _promised(
 
 
 def _totals(plan: Plan) -> RenderableType:
-    table = _table("resource", ">devices")
+    table = table_of("resource", ">devices")
     for name, number in plan.totals.items():
         table.add_row(name, f"{number:,}")
     return Padding(table, (0, 0, 0, 2))
@@ -206,7 +206,8 @@ def _promises(promises: Sequence[Guarantees]) -> RenderableType:
     return Padding(table, (0, 0, 0, 2))
 
 
-def _table(*columns: str) -> Table:
+def table_of(*columns: str) -> Table:
+    """Return a table of these columns; those that begin with > are for numbers."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="underline", pad_edge=False)
     for column in columns:
         right = column.startswith(">")

@@ -195,10 +195,20 @@ def _rows() -> list[tuple[str, list[Any]]]:
                     "A MIG device counts by its compute slices, a share by its part of the GPU.",
                     {queries.ALLOCATED: "{{namespace}}"},
                     "short",
-                    24,
+                    12,
                 )
                 .stacking(common_builder.StackingConfig().mode(common.StackingMode.NORMAL))
                 .fill_opacity(40),
+                lines(
+                    "GPU memory allocated and used",
+                    "`divvy advise` says which profile would leave less of it unused.",
+                    {
+                        queries.MEMORY_ALLOCATED: "allocated",
+                        queries.ALL_MEMORY_USED: "used",
+                    },
+                    "mbytes",
+                    12,
+                ),
                 listing(
                     "GPU hours in the range",
                     "Allocated, whether used or not; an hour of half a GPU is half a GPU hour.",

@@ -47,6 +47,8 @@ SHARE_WAITED = f"{_BY_POD} (deriv(divvy_share_waited_seconds{{{_NODE}}}[5m]))"
 SHARE_GATE_OPENED = f"{_BY_POD} (delta(divvy_share_gate_opened{{{_NODE}}}[5m]))"
 
 ALLOCATED = f"sum by (namespace) (divvy_allocated_cores{{{_NODE}}}) / 100"
+MEMORY_ALLOCATED = f"sum(divvy_allocated_memory_mib{{{_NODE}}})"
+ALL_MEMORY_USED = f"sum({MEMORY_USED})"
 # A sample stands for a minute.
 _SUM = "sum by (namespace, kind) (sum_over_time({}[$__range:1m]))"
 GPU_HOURS = f"{_SUM.format(f'divvy_allocated_cores{{{_NODE}}}')} / 60 / 100"

@@ -1,0 +1,1 @@
+"""Which profile the pods of a time would need: recorded pods, candidates, a replay, the advice."""

@@ -1,0 +1,548 @@
+"""Advises: replays the recorded pods of a pool on its candidates, and compares them with today."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
+from typing import Any
+
+from divvy.advise.advice import (
+    RANKS,
+    Advice,
+    Guarantee,
+    GuaranteeChange,
+    Option,
+    PoolAdvice,
+    Times,
+    duration_words,
+)
+from divvy.advise.candidates import (
+    Candidate,
+    Choice,
+    PoolToAdvise,
+    candidates,
+)
+from divvy.advise.needs import Need, Needs, given_of, needs_of
+from divvy.advise.replay import TIMES, Replay, Timeline, fill, replay
+from divvy.advise.trace import CLAIMS, RecordedPod, Trace
+from divvy.model import Cluster, hardware_model
+from divvy.model.phrases import plural
+from divvy.model.resource_names import gpu_resource
+from divvy.model.sharing import sharing_of_claims
+from divvy.plan.fit import asking_pod, fit, nodes_of_plan
+from divvy.plan.fit.pods import Around
+from divvy.plan.predict.claimable import BY_CLAIMS
+from divvy.plan.predict.guarantees import MIG, WHOLE, Guarantees, level, share_guarantees
+from divvy.plan.predict.prediction import plan
+
+_HOUR = 3600
+# Sums of parts of a GPU come so near to a whole number.
+_TINY = 1e-6
+_BY_CLAIMS = (
+    "its nodes would be served by claims in place of the device plugin: docs/claims.md says what "
+    "that changes"
+)
+# So many are shown that keep all guarantees, and that do not.
+_KEPT, _OTHERS = 3, 2
+# One that refuses or kills no more than this part of the pods is shown, too: they may be few.
+_FEW = 0.1
+# Below this part of the GPUs' time that is known, "leave it as it is" would be a guess.
+_LEAST_KNOWN = 0.5
+
+
+def advise(
+    cluster: Cluster,
+    trace: Trace,
+    pools: Iterable[str],
+    wanted_seconds: float,
+    allow: frozenset[Guarantee] = frozenset(),
+    headroom: float = 0.2,
+) -> Advice:
+    """Return which profile each pool should have; half of the wanted time must be recorded."""
+    little = _too_little(trace.seconds, wanted_seconds)
+    results = tuple(
+        PoolAdvice(name, cluster.pools[name].profile, unknown=little)
+        if little
+        else _PoolAdviser(cluster, name, trace, allow, headroom).advice()
+        for name in pools
+    )
+    strangers = sum(pod.pool not in cluster.pools for pod in trace.pods)
+    words = f"{plural(strangers, 'pod')} of no pool of the stack file left out"
+    notes = [*trace.notes, *([words] if strangers else ())]
+    if trace.gaps:
+        gaps = duration_words(trace.end - trace.begin - trace.seconds)
+        notes.append(f"nothing is known of {gaps} of this time")
+    return Advice(trace.cluster, trace.begin, trace.end, headroom, results, tuple(notes))
+
+
+def _too_little(seconds: float, wanted: float) -> str:
+    if seconds >= wanted / 2:
+        return ""
+    return (
+        f"too little data: {duration_words(seconds)} of {duration_words(wanted)} are recorded, and "
+        f"half of it would be enough; --since {ceil(max(seconds, 60) / 60)}m takes this as enough"
+    )
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A candidate before its replay: what each need gets, and the fewest GPUs that it may take."""
+
+    candidate: Candidate
+    choices: Sequence[Choice | None]
+    estimate: int
+    option: Option
+
+
+class _PoolAdviser:
+    """Advises on one pool."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        trace: Trace,
+        allow: frozenset[Guarantee],
+        headroom: float,
+    ) -> None:
+        pool = cluster.pools[name]
+        self._cluster, self._name, self._trace, self._allow = cluster, name, trace, allow
+        self._base = PoolAdvice(name, pool.profile)
+        if pool.hardware is None:
+            return
+        own = [pod for pod in trace.pods if pod.pool == name]
+        self._pods = [pod for pod in own if pod.node not in pool.overrides]
+        if pool.overrides:
+            pods = plural(len(own) - len(self._pods), "pod")
+            words = f"{', '.join(sorted(pool.overrides))} and {pods} on them"
+            note = f"left out, since their nodes have profiles of their own: {words}"
+            self._base = replace(self._base, notes=(note,))
+        model, gpus = hardware_model(pool.hardware), pool.hardware.gpus
+        nodes = max(pool.hardware.count - len(pool.overrides), 0)
+        self._pool = PoolToAdvise(cluster, name, model, gpus, nodes, self._kept_name())
+        self._candidate_today = self._pool.today()
+        self._pods = [self._with_given(pod) for pod in self._pods]
+        self._names = [pod.full_name for pod in self._pods]
+        self._needs = needs_of(self._pods, headroom, model.memory_mib)
+        self._given = given_of(self._pods, model.memory_mib)
+        self._timeline = Timeline(self._pods, trace.end)
+        unmeasured = sum(not self._needs.kinds[kind].is_known for kind in self._needs.of_pod)
+        self._base = replace(
+            self._base,
+            model=model.name,
+            gpus=gpus,
+            nodes=nodes,
+            pods=len(self._pods),
+            unmeasured=unmeasured,
+        )
+
+    def advice(self) -> PoolAdvice:
+        """Return the advice."""
+        if self._cluster.pools[self._name].hardware is None:
+            return replace(
+                self._base, unknown="the stack file does not say which hardware it has: `hardware`"
+            )
+        today = self._today()
+        if not self._pods or not self._pool.nodes:
+            words = "no pod held one of its GPUs, so that nothing says what pods would need"
+            return replace(self._base, today=today, reason=words)
+        drawn = self._drawn()
+        best = tuple(
+            option for option in self._best(today, drawn) if self._is_better(option, today)
+        )
+        kept = [option for option in best if self._is_kept(option, today)]
+        chosen = min(kept, key=self._rank, default=None)
+        advice = replace(
+            self._base,
+            today=today,
+            best=best,
+            recommended=chosen,
+            reason=self._reason(chosen, best, today),
+            times=self._times(),
+        )
+        if chosen is None and self._known_part() < _LEAST_KNOWN:
+            return replace(advice, unknown=self._unmeasured_words())
+        return advice
+
+    def _kept_name(self) -> str:
+        """Return the resource that all pods ask for, "" if another pool offers it, too."""
+        if self._cluster.pools[self._name].overrides:
+            return ""
+        asked = {pod.resource for pod in self._pods}
+        others = (pool.totals for pool in plan(self._cluster, "").pools if pool.name != self._name)
+        elsewhere = {resource.removesuffix(BY_CLAIMS) for totals in others for resource in totals}
+        return asked.pop() if len(asked) == 1 and not asked & elsewhere else ""
+
+    def _with_given(self, pod: RecordedPod) -> RecordedPod:
+        """Return a pod with what today's profile gives where the recording lacks it."""
+        if None not in (pod.given_mib, pod.given_cores):
+            return pod
+        for known in self._candidate_today.classes:
+            if known.resource == pod.resource:
+                memory = known.memory_mib / max(known.crowd, 1)
+                return pod._replace(
+                    given_mib=memory if pod.given_mib is None else pod.given_mib,
+                    given_cores=known.cores if pod.given_cores is None else pod.given_cores,
+                )
+        return pod
+
+    def _sizes(self, needs: Needs) -> tuple[list[float], list[float]]:
+        """Return the part of a GPU that each need takes: of its memory, and of its compute."""
+        memory = self._pool.model.memory_mib
+        return (
+            [need.devices * need.memory_mib / memory for need in needs.kinds],
+            [need.devices * need.cores / 100 for need in needs.kinds],
+        )
+
+    def _parts(self, needs: Needs) -> list[float]:
+        """Return the part of a GPU that each need takes, of what it takes most of."""
+        return list(map(max, *self._sizes(needs)))
+
+    def _hours(self, needs: Needs) -> float:
+        parts, trace = self._parts(needs), self._trace
+        total = 0.0
+        for pod, kind in zip(self._pods, needs.of_pod, strict=True):
+            end = trace.end if pod.end is None else min(pod.end, trace.end)
+            total += parts[kind] * max(end - max(pod.begin, trace.begin), 0.0)
+        return total / _HOUR
+
+    def _known_part(self) -> float:
+        """Return of what part of the GPU time that pods had it is known how much they used."""
+        parts = self._parts(self._given)
+        known = total = 0.0
+        for number, kind in enumerate(self._given.of_pod):
+            time = parts[kind] * self._timeline.seconds[number]
+            total += time
+            known += time if self._needs.kinds[self._needs.of_pod[number]].is_known else 0.0
+        return known / total if total else 0.0
+
+    def _unmeasured_words(self) -> str:
+        pods = plural(self._base.unmeasured, "pod")
+        return (
+            f"how much {pods} of {self._base.pods:,} used is unknown, and "
+            "each counts with all that it was given: the use of replicas is measured where their "
+            "rule has a `memoryLimit`"
+        )
+
+    def _idle(self, nodes: int) -> float:
+        offered = nodes * self._pool.gpus * (self._trace.end - self._trace.begin) / _HOUR
+        return max(offered - self._needed_hours, 0.0)
+
+    def _today(self) -> Option:
+        self._needed_hours = self._hours(self._needs)
+        held = [self._held(need) for need in self._given.kinds]
+        # What an earlier profile gave is now whatever is large enough.
+        choices = [
+            choice or self._candidate_today.choose(need)
+            for choice, need in zip(held, self._given.kinds, strict=True)
+        ]
+        older = len(self._named(self._given, [choice is None for choice in held]))
+        result, waiting = self._replays(self._candidate_today, self._given, choices)
+        return Option(
+            self._candidate_today.words,
+            None,
+            result.gpus,
+            result.nodes,
+            max(self._pool.nodes - result.nodes, 0),
+            self._idle(self._pool.nodes),
+            refused=self._named(self._given, [choice is None for choice in choices]),
+            waiting=waiting,
+            notes=(*self._older(older), *self._waited(waiting)),
+        )
+
+    def _older(self, pods: int) -> Iterator[str]:
+        if pods:
+            yield (
+                f"{plural(pods, 'pod')} held what the stack file no longer offers: of today's "
+                "profile they would take the smallest that holds them"
+            )
+
+    def _waited(self, waiting: Iterable[tuple[str, float]]) -> Iterator[str]:
+        """Say that pods waited, though the profile had room for them."""
+        names = {name for name, _ in waiting}
+        others = [pod.waited for pod in self._pods if pod.waited and pod.full_name not in names]
+        if others:
+            pods = plural(len(others), "pod")
+            yield (
+                f"{pods} waited, up to {duration_words(max(others))}, though this "
+                "pool had room for them: for another reason than its profile"
+            )
+
+    def _held(self, need: Need) -> Choice | None:
+        """Return what today's profile has of what pods have held."""
+        for known in self._candidate_today.classes:
+            resource = known.resource.removesuffix(BY_CLAIMS)
+            if need.resource == resource or (
+                need.resource == CLAIMS
+                and known.whole == (need.kind == "whole")
+                and (need.kind == "mig") == (known.guarantees == MIG)
+                and known.memory_mib >= need.memory_mib - 1
+            ):
+                return Choice(known)
+        return None
+
+    def _promise(self, need: Need) -> Guarantees:
+        """Return what pods have been guaranteed, at most where the stack file no longer says it."""
+        held = self._held(need)
+        if held is not None:
+            return held.device.guarantees
+        return {"whole": WHOLE, "mig": MIG}.get(need.kind, _BEST_SHARE)
+
+    def _named(self, needs: Needs, of_kind: Sequence[bool]) -> tuple[str, ...]:
+        if not any(of_kind):
+            return ()
+        return tuple(
+            name for name, kind in zip(self._names, needs.of_pod, strict=True) if of_kind[kind]
+        )
+
+    def _drawn(self) -> list[_Drawn]:
+        weights = Counter(self._needs.of_pod)
+        counts = [weights[kind] for kind in range(len(self._needs.kinds))]
+        peaks = partial(self._timeline.peaks, self._needs)
+        shapes = [gpu.shape for gpu in self._candidate_today.node.gpus]
+        listed = [
+            candidate
+            for candidate in candidates(self._pool, self._needs.kinds, counts, peaks)
+            if [gpu.shape for gpu in candidate.node.gpus] != shapes
+        ]
+        load = max(self._timeline.peak(self._needs, parts) for parts in self._sizes(self._needs))
+        drawn = []
+        for candidate in listed:
+            choices = [candidate.choose(need) for need in self._needs.kinds]
+            option = self._effects(candidate, choices, counts)
+            estimate = ceil(load - _TINY)
+            if candidate.claims is None:
+                resources = [choice.device.resource if choice else None for choice in choices]
+                estimate, _ = fill(candidate, peaks(resources))
+            drawn.append(_Drawn(candidate, choices, estimate, option))
+        return drawn
+
+    def _load(self, parts: Sequence[float], needs: Needs) -> list[float]:
+        seconds = (self._trace.end - self._trace.begin) / TIMES
+        return self._timeline.load(needs, parts, self._trace.begin, seconds)
+
+    def _effects(
+        self, candidate: Candidate, choices: Sequence[Choice | None], counts: Sequence[int]
+    ) -> Option:
+        """Return what a candidate does to pods wherever they run."""
+        lost: Counter[tuple[Guarantee, str, str]] = Counter()
+        gained: Counter[tuple[Guarantee, str, str]] = Counter()
+        requests: Counter[tuple[str, str]] = Counter()
+        for need, choice, count in zip(self._needs.kinds, choices, counts, strict=True):
+            if choice is None:
+                continue
+            before, after = self._promise(need), choice.device.guarantees
+            for name, ranks in RANKS.items():
+                levels = level(getattr(before, name)), level(getattr(after, name))
+                step = ranks[levels[1]] - ranks[levels[0]]
+                if step:
+                    (lost if step > 0 else gained)[name, *levels] += count
+            if (asked := _asked(choice)) != need.resource:
+                requests[need.resource, asked] += count
+        return Option(
+            candidate.words,
+            candidate.profile,
+            0,
+            0,
+            0,
+            0.0,
+            refused=self._named(self._needs, [choice is None for choice in choices]),
+            slowed=self._named(self._needs, [bool(choice and choice.slowed) for choice in choices]),
+            lost=tuple(GuaranteeChange(*key, count) for key, count in sorted(lost.items())),
+            gained=tuple(GuaranteeChange(*key, count) for key, count in sorted(gained.items())),
+            requests=dict(sorted(requests.items())),
+        )
+
+    def _best(self, today: Option, drawn: Sequence[_Drawn]) -> tuple[Option, ...]:
+        """Replay the most promising candidates, until no other can be better.
+
+        Those that keep all first, then those that would have to be allowed, then the best that only
+        few pods are in the way of.
+        """
+        kept = [entry for entry in drawn if self._is_kept(entry.option, today)]
+        refusing = [entry for entry in drawn if entry.option.refused]
+        others = [entry for entry in drawn if entry not in kept and entry not in refusing]
+        few = _FEW * len(self._pods)
+        missed = [
+            entry
+            for entry in refusing
+            if len(entry.option.refused) <= few and set(entry.option.to_allow) <= self._allow
+        ]
+        options = [*self._replayed(kept, _KEPT), *self._replayed(others, _OTHERS)]
+        crowded = [option for option in options if option.killed and len(option.killed) <= few]
+        near = sorted((*self._replayed(missed, 1), *crowded), key=self._rank)[:1]
+        return (*(option for option in options if not option.killed), *near)
+
+    def _replayed(self, drawn: list[_Drawn], most: int) -> list[Option]:
+        results: list[Option] = []
+        crowded: list[Option] = []
+        for entry in sorted(drawn, key=lambda entry: (entry.estimate, self._rank(entry.option))):
+            enough = sorted(option.gpus for option in results)[:most]
+            if len(enough) == most and entry.estimate >= enough[0]:
+                break
+            option = self._option(entry)
+            (crowded if option.killed else results).append(option)
+        return [*sorted(results, key=self._rank)[:most], *crowded]
+
+    def _option(self, entry: _Drawn) -> Option:
+        nodes = self._pool.nodes
+        result, waiting = self._replays(entry.candidate, self._needs, entry.choices)
+        fitting, notes = self._judged(entry, result)
+        if entry.candidate.claims and not self._candidate_today.claims:
+            notes = (_BY_CLAIMS, *notes)
+        notes = (*self._bursts(entry.choices), *notes)
+        killed = self._timeline.crowded(self._needs, entry.choices, self._pool.model.memory_mib)
+        return replace(
+            entry.option,
+            killed=tuple(self._names[number] for number in killed),
+            gpus=result.gpus,
+            nodes=fitting,
+            spare_nodes=max(nodes - fitting, 0),
+            idle_hours=self._idle(min(fitting, nodes)),
+            waiting=waiting,
+            notes=notes,
+        )
+
+    def _bursts(self, choices: Sequence[Choice | None]) -> Iterator[str]:
+        """Say how many pods took more compute for short times than their part would be."""
+        above = 0
+        for pod, kind in zip(self._pods, self._needs.of_pod, strict=True):
+            choice = choices[kind]
+            if choice and not choice.slowed and (pod.peak_cores or 0) > choice.device.cores:
+                above += 1
+        if above:
+            yield f"{plural(above, 'pod')} took more of a GPU's time in bursts than they would have"
+
+    def _replays(
+        self, candidate: Candidate, needs: Needs, choices: Sequence[Choice | None]
+    ) -> tuple[Replay, tuple[tuple[str, float], ...]]:
+        """Replay on the nodes of the pool, and, if pods wait, again on as many as they need."""
+        result = replay(candidate, self._timeline, needs, choices, self._pool.nodes)
+        waiting = [(self._names[number], seconds) for number, seconds in result.waited.items()]
+        if waiting:
+            # A node for each pod that runs at once.
+            enough = int(self._timeline.peak(needs, [1] * len(needs.kinds)))
+            result = replay(candidate, self._timeline, needs, choices, enough)
+        return result, tuple(sorted(waiting, key=lambda entry: (-entry[1], entry[0])))
+
+    def _judged(self, entry: _Drawn, result: Replay) -> tuple[int, tuple[str, ...]]:
+        """Return on how many nodes all pods of the busiest moment fit as the scheduler puts them.
+
+        It spreads pods over nodes, which takes more of them than the replay did.
+        """
+        shapes: Counter[int] = Counter()
+        for number in result.busiest:
+            kind = self._needs.of_pod[number]
+            if entry.choices[kind] is not None:
+                shapes[kind] += 1
+        cluster = entry.candidate.cluster
+        pods = [
+            asking_pod(
+                _raw_pod(entry.candidate, self._needs.kinds[kind], entry.choices[kind]),
+                cluster,
+                _NOTHING_AROUND,
+                name=f"like-{kind}",
+                copies=copies,
+            )
+            for kind, copies in shapes.items()
+        ]
+        nodes = nodes_of_plan(cluster, plan(cluster, ""))
+        for count in range(result.nodes, 2 * result.nodes + 1):
+            counted = [replace(node, count=count) for node in nodes]
+            if fit(cluster, "", counted, pods):
+                return count, ()
+        words = f"`divvy fit` finds no room for the busiest moment on {2 * result.nodes} nodes"
+        return result.nodes, (words,)
+
+    def _is_kept(self, option: Option, today: Option) -> bool:
+        """Return whether no pod would be worse off, but for what is allowed."""
+        return (
+            option.is_harmless
+            and set(option.to_allow) <= self._allow
+            and (not option.waiting or option.gpus < today.gpus)
+        )
+
+    def _rank(self, option: Option) -> tuple[Any, ...]:
+        """Return what puts the best first."""
+        by_claims = isinstance(option.profile, dict) and "claims" in option.profile
+        changed = sum(option.requests.values())
+        mixed = isinstance(option.profile, list)
+        return (
+            bool(option.waiting),
+            option.gpus,
+            option.nodes,
+            len(option.to_allow),
+            sum(change.steps for change in option.lost),
+            by_claims,
+            mixed,
+            changed,
+            -len(option.gained),
+            option.words,
+        )
+
+    def _is_better(self, option: Option, today: Option) -> bool:
+        before = bool(today.waiting), today.gpus
+        return (bool(option.waiting), option.gpus) < before
+
+    def _reason(self, chosen: Option | None, best: Sequence[Option], today: Option) -> str:
+        """Return why, in one sentence."""
+        if chosen is not None:
+            words = [f"with {chosen.words} the pods need {plural(chosen.gpus, 'GPU')} at the peak"]
+            if chosen.gpus < today.gpus:
+                words[0] += f" instead of {today.gpus:,}"
+            if today.waiting and not chosen.waiting:
+                words.append(f"none waits where {plural(len(today.waiting), 'pod')} would")
+            if chosen.nodes > self._pool.nodes:
+                more = plural(chosen.nodes - self._pool.nodes, "node")
+                words.append(f"{more} more than the pool has")
+            if chosen.spare_nodes:
+                words.append(f"{chosen.spare_nodes:,} of {self._pool.nodes:,} nodes could go")
+            verb = "gets" if len(chosen.to_allow) == 1 else "get"
+            weaker = f"{_listed(chosen.to_allow)} {verb} weaker, as allowed"
+            words.append(weaker if chosen.to_allow else "no guarantee gets weaker")
+            return f"{', '.join(words[:-1])}, and {words[-1]}"
+        gpus = plural(today.gpus, "GPU")
+        reason = f"no profile that keeps every guarantee needs fewer than the {gpus}"
+        reason += " that the pods take at the peak today"
+        cheaper = next((option for option in best if option.is_harmless), None)
+        if cheaper is not None:
+            options = " ".join(f"--allow {name}" for name in cheaper.to_allow)
+            reason += f"; with {options}, {cheaper.words} would need {cheaper.gpus:,}"
+        return reason
+
+    def _times(self) -> Times:
+        return Times(
+            self._trace.begin,
+            (self._trace.end - self._trace.begin) / TIMES,
+            tuple(self._load(self._parts(self._needs), self._needs)),
+            tuple(self._load(self._parts(self._given), self._given)),
+        )
+
+
+_BEST_SHARE = share_guarantees(sharing_of_claims(None), tenants=False)
+_NOTHING_AROUND = Around({}, {}, 0, {}, {})
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join((", ".join(words[:-1]), words[-1]) if len(words) > 1 else words)
+
+
+def _asked(choice: Choice) -> str:
+    """Return what a pod names: a share by size is asked for by names of its own."""
+    resource = choice.device.resource
+    if resource == gpu_resource(shared=True) + BY_CLAIMS:
+        return CLAIMS
+    return resource.removesuffix(BY_CLAIMS)
+
+
+def _raw_pod(candidate: Candidate, need: Need, choice: Choice | None) -> dict[str, Any]:
+    """Return a pod that asks a candidate for what it needs."""
+    assert choice is not None
+    names = candidate.cluster.names
+    limits = {_asked(choice): need.devices}
+    if CLAIMS in limits:
+        limits = {names.gpu: need.devices, names.memory: need.memory_mib, names.cores: need.cores}
+    container = {"name": "main", "resources": {"limits": limits}}
+    spec = {"containers": [container], "tolerations": [{"operator": "Exists"}]}
+    return {"metadata": {"namespace": "default"}, "spec": spec}

@@ -1,0 +1,204 @@
+"""The pods of a time: what each held, used and waited; and the recording that keeps them.
+
+A recording is text, one JSON object a line: what it is, then a pod a line. What was not seen is
+null and stays unknown; it is never zero.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+from sys import intern
+from typing import Any, Literal, NamedTuple, cast, get_args
+
+from divvy.errors import CommandError
+from divvy.model.problems import printable
+
+VERSION = 1
+_WHAT = "divvyRecording"
+Kind = Literal["whole", "mig", "share"]
+_KINDS = get_args(Kind)
+# No pod has so many devices of one node.
+_MAX_DEVICES = 1000
+CLAIMS = "claims"
+"""What stands for the resource of a device that a claim holds, as in the agents' metrics."""
+# A pod that was out of sight for more of its life may have used more than was seen.
+_UNSEEN = 0.1
+
+
+class RecordedPod(NamedTuple):
+    """A pod that held ``devices`` of one resource; times are Unix seconds, ``end`` None: it runs.
+
+    ``given_mib`` and ``given_cores`` (per cent of a GPU) are what each device gave it, ``peak_mib``
+    the most that it used of one, ``cores`` the 95th percentile of the GPU's time that it took,
+    ``peak_cores`` the most. None is unknown.
+    """
+
+    namespace: str
+    name: str
+    node: str
+    pool: str
+    resource: str
+    kind: Kind
+    devices: int
+    begin: float
+    end: float | None
+    given_mib: float | None = None
+    given_cores: float | None = None
+    peak_mib: float | None = None
+    cores: float | None = None
+    peak_cores: float | None = None
+    waited: float | None = None
+
+    @property
+    def full_name(self) -> str:
+        """Return ``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The pods of a cluster between two times (Unix seconds).
+
+    ``gaps`` are times within them of which nothing is known; ``notes`` say what was left out.
+    """
+
+    cluster: str
+    begin: float
+    end: float
+    pods: Sequence[RecordedPod]
+    gaps: tuple[tuple[float, float], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Return for how long there is data."""
+        return self.end - self.begin - sum(end - begin for begin, end in self.gaps)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording as it is written: ``heading`` and pods with all their fields, also unknown."""
+
+    heading: Mapping[str, Any]
+    pods: Iterable[Mapping[str, Any]]
+
+
+def heading(
+    cluster: str, begin: float, end: float, gaps: Iterable[tuple[float, float]] = ()
+) -> dict[str, Any]:
+    """Return the first line of a recording."""
+    gap_lists = [list(gap) for gap in gaps]
+    return {_WHAT: VERSION, "cluster": cluster, "begin": begin, "end": end, "gaps": gap_lists}
+
+
+def recording_text(recording: Recording) -> str:
+    """Return a recording as text."""
+    lines = (recording.heading, *recording.pods)
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+def read_recording(lines: Iterable[str], source: str) -> Recording:
+    """Read a recording, its pods as they are taken; raises CommandError if it is none."""
+    rest = iter(lines)
+    try:
+        first = json.loads(next(rest, ""))
+        version, known = first[_WHAT], _known(first)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        raise CommandError(
+            f"{source} is not a recording: `divvy top --record FILE` writes one"
+        ) from None
+    if not isinstance(version, int) or version > VERSION:
+        raise CommandError(
+            f"{source} is a recording of version {printable(str(version))}; this Divvy reads "
+            f"{VERSION} and older ones"
+        )
+    return Recording({**first, **known}, _documents(rest))
+
+
+def _known(first: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is read of the first line; raises ValueError, TypeError or LookupError."""
+    begin, end = float(first["begin"]), float(first["end"])
+    if not 0 <= begin <= end < inf:
+        raise ValueError(first)
+    gaps = [(float(gap[0]), float(gap[1])) for gap in first.get("gaps") or ()]
+    gaps = [(opens, closes) for opens, closes in gaps if begin <= opens < closes <= end]
+    cluster = printable(first.get("cluster") or "")
+    return {"begin": begin, "end": end, "gaps": gaps, "cluster": cluster}
+
+
+def _documents(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    for line in lines:
+        try:
+            document = json.loads(line)
+        except (ValueError, RecursionError):
+            document = None
+        yield document if isinstance(document, dict) else {}
+
+
+def trace_of(recording: Recording, since: float | None = None) -> Trace:
+    """Return the pods of a recording, of the last ``since`` seconds where it is given."""
+    first = recording.heading
+    begin, end = first["begin"], first["end"]
+    begin = begin if since is None else max(begin, end - since)
+    pods, unread = [], 0
+    for document in recording.pods:
+        try:
+            pod = recorded_pod(document, end)
+        except (KeyError, TypeError, ValueError):
+            unread += 1
+            continue
+        if (pod.end is None or pod.end > begin) and pod.begin < end:
+            pods.append(pod)
+    gaps = tuple(
+        (max(gap_begin, begin), gap_end) for gap_begin, gap_end in first["gaps"] if gap_end > begin
+    )
+    words = f"{unread:,} line{'' if unread == 1 else 's'} of the recording cannot be read"
+    return Trace(first["cluster"], begin, end, pods, gaps, (words,) if unread else ())
+
+
+def recorded_pod(document: Mapping[str, Any], recorded_until: float) -> RecordedPod:
+    """Read one pod of a recording; raises KeyError, TypeError or ValueError."""
+    get = document.get
+    kind, begin, end = document["kind"], _number(document["begin"]), _number(get("end"))
+    devices = int(document["devices"])
+    if kind not in _KINDS or begin is None or not 1 <= devices <= _MAX_DEVICES:
+        raise ValueError(document)
+    if end is not None and end < begin:
+        raise ValueError(document)
+    life = (recorded_until if end is None else end) - begin
+    is_seen = (_number(get("unseenSeconds")) or 0.0) <= _UNSEEN * life
+    return RecordedPod(
+        _name(document["namespace"]),
+        printable(document["pod"]),
+        _name(get("node") or ""),
+        _name(get("pool") or ""),
+        _name(document["resource"]),
+        cast(Kind, intern(kind)),
+        devices,
+        begin,
+        end,
+        given_mib=_number(get("givenMiB")),
+        given_cores=_number(get("givenCores")),
+        peak_mib=_number(get("peakMiB")) if is_seen else None,
+        cores=_number(get("p95Cores")) if is_seen else None,
+        peak_cores=_number(get("peakCores")) if is_seen else None,
+        waited=_number(get("waitedSeconds")),
+    )
+
+
+@lru_cache(maxsize=10_000)
+def _name(text: str) -> str:
+    """Return a name that many pods have, once for all of them."""
+    return printable(text)
+
+
+def _number(value: Any) -> float | None:
+    """Return a number that is not negative, None if it is unknown."""
+    if value is None:
+        return None
+    number = float(value)
+    if not 0 <= number < inf:
+        raise ValueError(value)
+    return number
