@@ -113,6 +113,7 @@ FIELDS: dict[str, Any] = {
         "memory": "nvidia.com/gpumem",
         "memoryPercentage": "nvidia.com/gpumem-percentage",
         "cores": "nvidia.com/gpucores",
+        "fraction": "gpu-fraction",
     },
     "devices": [{"resource": "rdma/hca", "paths": ["/dev/fuse"], "count": 8}],
     "plugin": {
