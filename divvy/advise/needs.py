@@ -10,8 +10,6 @@ from divvy.advise.trace import Kind, RecordedPod
 
 # Needs are rounded up to this, so that pods are alike.
 _STEP_MIB = 64
-# given_mib to cores
-_FIGURES = slice(9, 13)
 
 
 class Need(NamedTuple):
@@ -57,7 +55,8 @@ def _alike(pods: Iterable[RecordedPod], need_of: Callable[[RecordedPod], Need]) 
     known: dict[tuple[object, ...], int] = {}
     of_pod = []
     for pod in pods:
-        figures = pod.resource, pod.kind, pod.devices, *pod[_FIGURES]
+        given = pod.given_mib, pod.given_cores
+        figures = (pod.resource, pod.kind, pod.devices, given, pod.peak_mib, pod.cores)
         number = known.get(figures)
         if number is None:
             number = known[figures] = numbers.setdefault(need_of(pod), len(numbers))
