@@ -49,6 +49,16 @@ def given_of(pods: Sequence[RecordedPod], gpu_mib: int) -> Needs:
     return _alike(pods, partial(_given, gpu_mib=gpu_mib))
 
 
+def held_or_needed(given: Needs, needs: Needs, is_held: Sequence[bool]) -> Needs:
+    """Return what pods were given where that is still held (by kind of it), else what they need."""
+    shift = len(given.kinds)
+    of_pod = [
+        kind if is_held[kind] else shift + needed
+        for kind, needed in zip(given.of_pod, needs.of_pod, strict=True)
+    ]
+    return Needs((*given.kinds, *needs.kinds), of_pod)
+
+
 def _alike(pods: Iterable[RecordedPod], need_of: Callable[[RecordedPod], Need]) -> Needs:
     """Return each need once; pods of the same figures are looked at once."""
     numbers: dict[Need, int] = {}
