@@ -19,7 +19,7 @@ RANKS: Mapping[Guarantee, Mapping[str, int]] = {
         "time-shared": 2,
         "none": 3,
     },
-    "faults": {"isolated": 0, "shared": 1},
+    "faults": {"isolated": 0, "shared by tenant": 1, "shared": 2},
 }
 
 

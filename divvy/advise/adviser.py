@@ -23,7 +23,7 @@ from divvy.advise.candidates import (
     PoolToAdvise,
     candidates,
 )
-from divvy.advise.needs import Need, Needs, given_of, needs_of
+from divvy.advise.needs import Need, Needs, given_of, held_or_needed, needs_of
 from divvy.advise.replay import TIMES, Replay, Timeline, fill, replay
 from divvy.advise.trace import CLAIMS, RecordedPod, Trace
 from divvy.model import Cluster, hardware_model
@@ -122,6 +122,9 @@ class _PoolAdviser:
         nodes = max(pool.hardware.count - len(pool.overrides), 0)
         self._pool = PoolToAdvise(cluster, name, model, gpus, nodes, self._kept_name())
         self._candidate_today = self._pool.today()
+        claims = self._candidate_today.claims
+        # No candidate keeps tenants apart on GPUs that they share.
+        self._has_tenants = claims is not None and bool(claims.tenants)
         self._pods = [self._with_given(pod) for pod in self._pods]
         self._names = [pod.full_name for pod in self._pods]
         self._needs = needs_of(self._pods, headroom, model.memory_mib)
@@ -149,7 +152,10 @@ class _PoolAdviser:
             return replace(self._base, today=today, reason=words)
         drawn = self._drawn()
         best = tuple(
-            option for option in self._best(today, drawn) if self._is_better(option, today)
+            option
+            for option in self._best(today, drawn)
+            if self._is_better(option, today)
+            or (not option.is_harmless and option.gpus < today.gpus)
         )
         kept = [option for option in best if self._is_kept(option, today)]
         chosen = min(kept, key=self._rank, default=None)
@@ -233,12 +239,11 @@ class _PoolAdviser:
         self._needed_hours = self._hours(self._needs)
         held = [self._held(need) for need in self._given.kinds]
         # What an earlier profile gave is now whatever is large enough.
-        choices = [
-            choice or self._candidate_today.choose(need)
-            for choice, need in zip(held, self._given.kinds, strict=True)
-        ]
-        older = len(self._named(self._given, [choice is None for choice in held]))
-        result, waiting = self._replays(self._candidate_today, self._given, choices)
+        is_held = [choice is not None for choice in held]
+        needs = held_or_needed(self._given, self._needs, is_held)
+        choices = [*held, *map(self._candidate_today.choose, self._needs.kinds)]
+        result, waiting = self._replays(self._candidate_today, needs, choices)
+        older = sum(not is_held[kind] for kind in self._given.of_pod)
         return Option(
             self._candidate_today.words,
             None,
@@ -246,7 +251,7 @@ class _PoolAdviser:
             result.nodes,
             max(self._pool.nodes - result.nodes, 0),
             self._idle(self._pool.nodes),
-            refused=self._named(self._given, [choice is None for choice in choices]),
+            refused=self._named(needs, [choice is None for choice in choices]),
             waiting=waiting,
             notes=(*self._older(older), *self._waited(waiting)),
         )
@@ -335,6 +340,8 @@ class _PoolAdviser:
             before, after = self._promise(need), choice.device.guarantees
             for name, ranks in RANKS.items():
                 levels = level(getattr(before, name)), level(getattr(after, name))
+                if levels[0] == "shared" and self._has_tenants:
+                    levels = "shared by tenant", levels[1]
                 step = ranks[levels[1]] - ranks[levels[0]]
                 if step:
                     (lost if step > 0 else gained)[name, *levels] += count
@@ -482,8 +489,8 @@ class _PoolAdviser:
         )
 
     def _is_better(self, option: Option, today: Option) -> bool:
-        before = bool(today.waiting), today.gpus
-        return (bool(option.waiting), option.gpus) < before
+        before = bool(today.refused), bool(today.waiting), today.gpus
+        return (bool(option.refused), bool(option.waiting), option.gpus) < before
 
     def _reason(self, chosen: Option | None, best: Sequence[Option], today: Option) -> str:
         """Return why, in one sentence."""
@@ -491,6 +498,8 @@ class _PoolAdviser:
             words = [f"with {chosen.words} the pods need {plural(chosen.gpus, 'GPU')} at the peak"]
             if chosen.gpus < today.gpus:
                 words[0] += f" instead of {today.gpus:,}"
+            if today.refused:
+                words.append(f"none is refused where {plural(len(today.refused), 'pod')} would be")
             if today.waiting and not chosen.waiting:
                 words.append(f"none waits where {plural(len(today.waiting), 'pod')} would")
             if chosen.nodes > self._pool.nodes:

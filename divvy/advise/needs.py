@@ -1,7 +1,8 @@
 """What recorded pods would need of any device: the peak with headroom, never less than is known."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import NamedTuple
 
@@ -40,25 +41,44 @@ def needs_of(pods: Sequence[RecordedPod], headroom: float, gpu_mib: int) -> Need
 
     What is unknown is all that the pod was given: of an unknown part, the whole GPU.
     """
-    numbers: dict[Need, int] = {}
-    of_pod = []
-    for pod in pods:
-        need = _need(pod, headroom, gpu_mib)
-        of_pod.append(numbers.setdefault(need, len(numbers)))
-    return Needs(tuple(numbers), of_pod)
+    return _alike(pods, partial(_need, headroom=headroom, gpu_mib=gpu_mib))
 
 
 def given_of(pods: Sequence[RecordedPod], gpu_mib: int) -> Needs:
     """Return what pods were given, as if they had used all of it."""
+    return _alike(pods, partial(_given, gpu_mib=gpu_mib))
+
+
+def held_or_needed(given: Needs, needs: Needs, is_held: Sequence[bool]) -> Needs:
+    """Return what pods were given where that is still held (by kind of it), else what they need."""
+    shift = len(given.kinds)
+    of_pod = [
+        kind if is_held[kind] else shift + needed
+        for kind, needed in zip(given.of_pod, needs.of_pod, strict=True)
+    ]
+    return Needs((*given.kinds, *needs.kinds), of_pod)
+
+
+def _alike(pods: Iterable[RecordedPod], need_of: Callable[[RecordedPod], Need]) -> Needs:
+    """Return each need once; pods of the same figures are looked at once."""
     numbers: dict[Need, int] = {}
+    known: dict[tuple[object, ...], int] = {}
     of_pod = []
     for pod in pods:
-        memory = gpu_mib if pod.given_mib is None else ceil(min(pod.given_mib, gpu_mib))
-        cores = max(1, min(100, int(100 if pod.given_cores is None else pod.given_cores)))
-        whole = pod.kind == "whole"
-        need = Need(pod.devices, memory, cores, whole, pod.resource, pod.kind, is_known=True)
-        of_pod.append(numbers.setdefault(need, len(numbers)))
+        given = pod.given_mib, pod.given_cores
+        figures = (pod.resource, pod.kind, pod.devices, given, pod.peak_mib, pod.cores)
+        number = known.get(figures)
+        if number is None:
+            number = known[figures] = numbers.setdefault(need_of(pod), len(numbers))
+        of_pod.append(number)
     return Needs(tuple(numbers), of_pod)
+
+
+def _given(pod: RecordedPod, gpu_mib: int) -> Need:
+    memory = gpu_mib if pod.given_mib is None else ceil(min(pod.given_mib, gpu_mib))
+    cores = max(1, min(100, int(100 if pod.given_cores is None else pod.given_cores)))
+    whole = pod.kind == "whole"
+    return Need(pod.devices, memory, cores, whole, pod.resource, pod.kind, is_known=True)
 
 
 def _need(pod: RecordedPod, headroom: float, gpu_mib: int) -> Need:

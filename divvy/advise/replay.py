@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import accumulate, islice
+from operator import itemgetter
 from typing import Any, Protocol
 
 from divvy.advise.candidates import Candidate, Choice, DeviceClass
@@ -50,9 +51,11 @@ class Timeline:
         self.order = sorted(range(len(pods)), key=self.arrivals.__getitem__)
         self._ends = [come + last for come, last in zip(self.arrivals, self.seconds, strict=True)]
         # What ends at the moment when another comes leaves its device to it.
-        moments = [(end, ~number) for number, end in enumerate(self._ends)]
-        moments += [(come, number) for number, come in enumerate(self.arrivals)]
-        moments.sort()
+        ends = sorted(range(len(pods)), key=self._ends.__getitem__)
+        moments = [(self._ends[number], ~number) for number in ends]
+        moments += [(self.arrivals[number], number) for number in self.order]
+        # Two runs in order are merged, not sorted; of equal moments the ends come first.
+        moments.sort(key=itemgetter(0))
         self._steps = [number for _, number in moments]
         self._moments = [moment for moment, _ in moments]
         self._known_kinds: dict[Needs, list[int]] = {}
@@ -317,11 +320,16 @@ class _Instances(_Gpus):
         self._compute = geometry.compute_slices if geometry else 1
         self._held = [0] * self._most
         self._placements: dict[str, list[int]] = {}
+        self._full: dict[str, int] = {}
 
     def _first(self, need: Need, choice: Choice, first: int, end: int) -> int | None:
-        placements = self._of(choice)
+        resource, placements = choice.device.resource, self._of(choice)
+        # No GPU before this one has room.
+        first = max(first, self._full[resource]) if end == self._most else first
         for gpu, held in enumerate(islice(self._held, first, end), first):
             if placements[held]:
+                if end == self._most:
+                    self._full[resource] = gpu
                 return gpu
         return None
 
@@ -333,11 +341,15 @@ class _Instances(_Gpus):
 
     def _off(self, gpu: int, part: Any) -> None:
         self._held[gpu] -= part
+        for resource, full in self._full.items():
+            if full > gpu:
+                self._full[resource] = gpu
 
     def _of(self, choice: Choice) -> list[int]:
         """Return what a GPU would hold more, by what it holds; 0 where it has no room."""
         resource = choice.device.resource
         if resource not in self._placements:
+            self._full[resource] = 0
             slices, compute = self._slices, self._compute
             starts: tuple[int, ...] = (0,)
             for profile in self._geometry.profiles if self._geometry else ():

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
-from sys import intern
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from divvy.errors import CommandError
 from divvy.model.problems import printable
@@ -19,6 +18,18 @@ VERSION = 1
 _WHAT = "divvyRecording"
 Kind = Literal["whole", "mig", "share"]
 _KINDS = get_args(Kind)
+# Of a pod, what is a number that is not negative, or unknown.
+_NUMBERS = (
+    "begin",
+    "end",
+    "unseenSeconds",
+    "givenMiB",
+    "givenCores",
+    "waitedSeconds",
+    "peakMiB",
+    "p95Cores",
+    "peakCores",
+)
 # No pod has so many devices of one node.
 _MAX_DEVICES = 1000
 CLAIMS = "claims"
@@ -161,30 +172,34 @@ def trace_of(recording: Recording, since: float | None = None) -> Trace:
 def recorded_pod(document: Mapping[str, Any], recorded_until: float) -> RecordedPod:
     """Read one pod of a recording; raises KeyError, TypeError or ValueError."""
     get = document.get
-    kind, begin, end = document["kind"], _number(document["begin"]), _number(get("end"))
-    devices = int(document["devices"])
-    if kind not in _KINDS or begin is None or not 1 <= devices <= _MAX_DEVICES:
+    kind, devices = document["kind"], document["devices"]
+    begin, end, unseen, *figures = numbers = [get(key) for key in _NUMBERS]
+    for value in numbers:
+        if value is not None and not (isinstance(value, int | float) and 0 <= value < inf):
+            raise ValueError(value)
+    if kind not in _KINDS or begin is None or not 1 <= int(devices) <= _MAX_DEVICES:
         raise ValueError(document)
     if end is not None and end < begin:
         raise ValueError(document)
-    life = (recorded_until if end is None else end) - begin
-    is_seen = (_number(get("unseenSeconds")) or 0.0) <= _UNSEEN * life
+    given_mib, given_cores, waited, peak_mib, cores, peak_cores = figures
+    if (unseen or 0) > _UNSEEN * ((recorded_until if end is None else end) - begin):
+        peak_mib = cores = peak_cores = None
     return RecordedPod(
         _name(document["namespace"]),
         printable(document["pod"]),
         _name(get("node") or ""),
         _name(get("pool") or ""),
         _name(document["resource"]),
-        cast(Kind, intern(kind)),
-        devices,
+        kind,
+        int(devices),
         begin,
         end,
-        given_mib=_number(get("givenMiB")),
-        given_cores=_number(get("givenCores")),
-        peak_mib=_number(get("peakMiB")) if is_seen else None,
-        cores=_number(get("p95Cores")) if is_seen else None,
-        peak_cores=_number(get("peakCores")) if is_seen else None,
-        waited=_number(get("waitedSeconds")),
+        given_mib,
+        given_cores,
+        peak_mib,
+        cores,
+        peak_cores,
+        waited,
     )
 
 
@@ -192,13 +207,3 @@ def recorded_pod(document: Mapping[str, Any], recorded_until: float) -> Recorded
 def _name(text: str) -> str:
     """Return a name that many pods have, once for all of them."""
     return printable(text)
-
-
-def _number(value: Any) -> float | None:
-    """Return a number that is not negative, None if it is unknown."""
-    if value is None:
-        return None
-    number = float(value)
-    if not 0 <= number < inf:
-        raise ValueError(value)
-    return number

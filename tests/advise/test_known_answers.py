@@ -94,6 +94,28 @@ def test_a_tenant_that_needs_mig_keeps_mig() -> None:
     assert shared.gpus == 1
 
 
+def test_tenants_that_share_no_gpu_get_no_share_beside_another_tenant() -> None:
+    share = {"resource": "claims", "kind": "share", "given_mib": 20_000, "given_cores": 50}
+    pods = [pod(f"s-{number}", peak_mib=2000, cores=2, **share) for number in range(8)]
+    of = cluster({"claims": {"shares": {}, "tenants": ["a", "b"]}})
+    kept = advised(trace(*pods), of).recommended
+    assert kept is not None
+    assert "mig" in str(kept.profile)
+    weaker = advised(trace(*pods), of, allow=ALL).best
+    shared = [option for option in weaker if "shares" in option.words]
+    assert shared
+    assert all("faults" in option.to_allow for option in shared)
+
+
+def test_pods_that_the_profile_of_today_would_refuse_are_a_reason_to_change_it() -> None:
+    pods = [pod("large", peak_mib=30_000, cores=5), pod("small", peak_mib=1000, cores=5)]
+    advice = advised(trace(*pods), cluster({"mig": {"1g.5gb": 7}}))
+    assert advice.today is not None
+    assert advice.today.refused == ("team/large",)
+    assert advice.recommended is not None
+    assert "none is refused where 1 pod would be" in advice.reason
+
+
 def test_pods_that_use_their_gpus_have_nothing_to_gain() -> None:
     pods = [pod(f"train-{number}", peak_mib=38_000, cores=95) for number in range(6)]
     advice = advised(trace(*pods), allow=ALL)
