@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 from divvy.advise.advice import (
@@ -27,7 +27,7 @@ from divvy.advise.needs import Need, Needs, given_of, held_or_needed, needs_of
 from divvy.advise.replay import TIMES, Replay, Timeline, fill, replay
 from divvy.advise.trace import CLAIMS, RecordedPod, Trace
 from divvy.model import Cluster, hardware_model
-from divvy.model.phrases import plural
+from divvy.model.phrases import plural, some
 from divvy.model.resource_names import gpu_resource
 from divvy.model.sharing import sharing_of_claims
 from divvy.plan.fit import asking_pod, fit, nodes_of_plan
@@ -37,6 +37,8 @@ from divvy.plan.predict.guarantees import MIG, WHOLE, Guarantees, level, share_g
 from divvy.plan.predict.prediction import plan
 
 _HOUR = 3600
+# Who came so near to all the memory that it had may have wanted more.
+_ALL_MEMORY = 0.98
 # Sums of parts of a GPU come so near to a whole number.
 _TINY = 1e-6
 _BY_CLAIMS = (
@@ -209,8 +211,8 @@ class _PoolAdviser:
         parts, trace = self._parts(needs), self._trace
         total = 0.0
         for pod, kind in zip(self._pods, needs.of_pod, strict=True):
-            end = trace.end if pod.end is None else min(pod.end, trace.end)
-            total += parts[kind] * max(end - max(pod.begin, trace.begin), 0.0)
+            end = trace.end if pod.end is None else pod.end
+            total += parts[kind] * (trace.known_until(end) - trace.known_until(pod.begin))
         return total / _HOUR
 
     def _known_part(self) -> float:
@@ -232,7 +234,7 @@ class _PoolAdviser:
         )
 
     def _idle(self, nodes: int) -> float:
-        offered = nodes * self._pool.gpus * (self._trace.end - self._trace.begin) / _HOUR
+        offered = nodes * self._pool.gpus * self._trace.seconds / _HOUR
         return max(offered - self._needed_hours, 0.0)
 
     def _today(self) -> Option:
@@ -253,7 +255,7 @@ class _PoolAdviser:
             self._idle(self._pool.nodes),
             refused=self._named(needs, [choice is None for choice in choices]),
             waiting=waiting,
-            notes=(*self._older(older), *self._waited(waiting)),
+            notes=(*self._older(older), *self._waited(waiting), *self._tenants(), *self._full()),
         )
 
     def _older(self, pods: int) -> Iterator[str]:
@@ -272,6 +274,26 @@ class _PoolAdviser:
             yield (
                 f"{pods} waited, up to {duration_words(max(others))}, though this "
                 "pool had room for them: for another reason than its profile"
+            )
+
+    def _tenants(self) -> Iterator[str]:
+        if self._has_tenants:
+            yield (
+                "which tenant a pod has is not recorded: where pods of several tenants run at "
+                "once, they take more GPUs today than this, and fewer nodes can go"
+            )
+
+    def _full(self) -> Iterator[str]:
+        """Say who used all its memory: a peak that a limit cut off is not what the pod wanted."""
+        full = [
+            pod.full_name
+            for pod in self._pods
+            if pod.peak_mib and pod.given_mib and pod.peak_mib >= _ALL_MEMORY * pod.given_mib
+        ]
+        if full:
+            yield (
+                f"{plural(len(full), 'pod')} used all the memory that was given, and may need "
+                f"more: {some(full)}"
             )
 
     def _held(self, need: Need) -> Choice | None:
@@ -413,13 +435,18 @@ class _PoolAdviser:
 
     def _bursts(self, choices: Sequence[Choice | None]) -> Iterator[str]:
         """Say how many pods took more compute for short times than their part would be."""
-        above = 0
+        above, times, most, part = 0, 0.0, 0.0, 0.0
         for pod, kind in zip(self._pods, self._needs.of_pod, strict=True):
             choice = choices[kind]
             if choice and not choice.slowed and (pod.peak_cores or 0) > choice.device.cores:
                 above += 1
+                peak, cores = pod.peak_cores or 0.0, choice.device.cores
+                times, most, part = max((times, most, part), (peak / cores, peak, cores))
         if above:
-            yield f"{plural(above, 'pod')} took more of a GPU's time in bursts than they would have"
+            yield (
+                f"in bursts, up to 5 % of the time, {plural(above, 'pod')} took more of a GPU's "
+                f"compute than they would have: up to {most:.0f} %, and would have {part:.0f} %"
+            )
 
     def _replays(
         self, candidate: Candidate, needs: Needs, choices: Sequence[Choice | None]
@@ -464,10 +491,15 @@ class _PoolAdviser:
 
     def _is_kept(self, option: Option, today: Option) -> bool:
         """Return whether no pod would be worse off, but for what is allowed."""
+        return set(option.to_allow) <= self._allow and self._is_no_burden(option, today)
+
+    def _is_no_burden(self, option: Option, today: Option) -> bool:
+        """Return whether it runs every pod, with no longer waits and on no more nodes."""
         return (
             option.is_harmless
-            and set(option.to_allow) <= self._allow
             and (not option.waiting or option.gpus < today.gpus)
+            and option.longest_wait <= today.longest_wait
+            and option.nodes <= max(today.nodes, self._pool.nodes)
         )
 
     def _rank(self, option: Option) -> tuple[Any, ...]:
@@ -505,8 +537,15 @@ class _PoolAdviser:
             if chosen.nodes > self._pool.nodes:
                 more = plural(chosen.nodes - self._pool.nodes, "node")
                 words.append(f"{more} more than the pool has")
-            if chosen.spare_nodes:
-                words.append(f"{chosen.spare_nodes:,} of {self._pool.nodes:,} nodes could go")
+            if chosen.waiting:
+                words.append(
+                    f"on its {plural(self._pool.nodes, 'node')} {_waiting(chosen)} would wait "
+                    f"instead of {_waiting(today)}"
+                )
+            if chosen.nodes <= self._pool.nodes:
+                is_known = not self._has_tenants and not today.refused
+                spare = today.spare_nodes if is_known else 0
+                words.append(self._spare(chosen.spare_nodes, spare))
             verb = "gets" if len(chosen.to_allow) == 1 else "get"
             weaker = f"{_listed(chosen.to_allow)} {verb} weaker, as allowed"
             words.append(weaker if chosen.to_allow else "no guarantee gets weaker")
@@ -514,11 +553,28 @@ class _PoolAdviser:
         gpus = plural(today.gpus, "GPU")
         reason = f"no profile that keeps every guarantee needs fewer than the {gpus}"
         reason += " that the pods take at the peak today"
-        cheaper = next((option for option in best if option.is_harmless), None)
+        if any(option.is_harmless and set(option.to_allow) <= self._allow for option in best):
+            reason += ", without more nodes or longer waits"
+        cheaper = next(
+            (
+                option
+                for option in best
+                if set(option.to_allow) - self._allow and self._is_no_burden(option, today)
+            ),
+            None,
+        )
         if cheaper is not None:
             options = " ".join(f"--allow {name}" for name in cheaper.to_allow)
             reason += f"; with {options}, {cheaper.words} would need {cheaper.gpus:,}"
+        if today.spare_nodes and not self._has_tenants:
+            reason += f"; {self._spare(today.spare_nodes, 0)}"
         return reason
+
+    def _spare(self, nodes: int, today: int) -> str:
+        """Say how many nodes could go, and how many of them without a change."""
+        could_go = f"{nodes:,} of {self._pool.nodes:,} nodes" if nodes else "no node"
+        with_today = f" ({today:,} without a change)" if today else ""
+        return f"{could_go} could go{with_today}"
 
     def _times(self) -> Times:
         return Times(
@@ -531,6 +587,12 @@ class _PoolAdviser:
 
 _BEST_SHARE = share_guarantees(sharing_of_claims(None), tenants=False)
 _NOTHING_AROUND = Around({}, {}, 0, {}, {})
+
+
+def _waiting(option: Option) -> str:
+    longest = option.longest_wait
+    how_long = "for ever" if longest == inf else f"up to {duration_words(longest)}"
+    return f"{plural(len(option.waiting), 'pod')} ({how_long})"
 
 
 def _listed(words: Sequence[str]) -> str:

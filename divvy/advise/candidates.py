@@ -81,8 +81,13 @@ class Candidate:
         return tuple(sorted(classes, key=lambda known: (known.memory_mib, known.cores)))
 
     def choose(self, need: Need) -> Choice | None:
-        """Return the class that a need gets, None if none has the memory for it."""
-        return smallest(self.classes, need)
+        """Return the class that a need gets, None if no device or no node has enough for it."""
+        # More devices than a node has GPUs are a mistake of `hardware`, and no candidate's fault.
+        devices = min(need.devices, len(self.node.gpus))
+        enough = [
+            known for known in self.classes if not known.per_gpu or sum(known.per_gpu) >= devices
+        ]
+        return smallest(enough, need)
 
     def _advertised(self) -> Iterator[DeviceClass]:
         of_resource: dict[str, list[Device]] = {}

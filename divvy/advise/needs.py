@@ -16,7 +16,7 @@ class Need(NamedTuple):
     """What pods that are alike need of each of their ``devices``: MiB, per cent of a GPU.
 
     ``whole``: no part of a GPU will do. ``resource`` and ``kind`` are what they have held.
-    ``is_known``: its memory was measured.
+    ``is_known``: its memory was measured, and its compute, where a driver tells it.
     """
 
     devices: int
@@ -97,5 +97,6 @@ def _need(pod: RecordedPod, headroom: float, gpu_mib: int) -> Need:
         whole=pod.kind == "whole" and pod.devices > 1,
         resource=pod.resource,
         kind=pod.kind,
-        is_known=pod.peak_mib is not None,
+        # Of a MIG device no driver tells the compute.
+        is_known=pod.peak_mib is not None and (pod.cores is not None or pod.kind == "mig"),
     )

@@ -169,8 +169,9 @@ class _Room(Protocol):
     def give_back(self, held: Any) -> None:
         """Give devices back."""
 
-    level: int
-    """A number that grows whenever more is held than ever before."""
+    @property
+    def level(self) -> int:
+        """Return a number that grows whenever more is held than ever before."""
 
     @property
     def opened(self) -> tuple[int, int]:
@@ -234,12 +235,19 @@ class _Gpus(ABC):
 
     def __init__(self, gpus: int, nodes: int) -> None:
         self._gpus, self._most = gpus, gpus * nodes
-        self.level = 0
+        self._opened: set[int] = set()
+
+    @property
+    def level(self) -> int:
+        return len(self._opened)
 
     def take(self, need: Need, choice: Choice) -> Any:
         if need.devices == 1:
             gpu = self._first(need, choice, 0, self._most)
-            return None if gpu is None else ((gpu, self._on(gpu, need, choice)),)
+            if gpu is None:
+                return None
+            self._opened.add(gpu)
+            return ((gpu, self._on(gpu, need, choice)),)
         # All devices of a pod are on one node, some of them maybe on one GPU.
         for first in range(0, self._most, self._gpus):
             held: list[tuple[int, Any]] = []
@@ -249,6 +257,7 @@ class _Gpus(ABC):
                     break
                 held.append((gpu, self._on(gpu, need, choice)))
             else:
+                self._opened.update(gpu for gpu, _ in held)
                 return held
             self.give_back(held)
         return None
@@ -259,7 +268,8 @@ class _Gpus(ABC):
 
     @property
     def opened(self) -> tuple[int, int]:
-        return self.level, -(-self.level // self._gpus)
+        # A pod of several GPUs may pass by some that never hold one.
+        return self.level, len({gpu // self._gpus for gpu in self._opened})
 
     @abstractmethod
     def _first(self, need: Need, choice: Choice, first: int, end: int) -> int | None:
@@ -294,7 +304,6 @@ class _Shares(_Gpus):
         self._memory[gpu] -= memory
         self._cores[gpu] -= cores
         self._turns[gpu] -= turns
-        self.level = max(self.level, gpu + 1)
         return size
 
     def _off(self, gpu: int, part: Any) -> None:
@@ -336,7 +345,6 @@ class _Instances(_Gpus):
     def _on(self, gpu: int, need: Need, choice: Choice) -> Any:
         part = self._of(choice)[self._held[gpu]]
         self._held[gpu] += part
-        self.level = max(self.level, gpu + 1)
         return part
 
     def _off(self, gpu: int, part: Any) -> None:

@@ -5,9 +5,11 @@ null and stays unknown; it is never zero.
 """
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from math import inf
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -85,7 +87,22 @@ class Trace:
     @property
     def seconds(self) -> float:
         """Return for how long there is data."""
-        return self.end - self.begin - sum(end - begin for begin, end in self.gaps)
+        return self.known_until(self.end)
+
+    def known_until(self, moment: float) -> float:
+        """Return for how long there is data until a moment."""
+        begins, ends, unknown = self._gaps
+        moment = min(max(moment, self.begin), self.end)
+        passed = bisect_left(begins, moment)
+        of_last = max(ends[passed - 1] - moment, 0.0) if passed else 0.0
+        return moment - self.begin - unknown[passed] + of_last
+
+    @cached_property
+    def _gaps(self) -> tuple[list[float], list[float], list[float]]:
+        """Return the begins and ends of the gaps, and how long the first ones are together."""
+        gaps = sorted(self.gaps)
+        lengths = accumulate((end - begin for begin, end in gaps), initial=0.0)
+        return [begin for begin, _ in gaps], [end for _, end in gaps], list(lengths)
 
 
 @dataclass(frozen=True)

@@ -365,3 +365,100 @@ def test_counts_each_pod_that_has_had_the_same_name() -> None:
     advice = advised(trace(*pods), cluster(nodes=1))
     assert advice.today is not None
     assert advice.today.waiting == (("team/web-0", 2 * HOUR),) * 4
+
+
+def test_says_how_many_nodes_could_go_without_a_change() -> None:
+    few = [pod(f"n-{number}") for number in range(2)]
+    assert "2 of 3 nodes could go (2 without a change)" in advised(trace(*few)).reason
+    # Fewer GPUs, on as many nodes.
+    pods = [*(known._replace(cores=99) for known in NOTEBOOKS[:6]), *NOTEBOOKS[6:]]
+    assert "no node could go, and no guarantee" in advised(trace(*pods), cluster(nodes=2)).reason
+    busy = pod("busy", peak_mib=39_000, cores=99)
+    assert advised(trace(busy)).reason.endswith("; 2 of 3 nodes could go")
+
+
+def test_more_nodes_for_fewer_gpus_are_not_advised() -> None:
+    pods = [*NOTEBOOKS[:2], *(pod(f"wide-{number}", devices=4) for number in range(2))]
+    advice = advised(trace(*pods))
+    # A wide pod passes by the GPUs that are left beside small ones: these hold nothing.
+    (on_demand,) = [option for option in advice.best if "on demand" in option.words]
+    assert on_demand.gpus == 9
+    # The scheduler may spread the small ones, so that a wide one needs one more node.
+    assert on_demand.nodes == 4
+    assert advice.recommended is None
+    assert advice.reason == (
+        "no profile that keeps every guarantee needs fewer than the 10 GPUs that the pods take at "
+        "the peak today, without more nodes or longer waits"
+    )
+
+
+def test_a_profile_that_leaves_too_few_whole_gpus_on_a_node_refuses_wide_pods() -> None:
+    pods = [*NOTEBOOKS[:6], *(pod(f"wide-{number}", number, devices=4) for number in range(2))]
+    advice = advised(trace(*pods), cluster(nodes=2))
+    assert advice.today is not None
+    assert advice.today.waiting
+    for option in advice.best:
+        fewest = 1 if option.refused else 9
+        assert option.gpus >= fewest
+        assert set(option.refused) <= {"team/wide-0", "team/wide-1"}
+        assert not [name for name, _ in option.waiting if name in option.refused]
+    assert advice.recommended is not None
+    assert (advice.recommended.words, advice.recommended.gpus) == ("on demand: 1g.5gb", 9)
+    assert advice.recommended.longest_wait <= advice.today.longest_wait
+
+
+def test_says_who_still_waits_on_the_nodes_of_the_pool() -> None:
+    pods = [pod(f"job-{number}", number, number + 600, cores=25) for number in range(20)]
+    advice = advised(trace(*pods), cluster(nodes=1))
+    assert advice.recommended is not None
+    assert advice.recommended.waiting
+    assert (
+        "on its 1 node 8 pods (up to 9.8 min) would wait instead of 16 pods (up to 39.7 min)"
+        in advice.reason
+    )
+
+
+def test_names_who_used_all_the_memory_that_a_limit_gave() -> None:
+    share = {"resource": "nvidia.com/gpu.shared", "kind": "share", "given_mib": 10_240}
+    pods = [pod(f"s-{number}", given_cores=25, peak_mib=9000, **share) for number in range(3)]
+    pods += [pod("ended", given_cores=25, peak_mib=10_200, **share)]
+    advice = advised(trace(*pods), cluster({"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}}))
+    assert advice.today is not None
+    assert advice.today.notes == (
+        "1 pod used all the memory that was given, and may need more: team/ended",
+    )
+
+
+def test_what_is_not_recorded_is_not_idle() -> None:
+    used = {"peak_mib": 39_000, "cores": 100}
+    pods = [pod(f"a-{number}", 0, 6 * HOUR, **used) for number in range(4)]
+    pods += [pod("b", 3 * HOUR, DAY, **used)]
+    gaps = ((6 * HOUR, 12 * HOUR), (12 * HOUR, 18 * HOUR))
+    today = advised(trace(*pods, gaps=gaps), cluster(nodes=2), wanted=12 * HOUR).today
+    assert today is not None
+    # Of 8 GPUs, 12 hours are recorded: 4 × 6 of them, and of the last pod 3 and 6.
+    assert today.idle_hours == 8 * 12 - 4 * 6 - 3 - 6
+
+
+def test_says_that_tenants_are_not_recorded() -> None:
+    share = {"resource": "claims", "kind": "share", "given_mib": 6000, "given_cores": 10}
+    pods = [pod(f"s-{number}", namespace=f"t-{number}", **share) for number in range(2)]
+    advice = advised(trace(*pods), cluster({"claims": {"shares": {}, "tenants": ["a", "b"]}}))
+    assert advice.today is not None
+    assert "which tenant a pod has is not recorded" in advice.today.notes[0]
+    assert "could go" not in advice.reason
+
+
+def test_unknown_compute_is_no_reason_to_leave_a_pool_as_it_is() -> None:
+    advice = advised(trace(*[known._replace(cores=None) for known in NOTEBOOKS]))
+    assert (advice.unmeasured, advice.recommended) == (10, None)
+    assert "how much 10 pods of 10 used is unknown" in advice.unknown
+
+
+def test_says_how_much_more_pods_took_in_bursts() -> None:
+    best = advised(trace(*NOTEBOOKS)).recommended
+    assert best is not None
+    assert best.notes == (
+        "in bursts, up to 5 % of the time, 10 pods took more of a GPU's compute than they would "
+        "have: up to 90 %, and would have 14 %",
+    )

@@ -155,6 +155,6 @@ def pool_notes(pool: PoolAdvice) -> Iterator[str]:
         yield from pool.recommended.notes
     if pool.unmeasured and not pool.unknown:
         yield (
-            f"how much memory {plural(pool.unmeasured, 'pod')} of {pool.pods:,} used is unknown: "
-            "they count with all that they were given"
+            f"how much memory or compute {plural(pool.unmeasured, 'pod')} of {pool.pods:,} used is "
+            "unknown: what was not measured counts with all that they were given"
         )
