@@ -71,7 +71,7 @@ def fraction_problem(
         return f"the annotation {limit} is not supported; {NOT_FOLLOWED[LIMIT_SUFFIX]}"
     for name, (pattern, expected) in _formats(names).items():
         value = annotations.get(name)
-        if value is not None and not re.match(pattern, str(value), re.ASCII):
+        if value is not None and not re.fullmatch(pattern, str(value), re.ASCII):
             return f"the annotation {name} is {value}; {expected}"
     container = annotations.get(CONTAINER)
     if container is not None and container not in [item.get("name") for item in containers]:
