@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 import testinfra
 
-from conformance.bare.driver_elsewhere import PLACES, linked_root
 from conformance.bare.gpus import APPS, QUERY, Gpu, read_gpus
 from conformance.image import compile_workloads
 from conformance.tested_versions import program_versions
@@ -28,8 +27,10 @@ from divvy.stack.errors import StackError
 from divvy.stack.file import read_path
 from divvy.stack.sections import read_cluster
 
-_ROOTS = ("/", "/run/nvidia/driver")
+_ROOTS = ("/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
+# Those that the loader searches, and where clouds have the driver.
 _FOLDERS = "usr/lib/x86_64-linux-gnu usr/lib64 usr/lib/aarch64-linux-gnu usr/lib lib64"
+_ELSEWHERE = "usr/local/nvidia/lib64"
 _MIG = re.compile(r"^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (\S+)\)")
 _GPU = re.compile(r"^GPU (\d+): (.*) \(UUID: (\S+)\)")
 
@@ -81,10 +82,9 @@ class BareHost:
 
     def run(self, command: str) -> CommandResult:
         """Run a shell command with the driver's libraries and programs at hand."""
-        if self.root != "/":
-            command = (
-                f"export LD_LIBRARY_PATH={self.folder} PATH={self.root}/usr/bin:$PATH; {command}"
-            )
+        if not self._is_searched:
+            programs = f"{self.folder.rpartition('/')[0]}/bin:{self.root.rstrip('/')}/usr/bin"
+            command = f"export LD_LIBRARY_PATH={self.folder} PATH={programs}:$PATH; {command}"
         result = self.connection.run(command)
         return CommandResult(result.rc, result.stdout + result.stderr)
 
@@ -117,7 +117,12 @@ class BareHost:
     def environment(self) -> dict[str, str]:
         """Return what programs here need to find the driver's libraries."""
         inherited = {name: text for name, text in os.environ.items() if name != "LD_LIBRARY_PATH"}
-        return inherited if self.root == "/" else {**inherited, "LD_LIBRARY_PATH": self.folder}
+        return inherited if self._is_searched else {**inherited, "LD_LIBRARY_PATH": self.folder}
+
+    @property
+    def _is_searched(self) -> bool:
+        """Return whether programs find the driver's libraries without being told where."""
+        return self.root == "/" and self.folder != f"/{_ELSEWHERE}"
 
     def start(self, program: Path, *arguments: object, device: str) -> subprocess.Popen[str]:
         """Start a program here that sees one device; its output and errors are one stream."""
@@ -172,8 +177,8 @@ class BareHost:
 HOST = pytest.StashKey[BareHost]()
 
 
-def open_host(config: pytest.Config, scratch: Path) -> BareHost:
-    """Look at the host that the options name; ``scratch`` may take a driver root made of links."""
+def open_host(config: pytest.Config) -> BareHost:
+    """Look at the host that the options name."""
     host_url = config.getoption("--bare-host")
     if host_url is None:
         host_url = "local://"
@@ -196,21 +201,21 @@ def open_host(config: pytest.Config, scratch: Path) -> BareHost:
         name = "host"
     roots = (root,) if root else _ROOTS
     is_here = host_url.startswith("local")
-    elsewhere = linked_root(scratch) if is_here and not root else None
-    for candidate in (*roots, *([] if elsewhere is None else [str(elsewhere)])):
+    for candidate in roots:
         folder = _library_folder(connection, candidate)
         if folder:
             bare = BareHost(name, connection, is_here, candidate, folder, version, None, ())
             return BareHost(**{**vars(bare), "devices": _devices(bare)})
     nothing = f"no NVIDIA driver on {name}: libnvidia-ml.so.1 is not below {' or '.join(roots)}"
-    if is_here and not root:
-        nothing += f", nor in {', '.join(PLACES)}"
     return BareHost(name, connection, is_here, "/", "", version, nothing, ())
 
 
 def _library_folder(connection: Any, root: str) -> str:
-    loop = f"for each in {_FOLDERS}; do [ -e {shlex.quote(root)}/$each/libnvidia-ml.so.1 ] && "
-    result = connection.run(f"{loop} echo {shlex.quote(root.rstrip('/'))}/$each && break; done")
+    place = f"{shlex.quote(root.rstrip('/'))}/$each"
+    result = connection.run(
+        f"for each in {_FOLDERS} {_ELSEWHERE}; do "
+        f"[ -e {place}/libnvidia-ml.so.1 ] && echo {place} && break; done"
+    )
     return str(result.stdout).strip()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -29,7 +28,6 @@ def begin(config: pytest.Config, deadline: float) -> BareHost:
     """
     cleanups = ExitStack()
     config.add_cleanup(cleanups.close)
-    scratch = Path(cleanups.enter_context(TemporaryDirectory(prefix="divvy-verify-")))
     interruption = config.stash[INTERRUPTION] = Interruption()
     interruption.deadline = deadline
     alone = bool(config.getoption("--mig") or config.getoption("--kit"))
@@ -37,7 +35,7 @@ def begin(config: pytest.Config, deadline: float) -> BareHost:
         if alone:
             cleanups.enter_context(run_lock())
         with interruption.limited(_LOOK_SECONDS):
-            host = open_host(config, scratch)
+            host = open_host(config)
         if not host.is_here:
             return host
         adopt_orphans()
@@ -46,7 +44,7 @@ def begin(config: pytest.Config, deadline: float) -> BareHost:
         if alone and (uuid := put_back(Path(host.root), STATE)):
             gpu = "a GPU" if config.getoption("--no-identities") else uuid
             print(f"an earlier run had left {gpu} cut by MIG: it is whole again", file=sys.stderr)
-            host = open_host(config, scratch)
+            host = open_host(config)
     except TooLate:
         raise pytest.UsageError(f"the driver did not answer within {_LOOK_SECONDS} s") from None
     except NotAlone as problem:

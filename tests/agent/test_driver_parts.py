@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.driver_libraries import libraries_problem
+from divvy.agent.driver_root import libraries_problem
 from lab.fakes.agent import VERSION, AgentNode, agent_node
 from lab.fakes.dra_kubelet import Failed
 from lab.fakes.simulator import on_simulated_node

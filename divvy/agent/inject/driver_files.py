@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 
-from divvy.agent.driver_libraries import library_folder
+from divvy.agent.driver_root import driver_program, library_folder
 from divvy.agent.inject.container_edits import DriverFiles
 from divvy.agent.inject.problem import InjectionProblem
 
@@ -20,7 +19,6 @@ _PROGRAMS = (
 _CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 # Where the user-space daemons of the driver have their sockets.
 _SOCKET_FOLDERS = ("run/nvidia-persistenced", "run/nvidia-fabricmanager")
-_MAX_LINKS = 40  # as in Linux
 # Names that programs ask the loader for although the driver names a file by its version.
 _LIBRARY_LINKS = {
     "libcuda.so": ("libcuda.so.1", "libcuda.so"),
@@ -60,31 +58,13 @@ def _find(root: Path, version: str) -> DriverFiles:
         programs=tuple(
             (f"usr/bin/{name}", file)
             for name in _PROGRAMS
-            if (file := file_below(root, f"usr/bin/{name}")) is not None
+            if (file := driver_program(root, name)) is not None
         ),
         control_nodes=tuple(
             f"dev/{name}" for name in _CONTROL_NODES if _is_device(root / "dev" / name)
         ),
         socket_folders=tuple(name for name in _SOCKET_FOLDERS if (root / name).is_dir()),
     )
-
-
-def file_below(root: Path, path: str) -> str | None:
-    """Return where links lead from a path below ``root``, or None without a file.
-
-    Debian's nvidia-smi is an absolute link, which means a file below the host's root and not
-    below ours.
-    """
-    place = root / path
-    for _ in range(_MAX_LINKS):
-        if not place.is_symlink():
-            return str(place.relative_to(root)) if place.is_file() else None
-        target = place.readlink()
-        place = root / target.relative_to("/") if target.is_absolute() else place.parent / target
-        place = Path(os.path.normpath(place))
-        if not place.is_relative_to(root):
-            return None
-    return None
 
 
 def _is_device(path: Path) -> bool:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from divvy.agent.driver_root import driver_program
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.inject.cdi import cdi_spec, keep_described, spec_bytes, write_spec
 from divvy.agent.inject.cdi_support import cdi_is_on
@@ -23,9 +24,8 @@ from divvy.agent.inject.container_edits import (
     without_cdi,
     without_hook,
 )
-from divvy.agent.inject.driver_files import file_below, find_driver_files
+from divvy.agent.inject.driver_files import find_driver_files
 from divvy.agent.inject.hook import (
-    SMI,
     Hook,
     hook_call,
     install_hook,
@@ -123,7 +123,7 @@ class Injection:
     def capabilities(self, driver: str, runtime: str) -> NodeCapabilities:
         """Return what this node can limit the memory of containers with."""
         settings = self._settings
-        has_smi = file_below(settings.driver_root, SMI) is not None
+        has_smi = driver_program(settings.driver_root, "nvidia-smi") is not None
         hook = self._hook is not None and has_smi and cdi_is_on(runtime, settings.containerd_folder)
         return node_capabilities(driver, settings.cgroup_folder, hook=hook)
 

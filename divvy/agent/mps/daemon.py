@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
-from divvy.agent.driver_libraries import library_folder
+from divvy.agent.driver_root import driver_program, preloaded
 from divvy.agent.mps import own_memory
 from divvy.agent.mps.answers import NoAnswer, refusal
 from divvy.agent.mps.processes import (
@@ -38,7 +38,7 @@ from divvy.agent.mps.supervision import Ceiling, Share
 from divvy.agent.mps.version_2 import Version2
 from divvy.agent.mps.version_3 import DEFAULT, PROTOCOL, SERVER, Version3
 
-PROGRAM = "usr/bin/nvidia-cuda-mps-control"
+PROGRAM = "nvidia-cuda-mps-control"
 _WITH_MEMORY = (sys.executable, "-I", "-S", own_memory.__file__)
 # On a node whose tenants take all processors even a program that only asks is slow.
 _ANSWER_SECONDS = 5.0
@@ -140,7 +140,7 @@ class MpsDaemon:
         """Start it and return its process; raises OSError."""
         self.end()
         self._speak(version_3)
-        program = self._root / PROGRAM
+        program = self._program
         if not os.access(program, os.X_OK):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(program))
         mount_memory(self._memory)
@@ -149,16 +149,14 @@ class MpsDaemon:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o755)
         self.trim()
-        environment = self._environment
-        libraries = environment.pop("LD_LIBRARY_PATH")
         with (logs / "start.log").open("wb") as output, self._endless_input() as commands:
             command = [str(program), FOREGROUND, *self._dialect.OPTIONS]
             self._child = subprocess.Popen(  # noqa: S603 (the driver's own program)
-                [*_WITH_MEMORY, str(self._memory), libraries, *command],
+                [*_WITH_MEMORY, str(self._memory), *command],
                 stdin=commands,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**environment, "CUDA_VISIBLE_DEVICES": self._uuid},
+                env={**self._environment, "CUDA_VISIBLE_DEVICES": self._uuid},
                 # By its session it is ended with its servers.
                 start_new_session=True,
             )
@@ -332,11 +330,14 @@ class MpsDaemon:
         return [line.strip() for line in text.splitlines() if line.strip()]
 
     @property
+    def _program(self) -> Path:
+        return self._root / (driver_program(self._root, PROGRAM) or f"usr/bin/{PROGRAM}")
+
+    @property
     def _environment(self) -> dict[str, str]:
-        libraries = library_folder(self._root)
         return {
-            "PATH": f"{self._root / 'usr/bin'}:/usr/bin:/bin",
-            "LD_LIBRARY_PATH": "" if libraries is None else str(libraries),
+            "PATH": f"{self._program.parent}:/usr/bin:/bin",
+            **preloaded(self._root),
             PIPES_VARIABLE: str(self.pipes),
             "CUDA_MPS_LOG_DIRECTORY": str(self._folder / "log"),
         }
@@ -347,7 +348,7 @@ class MpsDaemon:
     async def _run(self, arguments: Sequence[str], text: str) -> str:
         try:
             process = await asyncio.create_subprocess_exec(
-                str(self._root / PROGRAM),
+                str(self._program),
                 *arguments,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from divvy.agent.driver_libraries import libraries_problem, library_folder
+from divvy.agent.driver_root import libraries_problem, library_folder
 from divvy.agent.gpu.hardware import Gpu, Snapshot, gpu_from
 from divvy.agent.nvml.process import (
     WHOLE_DRIVER,

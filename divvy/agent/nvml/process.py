@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from divvy.agent.driver_libraries import nvml_library
+from divvy.agent.driver_root import nvml_library
 
 _log = logging.getLogger(__name__)
 # A process inside a driver call that never returns cannot even be killed.

@@ -14,6 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
+from divvy.agent.driver_root import driver_program, preloaded
 from divvy.agent.nvml.process import DriverProblem
 
 # A reset of an SXM GPU with NVLink takes minutes.
@@ -27,13 +28,15 @@ async def reset_gpu(root: Path, uuid: str) -> None:
     The agent is killed while nvidia-smi waits for its turn. If nvidia-smi lived on, the next
     agent could partition the GPU and hand out its instances before the reset that destroys them.
     """
-    nvidia_smi = (str(root / "usr/bin/nvidia-smi"), "--gpu-reset", "-i", uuid)
+    program = root / (driver_program(root, "nvidia-smi") or "usr/bin/nvidia-smi")
+    nvidia_smi = (str(program), "--gpu-reset", "-i", uuid)
     try:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", __name__, str(os.getpid()), *nvidia_smi),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            env={**os.environ, **preloaded(root)},
             start_new_session=True,
         )
     except OSError as error:

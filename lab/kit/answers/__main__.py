@@ -1,6 +1,7 @@
 """Ask one library, in a process of its own: a wrong answer of a driver may end it.
 
-``python -m lab.kit.answers KIND LIBRARY FILE INDEX``; the index is that of the GPU for NVML.
+``python -m lab.kit.answers KIND LIBRARY FILE INDEX [CALL…]``: the index is that of the GPU for
+NVML, and the calls are left out.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from lab.kit.answers import cuda, nvml
 from lab.kit.answers.recording import Recording
 
 if __name__ == "__main__":
-    kind, library, place, index = sys.argv[1:]
-    recording = Recording(Path(place))
+    kind, library, place, index, *left_out = sys.argv[1:]
+    recording = Recording(Path(place), left_out)
     if kind == "nvml":
         nvml.record(library, recording, int(index))
     else:

@@ -80,7 +80,6 @@ def _device(cuda: Cuda) -> None:
         cuda.number("cuDeviceGet", str(ordinal), c.c_int, ordinal)
     text, raw = c.create_string_buffer(256), (c.c_ubyte * 16)()
     cuda.ask("cuDeviceGetName", "0", text, 256, 0, value=lambda: text.value)
-    cuda.ask("cuDeviceGetName", "0, length 0", text, 0, 0)
     cuda.ask("cuDeviceGetName", "99", text, 256, 99)
     for name in ("cuDeviceGetUuid", "cuDeviceGetUuid_v2"):
         cuda.ask(name, "0", raw, 0, value=lambda: list(raw))

@@ -18,7 +18,8 @@ class Cuda:
     def ask(self, name: str, label: str, *arguments: Any, value: Any = None, when: str = "") -> int:
         """Make a call; ``value`` is what it writes, ``when`` tells it from the same call before."""
         call = f"{name}({label}){f' {when}' if when else ''}"
-        self._recording.begin(call)
+        if not self._recording.begin(call):
+            return -1
         try:
             function = getattr(self._library, name)
         except AttributeError:

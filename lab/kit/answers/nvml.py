@@ -103,7 +103,8 @@ def _ask(
         argument.decode() if isinstance(argument, bytes) else str(argument) for argument in printed
     )
     call = f"{name}({', '.join(words)})"
-    recording.begin(call)
+    if not recording.begin(call):
+        return
     try:
         recording.add(call, 0, getattr(pynvml, name)(*arguments))
     except pynvml.NVMLError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,21 @@ _MAX_LIST = 64
 
 
 class Recording:
-    """Keeps of every call its code and value, by a text that names the call and its arguments."""
+    """Keeps of every call its code and value, by a text that names the call and its arguments.
 
-    def __init__(self, path: Path) -> None:
+    Calls of ``left_out`` are not made: they have ended an earlier process.
+    """
+
+    def __init__(self, path: Path, left_out: Container[str] = ()) -> None:
         self._file = path.open("w")
+        self._left_out = left_out
 
-    def begin(self, call: str) -> None:
-        """Record which call comes next: where it never returns, it is the last of the file."""
+    def begin(self, call: str) -> bool:
+        """Record which call comes next, the last where it never returns; False: leave it out."""
+        if call in self._left_out:
+            return False
         self._write({"begin": call})
+        return True
 
     def add(self, call: str, code: int, value: object = None) -> None:
         """Keep one answer."""

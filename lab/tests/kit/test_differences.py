@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
+from lab.kit.answers import both_drivers
 from lab.kit.answers.differences import Difference, compare, public
 
 NAME, CLOCK = "nvmlDeviceGetName(gpu)", "nvmlDeviceGetClockInfo(gpu, 0)"
@@ -72,3 +76,22 @@ def test_records_answers_without_identifying_the_gpu() -> None:
         NAME: {"code": 0, "value": "T4"},
     }
     assert [answer["value"] for answer in public(answers).values()] == ["<text>", "<text>", "T4"]
+
+
+def test_asks_on_after_a_call_that_ends_the_process(tmp_path: Path) -> None:
+    """NVIDIA's 580 does at a name of no length; what comes after it is told all the same."""
+    source = """
+        #include <stdlib.h>
+        int cuInit(unsigned flags) { return flags != 0; }
+        int cuDriverGetVersion(int *version) { return version == 0 || (*version = 13000) == 0; }
+        int cuDeviceGetUuid(void *uuid, int device) { abort(); }
+        int cuDeviceTotalMem_v2(size_t *bytes, int device) { return device; }
+    """
+    (tmp_path / "driver.c").write_text(source)
+    command = ["cc", "-shared", "-o", tmp_path / "libcuda.so.1", tmp_path / "driver.c"]
+    subprocess.run([*command, "-Wno-implicit"], check=True)
+    recorded, ended = both_drivers.record(
+        "cuda", tmp_path / "libcuda.so.1", 0, tmp_path / "answers", os.environ
+    )
+    assert ended == "exit code -6 in cuDeviceGetUuid(0)"
+    assert recorded.answers["cuDeviceTotalMem_v2(99)"] == {"code": 99, "value": None}

@@ -31,7 +31,7 @@ SOCKETS = (
 
 def daemon(folder: Path, servers: str = str(SERVER)) -> MpsDaemon:
     """Return a daemon whose prompt answers with long PIDs and keeps what it is told."""
-    program = folder / PROGRAM
+    program = folder / "usr/bin" / PROGRAM
     program.parent.mkdir(parents=True)
     program.write_text(
         f"""#!/bin/sh
@@ -63,7 +63,7 @@ async def test_reads_pids_of_seven_digits(tmp_path: Path) -> None:
 
 async def test_waits_for_clients_that_do_not_end_no_longer_than_a_pod_has(tmp_path: Path) -> None:
     asked = daemon(tmp_path)
-    program = tmp_path / PROGRAM
+    program = tmp_path / "usr/bin" / PROGRAM
     program.write_text(program.read_text().replace("*) echo", "*) exec sleep 60; echo"))
     began = monotonic()
     with pytest.raises(NoAnswer, match="not ended within 2 s"):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.driver_libraries import nvml_library
+from divvy.agent.driver_root import nvml_library
 from divvy.agent.nvml import child as child_module
 from lab.fakes.agent import simulate, simulated_driver
 from lab.fakes.simulator import needs_simulator
