@@ -67,6 +67,7 @@ def test_names_whatever_is_broken_and_checks_the_rest(bench: Bench, tmp_path: Pa
     (programs / "simulator/divvy-simd").unlink()
     for name in ("bad-access", "time-share", "real/time-share", "real/driver-calls"):
         (programs / "workloads" / name).write_text("#!/bin/sh\nexit 1\n")
+    (bench.driver.root / "usr/bin/nvidia-cuda-mps-control").write_text("#!/bin/sh\nexit 1\n")
     smi = bench.driver.root / "usr/bin/nvidia-smi"
     smi.rename(smi.with_name("nvidia-smi.real"))
     made_up = "  MIG 1g.5gb      Device  0: (UUID: MIG-made-up)"
