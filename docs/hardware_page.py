@@ -9,6 +9,8 @@ from typing import Any
 import yaml
 
 REPORTS = Path(__file__).parent / "hardware"
+# Of a check's evidence; the rest is in its report.
+_MAX_LINES, _MAX_WIDTH = 40, 400
 
 _INTRODUCTION = """\
 # The hardware kit
@@ -51,7 +53,9 @@ simulated driver's answers.
 
 def hardware_page() -> str:
     """Return the page."""
-    return "\n".join([_INTRODUCTION, *(line for report in reports() for line in _run(report))])
+    runs = "\n".join(line for report in reports() for line in _run(report))
+    by_hand = (REPORTS / "by-hand.txt").read_text(encoding="utf-8")
+    return "\n".join([_INTRODUCTION, runs, by_hand])
 
 
 def reports() -> list[dict[str, Any]]:
@@ -87,10 +91,17 @@ def _run(report: dict[str, Any]) -> Iterator[str]:
         if check.get("evidence") and ":" not in check["case"]:
             mark = " (SIMULATED)" if simulated else ""
             yield from ("", f"### {check['id']}: {check['title']}{mark}", "", "```text")
-            for text in check["evidence"]:
-                yield from (line.replace("```", "'''").rstrip() for line in text.splitlines())
+            lines = [line for text in check["evidence"] for line in text.splitlines()]
+            yield from (_shortened(line) for line in lines[:_MAX_LINES])
+            if len(lines) > _MAX_LINES:
+                yield f"… and {len(lines) - _MAX_LINES} more lines in the report"
             yield "```"
     yield ""
+
+
+def _shortened(line: str) -> str:
+    line = line.replace("```", "'''").rstrip()
+    return line if len(line) <= _MAX_WIDTH else f"{line[:_MAX_WIDTH]} …"
 
 
 def _cell(value: object) -> str:

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from divvy.version_info import version
+from docs.hardware_page import reports
 from lab.cluster.paths import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
@@ -17,8 +18,14 @@ FILES = ["README.md", "CONTRIBUTING.md", *(f"docs/{name}" for name in PAGES)]
 
 def test_says_first_what_divvy_replaces_and_what_has_not_been_tried() -> None:
     first = " ".join(README.split("\n## ")[0].split())
-    for words in ("device plugin", "GPU Feature Discovery", "mig-manager", "simulated GPUs only"):
+    for words in ("device plugin", "GPU Feature Discovery", "mig-manager", "with simulated GPUs"):
         assert words in first
+    for report in reports():
+        (node,) = report["environment"]["nodes"]
+        assert f"{node['model'].removeprefix('NVIDIA ')} with driver" in first
+        assert all(check["status"] != "failed" for check in report["checks"])
+        skipped = {check["reason"] for check in report["checks"] if check["status"] == "skipped"}
+        assert skipped == {"needs --mig"} and "but for MIG" in first
     assert f"Status: {version()}" in first
 
 
