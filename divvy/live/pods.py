@@ -7,6 +7,7 @@ from typing import Any
 
 from divvy.live.usage import UsingPod
 from divvy.model.conditions import refused_place
+from divvy.model.fractions import asked_as
 from divvy.model.pod_phase import is_finished
 from divvy.model.problems import printable
 from divvy.model.quantities import parse_count
@@ -61,6 +62,8 @@ def live_pod(
     created = printable(meta.get("creationTimestamp") or "")
     words = [f"{resource} ×{count}" for resource, count in sorted(requests.items())]
     words += [request.words for request in sized]
+    if sized and (asked := asked_as(meta.get("annotations") or {}, names)):
+        words.append(f"by {asked}")
     pod = UsingPod(
         namespace=printable(meta["namespace"]),
         name=printable(meta["name"]),

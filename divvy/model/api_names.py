@@ -136,7 +136,9 @@ IGNORED_ANNOTATIONS = (
     "hami.io/node-scheduler-policy",
     "hami.io/gpu-scheduler-policy",
     "hami.io/device-scoring-weights",
-    "mps",  # KAI's
+    # KAI's
+    "mps",
+    "kai.scheduler/gpu-compute-sharing-mode",
 )
 # What the policy of sized limits has removed from a pod, for the one that warns to name.
 IGNORED_LIMITS = f"{DOMAIN}/ignored-limits"
@@ -146,6 +148,8 @@ FRACTION_BEFORE = f"{DOMAIN}/fraction"
 SHARE_QUOTA_LABEL = f"{DOMAIN}/share-quota"
 # Before a class's name: the extended resource that every class has.
 CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
+# What other ways of asking for GPUs begin with.
+OTHER_GPUS = ("nvidia.com/gpu", "nvidia.com/mig-", f"{CLASS_RESOURCE}divvy-")
 # After a class's name: what a ResourceQuota calls its devices.
 CLASS_QUOTA = ".deviceclass.resource.k8s.io/devices"
 CLAIM_COUNT_QUOTA = "count/resourceclaims.resource.k8s.io"

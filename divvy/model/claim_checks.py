@@ -2,15 +2,22 @@
 
 from collections.abc import Iterator
 
+from divvy.model.api_names import FRACTION_BEFORE
 from divvy.model.claim_devices import LEAST_STEPS
 from divvy.model.claims import Claims
+from divvy.model.fractions import CONTAINER, CORES, DEVICES, KAI_FRACTION, MEMORY, TIME
 from divvy.model.gpu_models import GpuModel, UnknownGpuModel
 from divvy.model.hardware_model import hardware_model
 from divvy.model.mig_names import is_profile_name
 from divvy.model.problems import Keys, Problem, problem
 from divvy.model.profile import Profile
 from divvy.model.resolution import WHOLE, rules_by_gpu
-from divvy.model.resource_names import gpu_resource, mig_resource, resource_name_error
+from divvy.model.resource_names import (
+    gpu_resource,
+    label_key_error,
+    mig_resource,
+    resource_name_error,
+)
 from divvy.model.stack import Cluster
 
 
@@ -44,6 +51,25 @@ def _names(cluster: Cluster) -> Iterator[Problem]:
                 "every resource needs a name of its own",
             )
         seen.setdefault(name, f"`names.{key}`")
+    yield from _fraction(cluster)
+
+
+def _fraction(cluster: Cluster) -> Iterator[Problem]:
+    name, place = cluster.names.fraction, ("names", "fraction")
+    if name is None:
+        return
+    if error := label_key_error(name):
+        yield problem(place, "is not the name of an annotation", error)
+    elif name in (MEMORY, DEVICES, CONTAINER, TIME, CORES, FRACTION_BEFORE):
+        yield problem(
+            place, f"{name} has a meaning of its own", f"name KAI's {KAI_FRACTION}, or your own"
+        )
+    elif not cluster.claims:
+        yield problem(
+            place,
+            "no profile has claims, so that nothing reads the annotation",
+            "add a profile with `claims: {shares: {}}`, or leave it out",
+        )
 
 
 def _names_of_rules(cluster: Cluster) -> dict[str, str]:

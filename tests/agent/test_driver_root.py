@@ -37,8 +37,8 @@ def test_finds_the_libraries_to_which_links_lead(tmp_path: Path, target: str) ->
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
         (tmp_path / "usr/lib" / name).symlink_to(f"{target}/{name}")
     assert library_folder(tmp_path) == tmp_path / "usr/local/nvidia/lib64"
-    found = find_driver_files(tmp_path, VERSION).libraries
-    assert [path for path, _ in found] == [
+    files = find_driver_files(tmp_path, VERSION)
+    assert [path for path, _ in files.libraries] == [
         f"usr/local/nvidia/lib64/{stem}.so.{VERSION}" for stem in ("libcuda", "libnvidia-ml")
     ]
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from divvy.model.api_names import FRACTION_BEFORE
+from divvy.model import InvalidValue, parse_document
+from divvy.model.api_names import FRACTION_BEFORE, IGNORED_ANNOTATIONS
 from divvy.model.fractions import (
     PER_CONTAINER,
+    asked_as,
     asking,
     fraction_limits,
     fraction_problem,
@@ -16,6 +20,8 @@ from divvy.model.stack import Names
 from lab.cluster.paths import REPOSITORY
 
 KAI = Names(fraction="gpu-fraction")
+WHOLE = {"profiles": {"own": {}}, "pools": {"all": {"profile": "own"}}}
+BY_SIZE = {**WHOLE, "profiles": {"own": {"claims": {"shares": {}}}}}
 
 
 def test_reads_no_annotation_where_the_stack_file_names_none() -> None:
@@ -39,5 +45,31 @@ def test_refuses_a_value_with_a_line_after_it_as_the_api_server_does(name: str) 
 
 def test_has_every_annotation_on_the_page() -> None:
     _, _, section = (REPOSITORY / "docs/coming-from.md").read_text().partition("## KAI and Run:ai")
-    for name in (*asking(KAI), PER_CONTAINER, FRACTION_BEFORE, "mps"):
+    for name in (*asking(KAI), *PER_CONTAINER, FRACTION_BEFORE, *IGNORED_ANNOTATIONS[-2:]):
         assert f"`{name}" in section, name
+
+
+@pytest.mark.parametrize(
+    ("fraction", "reason"),
+    [
+        ("gpu-memory", "gpu-memory has a meaning of its own"),
+        ("divvy.gpu/fraction", "divvy.gpu/fraction has a meaning of its own"),
+        ("not a key!", "is not the name of an annotation"),
+    ],
+)
+def test_refuses_a_name_that_cannot_be_the_fractions(fraction: str, reason: str) -> None:
+    document = {**BY_SIZE, "names": {"fraction": fraction}}
+    with pytest.raises(InvalidValue, match=re.escape(reason)):
+        parse_document(document)
+
+
+def test_refuses_a_fraction_that_nothing_reads() -> None:
+    with pytest.raises(InvalidValue, match="no profile has claims"):
+        parse_document({**WHOLE, "names": {"fraction": "gpu-fraction"}})
+
+
+def test_says_how_a_pod_asked_in_few_words() -> None:
+    assert asked_as({"gpu-fraction": "0.5", "mine": "1"}, KAI) == "gpu-fraction=0.5"
+    assert asked_as({"gpu-fraction": "0.5"}, Names()) == ""
+    assert asked_as({FRACTION_BEFORE: "gpu-memory=2000"}, KAI) == "gpu-memory=2000"
+    assert len(asked_as({FRACTION_BEFORE: "x\n" * 99}, KAI)) == 80

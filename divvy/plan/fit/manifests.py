@@ -10,6 +10,7 @@ from typing import Any
 
 from divvy.model import Cluster, InvalidValue, Problem
 from divvy.model.api_names import component_of
+from divvy.model.fractions import KUEUE_JOB, KUEUE_QUEUE
 from divvy.model.problems import Keys, path_of, printable, problem, value_text
 from divvy.model.quantities import parse_quantity
 from divvy.plan.fit.manifest_schema import (
@@ -62,6 +63,8 @@ _Target = tuple[str, str, str]
 _MOST_PODS = ("maxReplicas", "maxReplicaCount")
 _DEFAULT_KIND = "Deployment"
 # So many places are named.
+# Kinds that Kueue starts as a whole; of others it admits the pods.
+_JOBS = ("Job", "JobSet", "RayCluster")
 _MOST_WORDS = 5
 _CLOSE = 0.8
 _OWN_RESOURCES = re.compile(r"cpu|memory|ephemeral-storage|hugepages-.+")
@@ -550,6 +553,9 @@ def _asking(obj: Document, pod: FoundPod, cluster: Cluster, around: Around) -> P
     own = obj.value.get("metadata") or {}
     # A template's pods are in the namespace of what makes them.
     meta = {**pod.meta, "namespace": own.get("namespace")}
+    if KUEUE_QUEUE in (own.get("labels") or {}) and _kind(obj).endswith(_JOBS):
+        # As Kueue does, when it starts the Job.
+        meta["labels"] = {**(meta.get("labels") or {}), KUEUE_JOB: "main"}
     asking = asking_pod(
         {"metadata": meta, "spec": pod.spec},
         cluster,

@@ -18,7 +18,7 @@ from divvy.model.api_names import (
     VGPU_MODE,
 )
 from divvy.model.claim_names import SHARE_CLASS
-from divvy.model.fractions import KAI_FRACTION, MEMORY, asking
+from divvy.model.fractions import KAI_FRACTION, MEMORY, asked_as, asking
 from divvy.model.problems import printable
 from divvy.model.resource_names import gpu_resource
 from divvy.plan.fit.claim_requests import Request, classes_of_others, requests_of
@@ -151,6 +151,8 @@ def asking_pod(
     blocked_reason = refused or blocked_reason
     notes += _not_looked_at(spec)
     annotations = meta.get("annotations") or {}
+    if (asked := asked_as(annotations, cluster.names)) and (sizes.requests or claims.requests):
+        notes.append(f"it asks by annotation: {asked}")
     ignored = [name for name in IGNORED_ANNOTATIONS if name in annotations]
     notes += [f"Divvy ignores the annotation {name}" for name in ignored]
     return PodToFit(

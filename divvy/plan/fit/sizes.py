@@ -8,9 +8,11 @@ from typing import Any
 from divvy.model import Cluster
 from divvy.model.api_names import (
     DEVICE_ANNOTATIONS,
+    FRACTION_BEFORE,
     MAX_CLAIMED_DEVICES,
     NO_TYPES,
     PRIORITY,
+    TEMPLATE_PREFIX,
     TENANT_LABEL,
     USE_TYPES,
     VGPU_MODE,
@@ -59,8 +61,9 @@ def read_sizes(
         return Sizes(spec)
     names = cluster.names
     annotations = meta.get("annotations") or {}
-    if is_asked(annotations, names):
-        if refused := fraction_problem(annotations, names, _containers(spec)):
+    if is_asked(annotations, names) and not _has_become_claim(spec, annotations):
+        labels = meta.get("labels") or {}
+        if refused := fraction_problem(annotations, names, _containers(spec), labels):
             return Sizes(spec, refused=f"it would be refused: {refused}")
         spec = _with_fraction(spec, annotations, names)
     has_tenants = any(claim.tenants for claim in claims)
@@ -106,6 +109,14 @@ def read_sizes(
 
 def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+
+
+def _has_become_claim(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> bool:
+    """Return whether it is a live pod to which somebody has applied its annotations again."""
+    return FRACTION_BEFORE in annotations and any(
+        str(entry.get("resourceClaimTemplateName")).startswith(TEMPLATE_PREFIX)
+        for entry in spec.get("resourceClaims") or ()
+    )
 
 
 def _with_fraction(

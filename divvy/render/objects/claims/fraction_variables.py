@@ -6,20 +6,33 @@ The container that gets the part of a GPU is seen by all other variables as if i
 from __future__ import annotations
 
 from divvy.model import Cluster
-from divvy.model.api_names import FRACTION_BEFORE
+from divvy.model.api_names import FRACTION_BEFORE, OTHER_GPUS
 from divvy.model.fractions import (
     CONTAINER,
     CORES,
+    COUNTED_INSTEAD,
     DEVICES,
     FORMATS,
+    INSTEAD_OF_CORES,
+    INSTEAD_OF_LIMIT,
+    INSTEAD_OF_PER_CONTAINER,
     KAI_FRACTION,
+    KUEUE_JOB,
     LIMIT_SUFFIX,
     MEMORY,
-    NOT_FOLLOWED,
+    NOT_COUNTED,
     PER_CONTAINER,
     TIME,
 )
-from divvy.render.objects.claims.cel import first_of, line, text, texts
+from divvy.render.objects.claims.cel import (
+    BOTH_LISTS,
+    first_of,
+    line,
+    shortened,
+    starts_with,
+    text,
+    texts,
+)
 
 _ANNOTATIONS = "object.metadata.?annotations.orValue({})"
 _HERE = "variables.annotations"
@@ -30,7 +43,7 @@ def asks_for_fraction(cluster: Cluster) -> str:
     name = text(cluster.names.fraction or "")
     return (
         f"({name} != '' && {_ANNOTATIONS}.exists(k, k in {texts(_asking(cluster))} || "
-        f"k.startsWith({text(PER_CONTAINER)})))"
+        f"{starts_with('k', PER_CONTAINER)}))"
     )
 
 
@@ -41,6 +54,8 @@ def fraction_variables(cluster: Cluster, containers: str) -> dict[str, str]:
         "annotations": _ANNOTATIONS,
         "plain": containers,
         "fractional": asks_for_fraction(cluster),
+        "notFollowed": f"{_HERE}.filter(k, k in {texts(_not_followed(cluster))} || "
+        f"{starts_with('k', PER_CONTAINER)}).sort()",
         "asked": f"[variables.fraction, {text(MEMORY)}].filter(k, k in {_HERE})",
         "wrongFraction": line(_problem()),
         "fractionContainer": line(
@@ -73,8 +88,12 @@ def without_fraction(cluster: Cluster) -> str:
 def _asking(cluster: Cluster) -> tuple[str, ...]:
     """Return the annotations of whole pods; in a chart, the first may be ''."""
     name = cluster.names.fraction or ""
-    limits = (f"{name}{LIMIT_SUFFIX}", f"{MEMORY}{LIMIT_SUFFIX}")
-    return (name, MEMORY, DEVICES, CONTAINER, TIME, *limits, CORES)
+    return (name, MEMORY, DEVICES, CONTAINER, TIME, *_not_followed(cluster))
+
+
+def _not_followed(cluster: Cluster) -> tuple[str, ...]:
+    name = cluster.names.fraction or ""
+    return (f"{name}{LIMIT_SUFFIX}", f"{MEMORY}{LIMIT_SUFFIX}", CORES)
 
 
 def _limits() -> str:
@@ -94,19 +113,19 @@ def _limits() -> str:
 
 def _problem() -> str:
     """Return the first thing that is wrong with the annotations, '' if nothing is."""
-    limit = f"variables.asked[0] + {text(LIMIT_SUFFIX)}"
-    others = (
-        f"{_HERE}.map(k, k).filter(k, k == {text(CORES)} || k.startsWith({text(PER_CONTAINER)}))"
-    )
-    sized = "variables.keys.filter(k, k in c.?resources.?limits.orValue({}))"
-    both = f"variables.plain.filter(c, {sized}.size() > 0)"
+    first = "variables.notFollowed[0]"
+    by_name = f"k in variables.keys || {starts_with('k', OTHER_GPUS)}"
+    named = f"{BOTH_LISTS}.map(l, l.filter(k, {by_name})).flatten().sort()"
+    both = f"variables.plain.filter(c, {named}.size() > 0)"
+    labels = "object.metadata.?labels.orValue({})"
     cases = [
         ("!variables.fractional", text("")),
         (
-            f"{others}.size() > 0",
-            f"'the annotation ' + {others}[0] + {text(' is not supported; ')} + "
-            f"({others}[0] == {text(CORES)} ? {text(NOT_FOLLOWED[CORES])} "
-            f": {text(NOT_FOLLOWED[PER_CONTAINER])})",
+            "variables.notFollowed.size() > 0",
+            f"'the annotation ' + {first} + {text(' is not supported; ')} + "
+            f"({first} == {text(CORES)} ? {text(INSTEAD_OF_CORES)} "
+            f": {starts_with(first, PER_CONTAINER)} ? {text(INSTEAD_OF_PER_CONTAINER)} "
+            f": {text(INSTEAD_OF_LIMIT)})",
         ),
         (
             "variables.asked.size() > 1",
@@ -119,21 +138,19 @@ def _problem() -> str:
             + text(f" nor {MEMORY}, without which the others mean nothing"),
         ),
         (
-            f"{_HERE}[?{limit}].orValue({_HERE}[variables.asked[0]]) "
-            f"!= {_HERE}[variables.asked[0]]",
-            f"'the annotation ' + {limit} + "
-            + text(f" is not supported; {NOT_FOLLOWED[LIMIT_SUFFIX]}"),
+            f"{text(KUEUE_JOB)} in {labels}",
+            f"{text(NOT_COUNTED)} + variables.asked[0] + {text(COUNTED_INSTEAD)}",
         ),
         *(_odd_value(name) for name in FORMATS),
         (
             f"{text(CONTAINER)} in {_HERE} && "
             f"!variables.plain.exists(c, c.name == {_HERE}[{text(CONTAINER)}])",
-            f"'the annotation {CONTAINER} names ' + {_HERE}[{text(CONTAINER)}] + "
+            f"'the annotation {CONTAINER} names ' + {shortened(f'{_HERE}[{text(CONTAINER)}]')} + "
             + text(", and the pod has no such container"),
         ),
         (
             f"{both}.size() > 0",
-            f"{both}.map(c, 'container ' + c.name + ' has ' + {sized}[0])[0] + "
+            f"{both}.map(c, 'container ' + c.name + ' has ' + {named}[0])[0] + "
             f"' together with the annotation ' + variables.asked[0] + "
             + text("; request GPUs in only one way"),
         ),
@@ -146,5 +163,6 @@ def _odd_value(name: str) -> tuple[str, str]:
     key = "variables.fraction" if name == KAI_FRACTION else text(name)
     return (
         f"{key} in {_HERE} && !{_HERE}[{key}].matches({text(pattern)})",
-        f"'the annotation ' + {key} + ' is ' + {_HERE}[{key}] + {text(f'; {expected}')}",
+        f"'the annotation ' + {key} + ' is ' + {shortened(f'{_HERE}[{key}]')} + "
+        + text(f"; {expected}"),
     )

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from divvy.model import Cluster
 from divvy.model.api_names import (
-    CLASS_RESOURCE,
     DEVICE_ANNOTATIONS,
     MAX_CLAIMED_DEVICES,
     NO_TYPES,
+    OTHER_GPUS,
     PRIORITY,
     TEMPLATE_PREFIX,
     TENANT_LABEL,
@@ -24,8 +24,9 @@ from divvy.model.claim_names import (
     RESERVED_TYPES,
     TYPE_IN_ANNOTATION,
 )
+from divvy.model.fractions import MEMORY
 from divvy.model.resource_names import VENDOR
-from divvy.render.objects.claims.cel import first_of, line, text, texts
+from divvy.render.objects.claims.cel import first_of, line, shortened, starts_with, text, texts
 from divvy.render.objects.claims.claimable import UNKNOWN_LARGEST_MIB, Claimable
 from divvy.render.objects.claims.fraction_variables import asks_for_fraction, fraction_variables
 
@@ -33,7 +34,6 @@ from divvy.render.objects.claims.fraction_variables import asks_for_fraction, fr
 DERIVED = ("largest", "types", "tenants", "tenantsOnly")
 # What claims of containers and of init containers are called, before the container's number.
 CLAIM_PREFIXES = APP_CLAIM, INIT_CLAIM = ("divvy-c", "divvy-i")
-_MAX_CHARACTERS = 40
 _ALL_CONTAINERS = "object.spec.containers + object.spec.?initContainers.orValue([])"
 # More MiB than this were meant as bytes: as a number of MiB they would be 64 TiB.
 _BYTES = 1 << 26
@@ -192,10 +192,7 @@ def _container_problem() -> str:
         f"variables.keys.filter(k, k in {requests} && (!(k in l) || "
         f"quantity({requests}[k]).compareTo(quantity(l[k])) != 0))"
     )
-    others = (
-        f"l.filter(k, !(k in variables.keys) && (k.startsWith('{VENDOR}/gpu') || "
-        f"k.startsWith('{VENDOR}/mig-') || k.startsWith('{CLASS_RESOURCE}divvy-')))"
-    )
+    others = f"l.filter(k, !(k in variables.keys) && ({starts_with('k', OTHER_GPUS)}))"
     here = "'container ' + c.name + "
     mib = f"string({value('memory')} / 1048576)"
     of_time = text("; 1 to 100 per cent of a GPU's time are expected")
@@ -242,7 +239,9 @@ def _container_problem() -> str:
         (
             # The memory that a driver reports may differ from the data sheet's by so much.
             f"variables.memory in l && {value('memory')} > variables.largest * 27 / 25",
-            problem_text("memory", "' (MiB); 1 to '", "string(variables.largest)", _largest()),
+            f"{here}': ' + (variables.fractional ? {text(MEMORY)} : variables.memory) + ' is ' + "
+            f"string({value('memory')}) + ' (MiB); 1 to ' + string(variables.largest) + "
+            + _largest(),
         ),
         (
             outside("percentage", 1, 100),
@@ -271,7 +270,7 @@ def _types_problem() -> str:
     for annotation, listed in both:
         odd = f"variables.{listed}.filter(t, !t.matches({text(TYPE_IN_ANNOTATION)}))"
         reserved = f"variables.{listed}Types.filter(t, t in {texts(RESERVED_TYPES)})"
-        odd_type = _shortened(f"{odd}[0]")
+        odd_type = shortened(f"{odd}[0]")
         cases += [
             (
                 f"variables.{listed}.size() > {MAX_TYPES}",
@@ -280,7 +279,7 @@ def _types_problem() -> str:
             ),
             (
                 f"{odd}.size() > 0",
-                _sentence(f"the annotation {annotation} has ", rf"{odd_type}.replace('\n', ' ')")
+                _sentence(f"the annotation {annotation} has ", odd_type)
                 + " + "
                 + text("; GPU types such as A100 or H100-PCIe, separated by commas, are expected"),
             ),
@@ -296,7 +295,7 @@ def _types_problem() -> str:
             "variables.useTypes.exists(t, t in variables.noTypes)",
             _sentence(
                 "the annotations name ",
-                _shortened("variables.useTypes.filter(t, t in variables.noTypes)[0]"),
+                shortened("variables.useTypes.filter(t, t in variables.noTypes)[0]"),
             )
             + " + "
             + text(f" in {USE_TYPES} and in {NO_TYPES}; name it in one of them"),
@@ -306,7 +305,7 @@ def _types_problem() -> str:
             "!variables.useTypes.exists(t, variables.types.exists(n, "
             "('-' + n + '-').contains('-' + t + '-')))",
             _sentence(
-                f"the annotation {USE_TYPES} has ", _shortened("variables.useTypes.join(', ')", 160)
+                f"the annotation {USE_TYPES} has ", shortened("variables.useTypes.join(', ')", 160)
             )
             + " + '; this cluster has ' + variables.types.join(', ')",
         ),
@@ -361,11 +360,6 @@ def _tenant_problem() -> str:
         ),
     ]
     return first_of(cases, text(""))
-
-
-def _shortened(expression: str, characters: int = _MAX_CHARACTERS) -> str:
-    """Return an expression for the beginning of a text that a user has written."""
-    return f"[{expression}].map(s, s.size() > {characters} ? s.substring(0, {characters}) : s)[0]"
 
 
 def _sentence(start: str, expression: str) -> str:

@@ -87,7 +87,7 @@ def _claim_variables() -> dict[str, str]:
         (i < variables.apps.size() ? {app} : {init}) + string(i),
         {{'name': variables.claims[i], 'resourceClaimTemplateName': t}})
     """
-    prioritized = f"""variables.containers.exists(c,
+    prioritized = f"""variables.plain.exists(c,
         {text(PRIORITY)} in c.?resources.?limits.orValue({{}})
         || {text(PRIORITY)} in c.?resources.?requests.orValue({{}}))"""
     expressions = {

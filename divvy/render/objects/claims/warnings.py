@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.api_names import BY_SIZE_LABEL, IGNORED_ANNOTATIONS, IGNORED_LIMITS
+from divvy.model.api_names import (
+    BY_SIZE_LABEL,
+    FRACTION_BEFORE,
+    IGNORED_ANNOTATIONS,
+    IGNORED_LIMITS,
+)
 from divvy.render.objects.atomic_values import match_constraints
 from divvy.render.objects.claims.cel import line, text, texts
 from divvy.render.objects.policy import validating_policy
@@ -44,7 +49,11 @@ def warning_policy(cluster: Cluster) -> list[dict[str, Any]]:
                 + text("; a share with more cores gets more time"),
             ),
             (
-                line(f"!({by_size} && {bare} && {applied})"),
+                # What was asked by annotation is not in the limits, which stay as they were.
+                line(
+                    f"!({by_size} && {bare} && {applied} && "
+                    f"!({text(FRACTION_BEFORE)} in {annotations}))"
+                ),
                 text(
                     "this pod cannot be applied again, since its limits have become claims; "
                     "delete it first, or use a Deployment or a Job"

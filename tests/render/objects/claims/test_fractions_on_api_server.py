@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from divvy.model import parse_document
+from divvy.model.api_names import PRIORITY
 from divvy.plan.fit.sizes import read_sizes
 from tests.render.objects.claims.api_server import CORES, GPU, MEMORY, ApiServer, Limits, init, pod
 from tests.render.objects.claims.conftest import CLUSTER, serving
@@ -41,7 +42,6 @@ def fitted(given: dict[str, Any]) -> tuple[str, list[tuple[int, int | None, int 
         ({"gpu-fraction": "0.290"}, "divvy-1x29p"),
         ({"gpu-fraction": "0.333"}, "divvy-1x33p"),
         ({"gpu-fraction": "0.5", NUMBER: "2"}, "divvy-2x50p"),
-        ({"gpu-fraction": "0.5", "gpu-fraction.limit": "0.5"}, "divvy-1x50p"),
         ({"gpu-memory": "2000"}, "divvy-1x2000m"),
         ({"gpu-memory": "2000", "gpu-sm-percentage": "30"}, "divvy-1x2000m-30c"),
     ],
@@ -74,8 +74,29 @@ def test_turns_annotations_into_a_template(
         ({}, {"gpu-memory": "0"}, "gpu-memory is 0; a whole number of MiB such as 2000 is"),
         ({}, {"gpu-fraction": "0.5", "gpu-memory": "2000"}, "both gpu-fraction and gpu-memory;"),
         ({}, {NUMBER: "2"}, "the pod has neither gpu-fraction nor gpu-memory, without which"),
-        ({}, {"gpu-memory.limit": "2"}, "the pod has neither gpu-fraction nor gpu-memory,"),
-        ({}, {"gpu-fraction": "0.5", NUMBER: "0"}, f"{NUMBER} is 0; a number of GPUs such as 2"),
+        ({}, {"gpu-memory.limit": "2"}, "gpu-memory.limit is not supported; the memory of a share"),
+        ({}, {"gpu-fraction": "0.5", NUMBER: "0"}, f"{NUMBER} is 0; 1 to 32 GPUs are expected"),
+        ({}, {"gpu-fraction": "0.5", NUMBER: "33"}, f"{NUMBER} is 33; 1 to 32 GPUs are expected"),
+        ({}, {"gpu-memory": "99999999"}, "gpu-memory is 99999999; a whole number of MiB such as"),
+        ({}, {"gpu-fraction": "0.5\n"}, "gpu-fraction is 0.5 ; 0.01 to 0.99 is expected"),
+        ({}, {"gpu-fraction": "x" * 60_000}, f"gpu-fraction is {'x' * 40}; 0.01 to 0.99 is"),
+        (
+            {},
+            {"gpu-fraction": "0.5", NAME: "x\n" * 4_000},
+            f"{NAME} names {'x ' * 20}, and the pod has no such container",
+        ),
+        (
+            {},
+            {"gpu-fraction": "0.5", "gpu-memory.limit": "9000"},
+            "gpu-memory.limit is not supported; the memory of a share is its limit;",
+        ),
+        (
+            {},
+            {"gpu-fraction": "0.5", "kai.scheduler/container.a.gpu-memory.portion.limit": "0.8"},
+            ".portion.limit is not supported; leave it out; gpu-memory with",
+        ),
+        ({"nvidia.com/mig-1g.5gb": 1}, {"gpu-fraction": "0.5"}, "has nvidia.com/mig-1g.5gb tog"),
+        ({"nvidia.com/gpu.shared": 1}, {"gpu-fraction": "0.5"}, "has nvidia.com/gpu.shared tog"),
         (
             {},
             {"gpu-memory": "2000", "gpu-memory.limit": "4000"},
@@ -89,7 +110,7 @@ def test_turns_annotations_into_a_template(
         (
             {},
             {"nvidia.com/container.a.gpu-memory.request": "2Gi"},
-            f".request is not supported; write gpu-memory and {NAME} instead",
+            f".request is not supported; leave it out; gpu-memory with {NAME} gives one",
         ),
         ({}, {"gpu-fraction": "0.5", NAME: "absent"}, f"{NAME} names absent, and the pod has no"),
         (
@@ -106,12 +127,61 @@ def test_refuses_what_is_no_part_of_a_gpu_and_fit_says_the_same(
     given = pod(limits, annotations=annotations)
     refusal = server.dry_run(given).refusal
     assert reason in refusal
+    assert len(refusal) < 250
     assert fitted(given)[0] == refusal
 
 
 def test_refuses_more_memory_than_a_gpu_has(server: ApiServer) -> None:
     refusal = server.dry_run(pod({}, annotations={"gpu-memory": "90000"})).refusal
-    assert refusal.startswith("container main-0: nvidia.com/gpumem is 90000 (MiB); 1 to 40960")
+    assert refusal.startswith("container main-0: gpu-memory is 90000 (MiB); 1 to 40960")
+
+
+def test_refuses_gpus_in_requests_beside_an_annotation(server: ApiServer) -> None:
+    """Without a limit: removed, they would be gone in silence, and Kubernetes' own refusal too."""
+    given = pod({}, annotations={"gpu-fraction": "0.5"})
+    given["spec"]["containers"][0]["resources"] = {"requests": {GPU: "1"}}
+    assert "Limit must be set" in server.dry_run(given).body["message"]
+    assert fitted(given)[0].startswith(f"container main-0 has {GPU} together with the annotation")
+
+
+def test_refuses_a_pod_of_a_job_for_which_kueue_has_counted_nothing(server: ApiServer) -> None:
+    given = pod({}, annotations={"gpu-fraction": "0.5"})
+    given["metadata"]["labels"] = {"kueue.x-k8s.io/podset": "main"}
+    refusal = server.dry_run(given).refusal
+    assert refusal.startswith("Kueue has counted no GPU for this pod: in a Job it does not read")
+    assert fitted(given)[0] == refusal
+
+
+def test_names_the_same_of_several_annotations_each_time(server: ApiServer) -> None:
+    annotations = {f"nvidia.com/container.{name}.mode": "x" for name in "fedcba"}
+    given = pod({}, annotations={"gpu-fraction": "0.5", "gpu-sm-cores": "1", **annotations})
+    refusals = {server.dry_run(given).refusal for _ in range(10)}
+    assert refusals == {fitted(given)[0]}
+    assert "gpu-sm-cores" in refusals.pop()
+
+
+def test_removes_hamis_priority_beside_a_fraction(server: ApiServer) -> None:
+    """No node has it: a pod that kept it would wait for good."""
+    answer = server.dry_run(pod({PRIORITY: 1}, annotations={"gpu-fraction": "0.5"}))
+    assert answer.templates == {"divvy-c0": "divvy-1x50p"}
+    assert not answer.resources()[0].get("limits")
+
+
+def test_warns_of_no_second_apply_where_limits_stay_as_they_were(server: ApiServer) -> None:
+    """Kubectl apply then finds nothing that a pod may not change."""
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    by_limit = server.dry_run(pod({MEMORY: 3000}, annotations=applied))
+    assert any("cannot be applied again" in warning for warning in by_limit.warnings)
+    named = server.dry_run(pod({}, annotations={**applied, "gpu-fraction": "0.5"}))
+    assert not any("cannot be applied again" in warning for warning in named.warnings)
+
+
+def test_fit_counts_a_live_pod_once_to_which_its_annotations_were_applied_again() -> None:
+    given = pod({}, annotations={"gpu-fraction": "0.5", "divvy.gpu/fraction": "gpu-fraction=0.5"})
+    given["spec"]["resourceClaims"] = [
+        {"name": "divvy-c0", "resourceClaimTemplateName": "divvy-1x50p"}
+    ]
+    assert fitted(given) == ("", [])
 
 
 def test_gives_the_part_to_the_container_that_the_annotation_names(server: ApiServer) -> None:
