@@ -278,6 +278,18 @@ print(cuda.memory()[0] // MIB)
     assert out == ["(0, 400) (2, 400) (0, 400) (0, 400)", "1000"]
 
 
+def test_charges_nothing_for_the_drivers_own_limits(tenants):
+    """The buffer of printf grows with the GPU: 64 KiB for each multiprocessor."""
+    script = """
+value = c.c_size_t()
+for which in (0, 1, 2):
+    cuda.call('cuCtxGetLimit', c.byref(value), which)
+    print(cuda.code('cuCtxSetLimit', which, value), cuda.memory()[0] // MIB)
+print(cuda.code('cuCtxSetLimit', 1, c.c_size_t((40 << 16) + 100 * MIB)), cuda.memory()[0] // MIB)
+"""
+    assert tenants(1000).run(script).splitlines() == ["0 1000", "0 1000", "0 1000", "0 900"]
+
+
 def test_charges_a_stack_for_every_possible_thread(tenants):
     script = """
 print(cuda.code('cuCtxSetLimit', 0, c.c_size_t(16 << 10)), cuda.memory()[0] // MIB)

@@ -20,7 +20,7 @@ from typing import Any
 
 from divvy.model.gpu_models import gpu_model
 from lab.cluster.simulated_driver import install_simulated_driver
-from lab.kit.answers.differences import compare, public
+from lab.kit.answers.differences import compare, public, text
 from lab.kit.answers.recording import Recorded, read
 
 _KINDS = {"nvml": "libnvidia-ml.so.1", "cuda": "libcuda.so.1"}
@@ -98,7 +98,7 @@ def main() -> None:
             answers[kind] = public(recorded["real"].answers)
             compared = compare(kind, recorded["simulated"].answers, recorded["real"].answers)
             result[kind] = {"ended": ends, **asdict(compared)}
-    options.answers.write_text(json.dumps(answers, indent=1, sort_keys=True))
+    options.answers.write_text(text(answers))
     print(json.dumps(result))
 
 

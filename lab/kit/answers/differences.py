@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,14 +11,15 @@ from typing import Any, Literal
 # Values that tell one GPU from another of its kind, or change from moment to moment: of these the
 # code and the shape are compared.
 _VOLATILE = re.compile(
-    r"UUID|Uuid|Serial|BoardPartNumber|BoardId|PCIBusId|PciInfo|MinorNumber|GetIndex|ModuleId|BBX"
-    r"|GetTemperature(V\d?)?\(|ThermalSettings|PowerUsage|PowerState|EnergyConsumption"
+    r"UUID|Uuid|Serial|GetPdi|BoardPartNumber|BoardId|PCIBusId|PciInfo|MinorNumber|GetIndex"
+    r"|ModuleId|BBX|(Get|Margin)Temperature(V\d?)?\(|DynamicPstates|CurrentClockFreqs"
+    r"|ThermalSettings|PowerUsage|PowerState|EnergyConsumption"
     r"|nvmlDeviceGetClockInfo|GetClock\(gpu, \d, 0\)|Utilization|Throughput|ThrottleReasons"
     r"|EventReasons|Violation|PerformanceState|FanSpeed|Samples|EccErrors|ErrorCounter|Affinity"
     r"|Numa|Processes|ProcessDetail|RetiredPages|RemappedRows|VbiosVersion|Inforom|PidInfo"
     r"|GspFirmware|PersistenceMode|GetPcieReplayCounter|GetIrqNum|GetCurrPcie|Timestamp"
     r"|MemoryInfo.*\.(free|used|reserved)$|MemGetInfo.*\.free$|BAR1.*\.(bar1Free|bar1Used)$"
-    r"|cuDeviceGetAttribute\((20|33|34|50|134), |FuncGetAttribute\((3|4|6|7), "
+    r"|cuDeviceGetAttribute\((20|33|34|50|134), |FuncGetAttribute\([3467]\)"
 )
 
 Kind = Literal["code", "shape", "value"]
@@ -74,6 +76,20 @@ def public(answers: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def text(answers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the answers of several libraries as JSON, a call on each line, in order."""
+    libraries = (
+        f"{json.dumps(kind)}: {{\n"
+        + ",\n".join(
+            f"  {json.dumps(call)}: {json.dumps(answer, sort_keys=True)}"
+            for call, answer in sorted(calls.items())
+        )
+        + "\n}"
+        for kind, calls in sorted(answers.items())
+    )
+    return "{\n" + ",\n".join(libraries) + "\n}\n"
+
+
 def _present(kind: str, answers: Mapping[str, Any]) -> dict[str, Any]:
     return {call: answer for call, answer in answers.items() if answer["code"] != _ABSENT[kind]}
 
@@ -100,7 +116,12 @@ def _values(path: str, ours: Any, theirs: Any) -> Iterator[Difference]:
 
 
 def shape(value: Any) -> str:
-    """Return what a value is like, whatever it is: text, number, list of numbers, fields."""
+    """Return what a value is like, whatever it is: text, number, list of numbers, fields.
+
+    A public value says it itself.
+    """
+    if isinstance(value, str) and (stated := re.fullmatch("<(.+)>", value)):
+        return stated[1]
     if isinstance(value, list):
         return f"list of {shape(value[0])}" if value else "empty list"
     if isinstance(value, dict):

@@ -34,7 +34,7 @@ def lay_packages(site: Path) -> None:
     (site / "divvy/share/requirements").mkdir()
     # `divvy verify` runs the suite from the folder around it, and so does the kit import it.
     (site / "share.pth").write_text("divvy/share\n")
-    _lay_source(LAB / "kit", site / "lab/kit", left_out=("pack",))
+    _lay_source(LAB / "kit", site / "lab/kit", left_out=("pack", "recorded"))
     for room in ("cluster", "fakes"):
         _lay_source(LAB / room, site / "lab" / room)
     shutil.copy(LAB / "__init__.py", site / "lab")

@@ -4,7 +4,9 @@
 #include "streams.h"
 
 #define DEEPEST 32
-#define HEAP 2 /* CU_LIMIT_MALLOC_HEAP_SIZE */
+/* Of CU_LIMIT_*. */
+enum { HEAP = 2, SYNCHRONISATION_DEPTH = 3, LIMITS = 6, LAST_LIMIT = 9 };
+#define MAPS_HOST_MEMORY 8u /* CU_CTX_MAP_HOST: every context does */
 #define DEFAULT_HEAP ((size_t)8 << 20)
 
 static CUcontext contexts;
@@ -13,7 +15,8 @@ static _Thread_local unsigned depth;
 
 KNOWS(context_is_known, CUcontext, contexts)
 
-CUresult context_current(CUcontext *context)
+/* That its work failed is the caller's to look at. */
+static CUresult current(CUcontext *context)
 {
     CUresult result = driver_ready();
     if (result != 0)
@@ -23,7 +26,13 @@ CUresult context_current(CUcontext *context)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!context_is_known(*context))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return (*context)->error;
+    return 0;
+}
+
+CUresult context_current(CUcontext *context)
+{
+    CUresult result = current(context);
+    return result != 0 ? result : (*context)->error;
 }
 
 CUresult context_make(struct device *device, unsigned flags, bool is_primary, CUcontext *made)
@@ -36,7 +45,8 @@ CUresult context_make(struct device *device, unsigned flags, bool is_primary, CU
     if (context == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *context = (struct cuda_context){.device = device, .is_primary = is_primary, .flags = flags,
-                                     .limits = {1024, 1 << 20, DEFAULT_HEAP}, .next = contexts};
+                                     .limits = {1024, (size_t)device->sms << 16, DEFAULT_HEAP, 2, 2048, 64},
+                                     .next = contexts};
     contexts = context;
     *made = context;
     return 0;
@@ -176,11 +186,14 @@ ALSO(cuCtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext *context), (context))
 
 EXPORT CUresult cuCtxGetDevice(CUdevice *device)
 {
-    WITH_CONTEXT(context);
-    if (device == NULL)
-        FINISH(CUDA_ERROR_INVALID_VALUE);
-    *device = context->device->ordinal;
-    FINISH(0);
+    CUcontext context;
+    driver_lock();
+    CUresult result = current(&context);
+    if (result == 0 && device == NULL)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == 0)
+        *device = context->device->ordinal;
+    FINISH(result);
 }
 
 static CUresult synchronize(CUcontext context)
@@ -216,7 +229,7 @@ EXPORT CUresult cuCtxGetFlags(unsigned *flags)
     WITH_CONTEXT(context);
     if (flags == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    *flags = context->flags;
+    *flags = context->flags | MAPS_HOST_MEMORY;
     FINISH(0);
 }
 
@@ -229,16 +242,24 @@ EXPORT CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version)
     return 0;
 }
 
-/* Stack size, buffer of printf and heap of malloc; of these only the heap is memory here. */
+/* Stack size, buffer of printf, heap of malloc, depth and number of launches from kernels, granularity of L2; of
+ * these only the heap is memory here. Since Hopper kernels do not wait for what they launch. */
+static CUresult limit_check(CUcontext context, int limit)
+{
+    if (limit < 0 || limit > LAST_LIMIT)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (limit == SYNCHRONISATION_DEPTH && context->device->gpu.cc_major >= 9)
+        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    return limit < LIMITS ? 0 : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 EXPORT CUresult cuCtxGetLimit(size_t *value, int limit)
 {
     WITH_CONTEXT(context);
-    if (value == NULL || limit < 0)
-        FINISH(CUDA_ERROR_INVALID_VALUE);
-    if (limit > HEAP)
-        FINISH(CUDA_ERROR_NOT_SUPPORTED);
-    *value = context->limits[limit];
-    FINISH(0);
+    CUresult result = value == NULL ? CUDA_ERROR_INVALID_VALUE : limit_check(context, limit);
+    if (result == 0)
+        *value = context->limits[limit];
+    FINISH(result);
 }
 
 /* "The actual memory allocation for the heap occurs when a module is loaded into the context"
@@ -259,10 +280,9 @@ CUresult context_heap(CUcontext context)
 EXPORT CUresult cuCtxSetLimit(int limit, size_t value)
 {
     WITH_CONTEXT(context);
-    if (limit < 0)
-        FINISH(CUDA_ERROR_INVALID_VALUE);
-    if (limit > HEAP)
-        FINISH(CUDA_ERROR_NOT_SUPPORTED);
+    CUresult result = limit_check(context, limit);
+    if (result != 0)
+        FINISH(result);
     size_t before = context->limits[limit];
     context->limits[limit] = value;
     if (limit == HEAP && context->has_modules && context_heap(context) != 0) {

@@ -5,6 +5,10 @@
 
 #include "state.h"
 
+#define LAST_ATTRIBUTE 147 /* as driver 580 has them */
+/* H200 and the larger GH200. */
+#define HAS_HBM3E(gpu) ((gpu)->cc_major == 9 && (gpu)->memory_total > (100ull << 30))
+
 static struct device devices[MAX_DEVICES];
 static unsigned count_of_devices;
 
@@ -168,6 +172,36 @@ static int shared_per_multiprocessor(const struct sim_gpu *gpu)
     return 228 << 10;
 }
 
+/* How much faster single precision is than double. */
+static int precision_ratio(const struct sim_gpu *gpu)
+{
+    if (gpu->cc_minor == 0 && gpu->cc_major <= 10)
+        return 2;
+    return gpu->cc_major == 7 ? 32 : 64;
+}
+
+static int memory_bus_bits(const struct sim_gpu *gpu)
+{
+    if (HAS_HBM3E(gpu))
+        return 6016;
+    return gpu->memory_total > (60ull << 30) ? 5120 : 384;
+}
+
+static int cache_mib(const struct sim_gpu *gpu)
+{
+    return HAS_HBM3E(gpu) ? 60 : gpu->cc_major == 9 ? 50 : 40;
+}
+
+/* How large textures, surfaces and arrays may be, and the alignment of the first; all GPUs since Turing agree. */
+static const int sizes[] = {
+    [21] = 131072, [22] = 131072, [23] = 65536, [24] = 16384, [25] = 16384, [26] = 16384, [27] = 32768, [28] = 32768,
+    [29] = 2048, [42] = 32768, [43] = 2048, [44] = 1, [45] = 32768, [46] = 32768, [47] = 8192, [48] = 8192,
+    [49] = 32768, [51] = 32, [52] = 32768, [53] = 32768, [54] = 2046, [55] = 32768, [56] = 131072, [57] = 65536,
+    [58] = 16384, [59] = 16384, [60] = 16384, [61] = 32768, [62] = 2048, [63] = 32768, [64] = 32768, [65] = 2048,
+    [66] = 32768, [67] = 32768, [68] = 2046, [69] = 1 << 28, [70] = 131072, [71] = 65000, [72] = 2097120,
+    [73] = 32768, [74] = 32768, [77] = 32768};
+
+/* A capability that is missing here is 0, whatever the real GPU has: programs would use it. */
 static int attribute(const struct device *device, int which)
 {
     const struct sim_gpu *gpu = &device->gpu;
@@ -213,25 +247,37 @@ static int attribute(const struct device *device, int which)
     case 36: /* memory clock, kHz */
         return (int)gpu->memory_clock_mhz * 1000;
     case 37: /* memory bus, bits */
-        return gpu->memory_total > (60ull << 30) ? 5120 : 384;
+        return memory_bus_bits(gpu);
     case 38: /* L2 cache */
-        return 40 << 20;
+        return cache_mib(gpu) << 20;
     case 39:
         return threads_per_multiprocessor(gpu);
     case 40: /* copy engines */
-        return 2;
+        return gpu->cc_major == 9 ? 3 : 2;
     case 75:
         return (int)gpu->cc_major;
     case 76:
         return (int)gpu->cc_minor;
     case 81:
         return shared_per_multiprocessor(gpu);
+    case 87:
+        return precision_ratio(gpu);
     case 97: /* shared memory per block by choice */
         return shared_per_multiprocessor(gpu) - 1024;
     case 106: /* blocks per multiprocessor */
         return gpu->cc_major >= 8 && gpu->cc_minor == 0 ? 32 : 16;
     case 111: /* reserved shared memory per block */
         return 1024;
+    case 126: /* domains of memory synchronisation */
+        return gpu->cc_major >= 9 ? 4 : 1;
+    case 130: /* whether the memory is a NUMA node of the system, and which */
+        return gpu->numa_node != 0;
+    case 131:
+        return gpu->numa_node != 0 ? gpu->numa_node : -1;
+    case 139:
+        return (int)gpu->pci_device_id;
+    case 140:
+        return (int)gpu->pci_subsystem_id;
     case 15: /* overlap, host mapping, concurrent kernels, ECC, unified addressing, priorities, */
     case 19: /* L1 caching, managed memory, preemption */
     case 31:
@@ -249,16 +295,21 @@ static int attribute(const struct device *device, int which)
     case 115:
     case 122: /* streams that wait for values of 64 bits, and with NOR */
     case 123:
+    case 91: /* registered memory of the host: at the same address, and read-only */
+    case 99:
+    case 113:
+    case 142: /* memory pools of the host, on a NUMA node or anywhere */
+    case 144:
         return 1;
     default:
-        return 0;
+        return (size_t)which < sizeof sizes / sizeof *sizes ? sizes[which] : 0;
     }
 }
 
 EXPORT CUresult cuDeviceGetAttribute(int *value, int which, CUdevice ordinal)
 {
     WITH_DEVICE(device, ordinal, value);
-    if (which <= 0 || which > 150)
+    if (which <= 0 || which > LAST_ATTRIBUTE)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     *value = attribute(device, which);
     FINISH(0);
@@ -276,5 +327,5 @@ EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice one, CUdevice other)
 EXPORT CUresult cuDeviceGetP2PAttribute(int *value, int which, CUdevice one, CUdevice other)
 {
     (void)which;
-    return cuDeviceCanAccessPeer(value, one, other);
+    return one == other ? CUDA_ERROR_INVALID_DEVICE : cuDeviceCanAccessPeer(value, one, other);
 }

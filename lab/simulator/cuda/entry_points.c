@@ -68,9 +68,10 @@ EXPORT CUresult cuGetProcAddress_v2(const char *name, void **function, int versi
     if (name == NULL || function == NULL || flags > 2)
         return CUDA_ERROR_INVALID_VALUE;
     *function = find(name, version, flags);
-    if (status != NULL)
-        *status = *function == NULL ? 1 : 0;
-    return *function == NULL ? CUDA_ERROR_NOT_FOUND : 0;
+    if (status == NULL)
+        return *function == NULL ? CUDA_ERROR_NOT_FOUND : 0;
+    *status = *function == NULL; /* CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND: the call succeeds all the same */
+    return 0;
 }
 
 EXPORT CUresult cuGetProcAddress(const char *name, void **function, int version, uint64_t flags)

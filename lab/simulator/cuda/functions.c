@@ -21,6 +21,8 @@ CUresult function_fact(const struct sim_gpu *gpu, const struct ptx_kernel_facts 
         *value = (int)facts->registers;
         return 0;
     case PTX_VERSION:
+        *value = (int)facts->target;
+        return 0;
     case BINARY_VERSION:
         *value = (int)(gpu->cc_major * 10 + gpu->cc_minor);
         return 0;

@@ -91,8 +91,7 @@ static CUresult parse_text(const struct sim_gpu *gpu, const char *text, size_t l
                            const struct jit_logs *logs, struct ptx_module **made)
 {
     static const CUresult results[] = {[PTX_FINE] = 0, [PTX_INVALID] = CUDA_ERROR_INVALID_PTX,
-        [PTX_NEWER_ISA] = CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
-        [PTX_NEWER_TARGET] = CUDA_ERROR_NO_BINARY_FOR_GPU};
+        [PTX_NEWER_ISA] = CUDA_ERROR_UNSUPPORTED_PTX_VERSION, [PTX_NONE] = CUDA_ERROR_INVALID_IMAGE};
     char message[512];
     enum ptx_problem problem;
     *made = ptx_load(text, length, gpu->cc_major * 10 + gpu->cc_minor, &problem, message, sizeof message);

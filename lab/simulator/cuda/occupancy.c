@@ -18,12 +18,14 @@ EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks
                                                                      size_t dynamic_shared, unsigned flags)
 {
     WITH_CONTEXT(context);
-    if (blocks == NULL || threads <= 0 || threads > 1024 || flags > 1)
+    if (blocks == NULL || threads <= 0 || flags > 1)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     CUresult result = function_resolve(context, &function);
     if (result == 0)
-        *blocks = (int)resident_blocks(&context->device->gpu, function->facts.shared_bytes + dynamic_shared,
-                                       (unsigned)threads);
+        *blocks = (unsigned)threads > function->facts.max_threads
+                      ? 0
+                      : (int)resident_blocks(&context->device->gpu, function->facts.shared_bytes + dynamic_shared,
+                                             (unsigned)threads);
     FINISH(result);
 }
 

@@ -20,6 +20,7 @@ enum { /* as CUpointer_attribute numbers them */
     DIRECT_RDMA = 15,
     ACCESS_FLAGS = 16,
     POOL = 17,
+    LAST = 21,
 };
 enum { TYPE_HOST = 1, TYPE_DEVICE = 2 };
 #define READ_WRITE 3u
@@ -49,6 +50,12 @@ static size_t size_of(int which)
     default:
         return 0;
     }
+}
+
+/* Of an attribute that is not here: whether there is none of that number. */
+static CUresult lacks(int which)
+{
+    return which < CONTEXT || which > LAST ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* The value, and whether there is one: device memory has no address for the host. */
@@ -107,7 +114,7 @@ EXPORT CUresult cuPointerGetAttribute(void *target, int which, CUdeviceptr point
     if (target == NULL || found == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     if (size_of(which) == 0)
-        FINISH(CUDA_ERROR_NOT_SUPPORTED);
+        FINISH(lacks(which));
     if (!value_of(found, pointer, which, &value))
         FINISH(CUDA_ERROR_INVALID_VALUE);
     memcpy(target, &value, size_of(which));
@@ -123,7 +130,7 @@ EXPORT CUresult cuPointerGetAttributes(unsigned count, const int *which, void **
         FINISH(CUDA_ERROR_INVALID_VALUE);
     for (unsigned i = 0; i < count; i++)
         if (size_of(which[i]) == 0 || targets[i] == NULL)
-            FINISH(targets[i] == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED);
+            FINISH(targets[i] == NULL ? CUDA_ERROR_INVALID_VALUE : lacks(which[i]));
     for (unsigned i = 0; i < count; i++) {
         uint64_t value = 0;
         if (found == NULL || !value_of(found, pointer, which[i], &value))

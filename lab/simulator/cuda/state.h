@@ -28,7 +28,7 @@ struct cuda_context {
     struct device *device;
     bool is_primary;
     unsigned flags;
-    size_t limits[3];
+    size_t limits[6];
     uint64_t heap;  /* memory for malloc in kernels, at the daemon */
     bool has_modules; /* or had: then it has its heap */
     bool has_work;  /* the daemon may have GPU time of it queued */

@@ -9,7 +9,8 @@
 #include "handles.h"
 
 #define EVENT_TYPES 0xffffull
-#define SUPPORTED 0x10bull /* ECC errors, XIDs, changes of the MIG configuration */
+/* All but two that no GPU has; what happens here are ECC errors, XIDs and changes of the MIG configuration. */
+#define SUPPORTED 0xff9full
 
 #define EARLY 64 /* events that come while another GPU is registered */
 

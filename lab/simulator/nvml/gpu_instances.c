@@ -96,10 +96,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t devic
     int status = find_profile(device, id, true, &state, &p);
     if (status == 0 && count == NULL)
         return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0 && !state.mig_mode)
-        return SIM_ERR_NOT_SUPPORTED;
     if (status == 0)
-        *count = p.room;
+        *count = p.room; /* without MIG mode too */
     return status;
 }
 

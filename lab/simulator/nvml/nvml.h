@@ -87,6 +87,11 @@ typedef struct {
 } nvmlTemperature_v1_t;
 
 typedef struct {
+    unsigned version;
+    int marginTemperature;
+} nvmlMarginTemperature_v1_t;
+
+typedef struct {
     unsigned char clusterUuid[16];
     nvmlReturn_t status;
     unsigned cliqueId, state;

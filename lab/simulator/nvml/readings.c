@@ -3,6 +3,11 @@
 
 #include "handles.h"
 
+#define HOPPER 9
+#define GPU_DEGREES 87 /* at which a GPU since Hopper slows down by software */
+enum { CLOCK_MEMORY = 2, CLOCK_VIDEO = 3 };
+enum { BOOST_OF_CUSTOMER = 3 };
+
 READING(nvmlDeviceGetPowerUsage, unsigned, state.power_mw)
 READING(nvmlDeviceGetEnforcedPowerLimit, unsigned, state.power_limit_mw)
 READING(nvmlDeviceGetPowerManagementLimit, unsigned, state.power_limit_mw)
@@ -12,7 +17,7 @@ READING(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, state.energy_mj
 READING(nvmlDeviceGetPerformanceState, unsigned, state.architecture >= 7 || state.utilisation ? 0 : 8)
 READING(nvmlDeviceGetPowerState, unsigned, state.architecture >= 7 || state.utilisation ? 0 : 8)
 READING(nvmlDeviceGetPersistenceMode, unsigned, 1)
-READING(nvmlDeviceGetDisplayMode, unsigned, 0)
+READING(nvmlDeviceGetDisplayMode, unsigned, state.architecture >= HOPPER)
 READING(nvmlDeviceGetDisplayActive, unsigned, 0)
 READING(nvmlDeviceGetNumGpuCores, unsigned,
         state.sms * (state.cc_major == 8 && state.cc_minor == 0   ? 64u
@@ -37,7 +42,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t de
     if (status == 0 && (least == NULL || most == NULL))
         return SIM_ERR_INVALID_ARGUMENT;
     if (status == 0) {
-        *least = state.power_limit_mw / 4;
+        *least = state.architecture == HOPPER ? 200000 : state.power_limit_mw / 4;
         *most = state.power_limit_mw;
     }
     return status;
@@ -98,6 +103,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigne
 
 ALSO(nvmlDeviceGetDecoderUtilization, nvmlDeviceGetEncoderUtilization,
      (nvmlDevice_t device, unsigned *rate, unsigned *period), (device, rate, period))
+ALSO(nvmlDeviceGetJpgUtilization, nvmlDeviceGetEncoderUtilization,
+     (nvmlDevice_t device, unsigned *rate, unsigned *period), (device, rate, period))
+ALSO(nvmlDeviceGetOfaUtilization, nvmlDeviceGetEncoderUtilization,
+     (nvmlDevice_t device, unsigned *rate, unsigned *period), (device, rate, period))
 
 EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned *value)
 {
@@ -126,15 +135,31 @@ EXPORT nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperatu
 EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, unsigned threshold,
                                                       unsigned *value)
 {
-    static const unsigned degrees[] = {95, 92, 95, 85}; /* shutdown, slowdown, memory, GPU */
+    /* Shutdown, slowdown, memory, GPU: before Hopper and since. */
+    static const unsigned degrees[2][4] = {{95, 92, 95, 85}, {95, 89, 95, GPU_DEGREES}};
     struct sim_gpu state;
     int status = gpu_state(device, &state);
     if (status == 0 && value == NULL)
         return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0 && threshold >= sizeof degrees / sizeof *degrees)
+    if (status == 0 && threshold >= 4)
         return SIM_ERR_NOT_SUPPORTED;
     if (status == 0)
-        *value = degrees[threshold];
+        *value = degrees[state.architecture >= HOPPER][threshold];
+    return status;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMarginTemperature(nvmlDevice_t device, nvmlMarginTemperature_v1_t *value)
+{
+    struct sim_gpu state;
+    int status = gpu_state(device, &state);
+    if (status == 0 && value == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0 && value->version != NVML_VERSION(nvmlMarginTemperature_v1_t, 1))
+        return SIM_ERR_ARGUMENT_VERSION;
+    if (status == 0 && state.architecture < HOPPER)
+        return SIM_ERR_NOT_SUPPORTED;
+    if (status == 0)
+        value->marginTemperature = GPU_DEGREES - (int)state.temperature;
     return status;
 }
 
@@ -156,13 +181,14 @@ static nvmlReturn_t clock_of(nvmlDevice_t device, unsigned kind, unsigned *value
     if (status != 0)
         return status;
     unsigned sm = most ? state.sm_clock_max_mhz : state.sm_clock_mhz;
-    *value = kind == 2 ? state.memory_clock_mhz : kind == 3 ? sm * 9 / 10 : sm;
+    unsigned video = state.architecture == HOPPER ? sm * 103 / 132 : sm * 9 / 10;
+    *value = kind == CLOCK_MEMORY ? state.memory_clock_mhz : kind == CLOCK_VIDEO ? video : sm;
     return 0;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned kind, unsigned *value)
 {
-    return clock_of(device, kind, value, 0);
+    return kind > CLOCK_VIDEO ? SIM_ERR_NOT_SUPPORTED : clock_of(device, kind, value, 0);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned kind, unsigned *value)
@@ -170,12 +196,17 @@ EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned kind
     return clock_of(device, kind, value, 1);
 }
 
-ALSO(nvmlDeviceGetApplicationsClock, nvmlDeviceGetMaxClockInfo,
-     (nvmlDevice_t device, unsigned kind, unsigned *value), (device, kind, value))
+EXPORT nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t device, unsigned kind, unsigned *value)
+{
+    return kind == CLOCK_VIDEO ? SIM_ERR_NOT_SUPPORTED : clock_of(device, kind, value, 1);
+}
 
 EXPORT nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, unsigned kind, unsigned id, unsigned *value)
 {
-    return id > 3 ? SIM_ERR_INVALID_ARGUMENT : clock_of(device, kind, value, id != 0);
+    if (id > BOOST_OF_CUSTOMER)
+        return SIM_ERR_INVALID_ARGUMENT;
+    return id == BOOST_OF_CUSTOMER && kind == CLOCK_MEMORY ? SIM_ERR_NOT_SUPPORTED
+                                                           : clock_of(device, kind, value, id != 0);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *current, unsigned *pending)

@@ -23,8 +23,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDe
     if (level == NULL)
         return SIM_ERR_INVALID_ARGUMENT;
     if (a.index == b.index)
-        *level = 0;
-    else if (a.numa != b.numa)
+        return SIM_ERR_NOT_SUPPORTED;
+    if (a.numa != b.numa)
         *level = 50;
     else /* two neighbours behind one switch of the bus, as on the usual boards */
         *level = a.index / 2 == b.index / 2 ? 10 : 40;
@@ -59,7 +59,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other,
         return status;
     if (p2p == NULL || capability > 4)
         return SIM_ERR_INVALID_ARGUMENT;
-    if (a.mig_mode || b.mig_mode)
+    if (a.mig_mode || b.mig_mode || a.index == b.index)
         *p2p = 5;
     else if (capability == 2 || capability == 3)
         *p2p = linked(&a, &b) ? 0 : 5;

@@ -90,6 +90,7 @@ struct variable { /* in global or constant memory */
 };
 
 struct ptx_module {
+    unsigned target;
     struct ptx_kernel *kernels;
     struct variable *variables;
 };

@@ -8,6 +8,7 @@
 
 bool parse_version(struct parser *p)
 {
+    p->seen_version = true;
     lexer_next(&p->lexer);
     if (p->lexer.token.kind != TOKEN_FLOAT)
         return refuse(p, ".version is followed by a number such as 7.0");
@@ -16,7 +17,6 @@ bool parse_version(struct parser *p)
         p->problem = PTX_NEWER_ISA;
         return false;
     }
-    p->seen_version = true;
     lexer_next(&p->lexer);
     return true;
 }
@@ -30,11 +30,9 @@ bool parse_target(struct parser *p)
         unsigned number = 0;
         if (sscanf(name, "sm_%u", &number) == 1) {
             bool specific = strpbrk(name + 3, "af") != NULL;
-            if (number > p->capability || (specific && number != p->capability)) {
-                refuse(p, "target %s is not this GPU's, which is sm_%u", name, p->capability);
-                p->problem = PTX_NEWER_TARGET;
-                return false;
-            }
+            if (number > p->capability || (specific && number != p->capability))
+                return refuse(p, "target %s is not this GPU's, which is sm_%u", name, p->capability);
+            p->module->target = number;
         } else if (strcmp(name, "debug") != 0 && strcmp(name, "texmode_independent") != 0)
             return refuse(p, "target %s is unknown", name);
         lexer_next(&p->lexer);

@@ -77,7 +77,8 @@ void ptx_facts(const struct ptx_kernel *kernel, struct ptx_kernel_facts *facts)
         /* As if a register allocator had been at work, within the hardware's limit. */
         .registers = kernel->register_count < 32 ? kernel->register_count : 32,
         .shared_bytes = kernel->shared_bytes, .local_bytes = kernel->local_bytes,
-        .max_threads = kernel->max_threads, .parameter_count = kernel->parameter_count,
+        .max_threads = kernel->max_threads, .target = kernel->module->target,
+        .parameter_count = kernel->parameter_count,
         .parameter_bytes = kernel->parameter_bytes};
 }
 

@@ -216,7 +216,7 @@ struct ptx_module *ptx_load(const char *text, size_t length, unsigned capability
         find_taken_addresses(p, whole);
         parse_kernels(p);
     }
-    *problem = p->problem;
+    *problem = p->problem == PTX_INVALID && !p->seen_version ? PTX_NONE : p->problem;
     symbols_leave(p, 0);
     bodies_free(p);
     free(p);

@@ -11,9 +11,9 @@ struct ptx_kernel;
 
 enum ptx_problem {
     PTX_FINE,
-    PTX_INVALID,     /* no PTX, or not of the subset */
-    PTX_NEWER_ISA,   /* its .version is newer than ours */
-    PTX_NEWER_TARGET /* its .target is newer than the GPU */
+    PTX_INVALID,   /* not of the subset, or of a newer .target than the GPU */
+    PTX_NEWER_ISA, /* its .version is newer than ours */
+    PTX_NONE       /* it does not begin with .version */
 };
 
 /* Read PTX for a GPU of compute capability 10 * major + minor. On a problem the result is NULL
@@ -33,6 +33,7 @@ uint64_t ptx_variable_bytes(const struct ptx_module *module); /* of all of them 
 
 struct ptx_kernel_facts {
     unsigned registers, shared_bytes, local_bytes, max_threads;
+    unsigned target; /* 75: sm_75 */
     unsigned parameter_count;
     size_t parameter_bytes;
 };

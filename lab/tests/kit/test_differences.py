@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from lab.kit.answers import both_drivers
-from lab.kit.answers.differences import Difference, compare, public
+from lab.kit.answers.differences import Difference, compare, public, text
 
 NAME, CLOCK = "nvmlDeviceGetName(gpu)", "nvmlDeviceGetClockInfo(gpu, 0)"
 MEMORY = "nvmlDeviceGetMemoryInfo(gpu)"
@@ -73,9 +74,30 @@ def test_records_answers_without_identifying_the_gpu() -> None:
     answers = {
         "nvmlDeviceGetUUID(gpu)": {"code": 0, "value": "GPU-1"},
         "nvmlDeviceGetSerial(gpu)": {"code": 0, "value": "132"},
+        "nvmlDeviceGetPdi(gpu)": {"code": 0, "value": 8206879},
         NAME: {"code": 0, "value": "T4"},
     }
-    assert [answer["value"] for answer in public(answers).values()] == ["<text>", "<text>", "T4"]
+    values = ["<text>", "<text>", "<number>", "T4"]
+    assert [answer["value"] for answer in public(answers).values()] == values
+    assert public(public(answers)) == public(answers)
+
+
+def test_compares_a_public_value_by_the_shape_that_it_states() -> None:
+    moment = {CLOCK: {"code": 0, "value": 300}}
+    assert differences(moment, public(moment)) == []
+    assert differences(public(moment), {CLOCK: {"code": 0, "value": [300]}}) == [
+        Difference(CLOCK, "shape", "number", "list of number")
+    ]
+
+
+def test_writes_a_call_on_each_line_in_order() -> None:
+    answers = {"nvml": answered(name="T4", clock=3), "cuda": {}}
+    written = text(answers)
+    assert json.loads(written) == answers
+    assert [line for line in written.splitlines() if "(" in line] == [
+        f'  "{CLOCK}": {{"code": 3, "value": null}},',
+        f'  "{NAME}": {{"code": 0, "value": "T4"}}',
+    ]
 
 
 def test_asks_on_after_a_call_that_ends_the_process(tmp_path: Path) -> None:

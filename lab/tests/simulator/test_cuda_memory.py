@@ -83,7 +83,9 @@ def test_reports_attributes_of_pointers(gpu):
     for wrong in (4096, pointer):  # unknown; and device memory has no address on the host
         with fails(codes.INVALID_VALUE):
             gpu.call("cuPointerGetAttribute", c.byref(value), host, c.c_uint64(wrong))
-    with fails(codes.NOT_SUPPORTED):
+    with fails(codes.NOT_SUPPORTED):  # tokens for GPUDirect
+        attributes(gpu, pointer, 5)
+    with fails(codes.INVALID_VALUE):
         attributes(gpu, pointer, 99)
 
 

@@ -13,9 +13,9 @@ from lab.driver_clients.vector_add import VECTOR_ADD
 @pytest.mark.parametrize(
     ("ptx", "code", "words"),
     [
-        ("int main;", codes.INVALID_PTX, "line 1"),
+        ("int main;", codes.INVALID_IMAGE, "line 1"),
         (".version 99.0\n.target sm_50\n", codes.UNSUPPORTED_PTX_VERSION, "99.0"),
-        (".version 7.0\n.target sm_100\n", codes.NO_BINARY_FOR_GPU, "sm_100"),
+        (".version 7.0\n.target sm_100\n", codes.INVALID_PTX, "sm_100"),
         (
             VECTOR_ADD.replace("add.f32         %f3, %f2, %f1", "tex.1d.v4.f32.s32 %f3, [a, %r1]"),
             codes.INVALID_PTX,

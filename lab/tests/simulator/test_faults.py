@@ -64,8 +64,9 @@ def test_refuses_unknown_event_types(install):
     install().nvml()
     events = nvml.nvmlEventSetCreate()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    nvml.nvmlDeviceRegisterEvents(gpu, nvml.nvmlEventTypeClock, events)
     with pytest.raises(nvml.NVMLError_NotSupported):
-        nvml.nvmlDeviceRegisterEvents(gpu, nvml.nvmlEventTypeClock, events)
+        nvml.nvmlDeviceRegisterEvents(gpu, 1 << 5, events)
     with pytest.raises(nvml.NVMLError_InvalidArgument):
         nvml.nvmlDeviceRegisterEvents(gpu, 1 << 40, events)
 

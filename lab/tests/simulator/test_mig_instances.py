@@ -51,11 +51,11 @@ def test_has_no_instances_without_mig_mode(install):
     for refused in (
         lambda: nvml.nvmlDeviceCreateGpuInstance(gpu, 19),
         lambda: nvml.nvmlDeviceGetGpuInstances(gpu, 19, array, ctypes.byref(count)),
-        lambda: nvml.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, 19),
     ):
         with pytest.raises(nvml.NVMLError_NotSupported):
             refused()
     assert nvml.nvmlDeviceGetMaxMigDeviceCount(gpu) == 0
+    assert nvml.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, 19) == 7
     with pytest.raises(nvml.NVMLError_NotFound):
         nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)
 

