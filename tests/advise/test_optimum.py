@@ -70,7 +70,7 @@ def is_optimal(seed: int, monkeypatch: pytest.MonkeyPatch) -> bool:
     return chosen.gpus == optimum
 
 
-@pytest.mark.parametrize("traces", [60, 2000])
+@pytest.mark.parametrize("traces", [60, 600])
 def test_needs_no_more_gpus_than_the_best_candidate(
     traces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
