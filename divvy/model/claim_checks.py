@@ -64,12 +64,6 @@ def _fraction(cluster: Cluster) -> Iterator[Problem]:
         yield problem(
             place, f"{name} has a meaning of its own", f"name KAI's {KAI_FRACTION}, or your own"
         )
-    elif not cluster.claims:
-        yield problem(
-            place,
-            "no profile has claims, so that nothing reads the annotation",
-            "add a profile with `claims: {shares: {}}`, or leave it out",
-        )
 
 
 def _names_of_rules(cluster: Cluster) -> dict[str, str]:

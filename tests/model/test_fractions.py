@@ -63,11 +63,6 @@ def test_refuses_a_name_that_cannot_be_the_fractions(fraction: str, reason: str)
         parse_document(document)
 
 
-def test_refuses_a_fraction_that_nothing_reads() -> None:
-    with pytest.raises(InvalidValue, match="no profile has claims"):
-        parse_document({**WHOLE, "names": {"fraction": "gpu-fraction"}})
-
-
 def test_says_how_a_pod_asked_in_few_words() -> None:
     assert asked_as({"gpu-fraction": "0.5", "mine": "1"}, KAI) == "gpu-fraction=0.5"
     assert asked_as({"gpu-fraction": "0.5"}, Names()) == ""
