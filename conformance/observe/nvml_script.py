@@ -12,11 +12,10 @@ from divvy.model.api_names import DRIVER_ROOT
 # the driver's words for another error; ``print_each`` prints by UUID what is seen of each GPU, and
 # by index what those words mean of one that has no handle.
 OPEN_NVML = """
-import ctypes, glob, json, sys
+import ctypes, json, pathlib, sys
 import pynvml as nvml
-folders = ("usr/lib/*-linux-gnu", "usr/lib64", "usr/lib", "lib64")
-paths = [path for one in folders for path in glob.glob(f"{sys.argv[1]}/{one}/libnvidia-ml.so.1")]
-nvml.nvmlLib = ctypes.CDLL(paths[0])
+from divvy.agent.driver_root import nvml_library
+nvml.nvmlLib = ctypes.CDLL(str(nvml_library(pathlib.Path(sys.argv[1]))))
 nvml.nvmlInit()
 absent = (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 def ask(call, *arguments):

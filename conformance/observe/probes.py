@@ -30,7 +30,8 @@ for node in /dev/nvidia[0-9]* /dev/nvidia-caps/nvidia-cap*; do
 done
 gpu-burn -l 2>/dev/null | sed 's/^/cuda /'
 command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | sed 's/^/smi /'
-for folder in /usr/lib/*-linux-gnu /usr/lib64 /usr/lib; do
+for folder in /usr/lib/*-linux-gnu /usr/lib64 /usr/lib /usr/lib/*-linux-gnu/nvidia/current \
+    /usr/local/nvidia/lib64; do
   [ -e "$folder/libcuda.so.1" ] || continue
   if grep -qs divvySimulated "$folder/libcuda.so.1"; then echo "driver simulated"
   else echo "driver real"; fi

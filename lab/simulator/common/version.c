@@ -50,6 +50,7 @@ static void find_root(void)
 {
     static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu/", "/usr/lib/aarch64-linux-gnu/",
                                           "/usr/lib64/", "/usr/bin/",
+                                          "/usr/local/nvidia/lib64/", "/usr/local/nvidia/bin/", /* of clouds */
                                           "/usr/lib/divvy/driver/"}; /* behind the limiter */
     Dl_info info;
     char path[PATH_MAX];

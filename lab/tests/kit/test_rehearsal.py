@@ -84,6 +84,24 @@ def test_names_whatever_is_broken_and_checks_the_rest(bench: Bench, tmp_path: Pa
     assert "the hook is installed" in bench.outcomes["BARE-09"][1]
 
 
+def test_passes_with_a_driver_in_a_folder_of_its_own(bench: Bench) -> None:
+    """As on a machine of a cloud: /usr/lib has links to it, /usr/bin a script that leads there."""
+    root, own = bench.driver.root, bench.driver.root / "usr/local/nvidia"
+    own.mkdir(parents=True)
+    (root / "usr/lib/x86_64-linux-gnu").rename(own / "lib64")
+    (own / "bin").mkdir()
+    for program in (root / "usr/bin").glob("nvidia-*"):
+        program.rename(own / "bin" / program.name)
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        (root / "usr/lib" / name).symlink_to(f"/usr/local/nvidia/lib64/{name}")
+    smi = root / "usr/bin/nvidia-smi"
+    smi.write_text('#!/bin/sh\nexec /usr/local/nvidia/bin/nvidia-smi "$@"\n')
+    smi.chmod(0o755)
+    select = "BARE-02,BARE-03,BARE-07,BARE-09,BARE-10,BARE-11,BARE-12,BARE-21"
+    output = bench.run(f"--select={select}")
+    assert bench.outcomes == dict.fromkeys(select.split(","), ("passed", "")), output
+
+
 def test_ends_a_check_in_which_the_driver_hangs(bench: Bench) -> None:
     """nvidia-smi answers but for -q, which hangs."""
     smi = bench.driver.root / "usr/bin/nvidia-smi"
