@@ -120,10 +120,15 @@ static bool follow(pid_t child, int output, time_t deadline)
  * limit, and every new try to start the container would add one. */
 static int run(const struct limiting *limiting, char *const *words, time_t deadline)
 {
-    char libraries[PATH_MAX + 32];
-    snprintf(libraries, sizeof libraries, "LD_LIBRARY_PATH=%s", limiting->libraries);
+    /* Not by LD_LIBRARY_PATH: in a driver's container the folder has a C library too, which does not fit the host's
+     * loader. */
+    static const char variable[] = "LD_PRELOAD=";
+    char preloaded[PATH_MAX + 64];
+    snprintf(preloaded, sizeof preloaded, "%s%s/libnvidia-ml.so.1", variable, limiting->libraries);
+    if (access(preloaded + strlen(variable), R_OK) != 0)
+        preloaded[strlen(variable)] = '\0';
     char path[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
-    char *environment[] = {libraries, path, NULL};
+    char *environment[] = {preloaded, path, NULL};
     int ends[2];
     signal(SIGCHLD, SIG_DFL); /* a runtime that ignores it would leave nothing to wait for */
     if (pipe2(ends, O_CLOEXEC) != 0)

@@ -42,8 +42,7 @@ class Limited:
     def smi(self, code: int = 0) -> Path:
         program = self.folder / "nvidia-smi"
         program.write_text(
-            '#!/bin/sh\necho "$LD_LIBRARY_PATH: $*" >> '
-            f"{self.folder}/calls\necho said; exit {code}\n"
+            f'#!/bin/sh\necho "$LD_PRELOAD: $*" >> {self.folder}/calls\necho said; exit {code}\n'
         )
         program.chmod(0o755)
         return program
@@ -92,6 +91,11 @@ def limited(sanitized: Path, tmp_path: Path) -> Iterator[Limited]:
         process = start_within(group / "below", "sleep", "60", wait=True)
         limited = Limited(tmp_path, sanitized / "divvy-hook", group / "below", process.pid)
         limited.smi()
+        (tmp_path / "lib").mkdir()
+        command = ["cc", "-shared", "-xc", "/dev/null", "-o", tmp_path / "lib/libnvidia-ml.so.1"]
+        subprocess.run(command, check=True)
+        # Of another system: by the folder's name, no program of this one would start.
+        (tmp_path / "lib/libc.so.6").write_text("of another system")
         yield limited
         process.kill()
         process.communicate()
@@ -103,8 +107,8 @@ def test_limits_each_gpu_of_a_share_in_the_containers_own_group(limited: Limited
     assert (done.returncode, done.stderr) == (0, "said\nsaid\n")
     options = f"memory-limits --set -n {limited.group} --soft-limit 0 --hard-limit"
     assert limited.calls == [
-        f"{limited.folder}/lib: {options} 4096 -i {UUID}",
-        f"{limited.folder}/lib: {options} 1000 -i {OTHER}",
+        f"{limited.folder}/lib/libnvidia-ml.so.1: {options} 4096 -i {UUID}",
+        f"{limited.folder}/lib/libnvidia-ml.so.1: {options} 1000 -i {OTHER}",
     ]
 
 
