@@ -72,7 +72,7 @@ places = {}
 for index in range(nvml.nvmlDeviceGetCount()):
     gpu = nvml.nvmlDeviceGetHandleByIndex(index)
     places |= dict.fromkeys([nvml.nvmlDeviceGetUUID(gpu), *parts(gpu)], numa(gpu))
-nodes = len(glob.glob("/sys/devices/system/node/node[0-9]*"))
+nodes = len([*pathlib.Path("/sys/devices/system/node").glob("node[0-9]*")])
 print(json.dumps({"devices": places, "nodes": nodes}))
 """
 )
