@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from divvy.model.fractions import MAX_CHARACTERS
+
 # The scheduler reads requests, and takes those of a class without limits, too.
 BOTH_LISTS = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]"
 """What a container ``c`` asks for: its limits and its requests."""
-MAX_CHARACTERS = 40
-"""Of a text that a user has written, in a message."""
 
 
 def text(value: str) -> str:
