@@ -17,15 +17,15 @@ _SCRIPT = (
     OPEN_NVML
     + """\
 import os, subprocess
-from divvy.agent.driver_root import driver_program
+from divvy.agent.driver_root import driver_program, preloaded
 folder = os.environ.get("DIVVY_STATE_FOLDER", "/var/lib/divvy")
 def daemon(uuid):
     pipes = PIPES.format(state=folder, uuid=uuid)
     if not os.path.isdir(pipes):
         return "none"
-    environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": pipes}
     root, name = pathlib.Path(sys.argv[1]), "nvidia-cuda-mps-control"
     program = root / (driver_program(root, name) or f"usr/bin/{name}")
+    environment = {**os.environ, **preloaded(root), "CUDA_MPS_PIPE_DIRECTORY": pipes}
     refusals = []
     for words, text in (([], "get_server_list"), (["-p", "3", "server", "list"], "")):
         try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import stat
 from pathlib import Path
+
+from divvy.agent.host_path import HostFailed, resolve
 
 _FOLDERS = (
     "usr/lib/x86_64-linux-gnu",
@@ -15,7 +17,6 @@ _FOLDERS = (
     "usr/local/nvidia/lib64",
 )
 _NVML, _CUDA = "libnvidia-ml.so.1", "libcuda.so"
-_MAX_LINKS = 40  # as in Linux
 
 
 def library_folder(root: Path) -> Path | None:
@@ -24,28 +25,27 @@ def library_folder(root: Path) -> Path | None:
     It is that of the file to which links lead: the folders that a loader searches may hold links
     alone, as with Debian's packages.
     """
-    for folder in _FOLDERS:
-        if (library := file_below(root, f"{folder}/{_NVML}")) is not None:
-            return (root / library).parent
-    return None
+    library = nvml_library(root)
+    return None if library is None else library.parent
+
+
+def nvml_library(root: Path) -> Path | None:
+    """Return the file below ``root`` that is libnvidia-ml.so.1, or None."""
+    files = (file_below(root, f"{folder}/{_NVML}") for folder in _FOLDERS)
+    return next((root / file for file in files if file is not None), None)
 
 
 def file_below(root: Path, path: str) -> str | None:
     """Return where links lead from a path below ``root``, or None without a file.
 
     An absolute link, as Debian's nvidia-smi is, means a file below the host's root and not below
-    ours.
+    ours; so does one of a folder on the way.
     """
-    place = root / path
-    for _ in range(_MAX_LINKS):
-        if not place.is_symlink():
-            return str(place.relative_to(root)) if place.is_file() else None
-        target = place.readlink()
-        place = root / target.relative_to("/") if target.is_absolute() else place.parent / target
-        place = Path(os.path.normpath(place))
-        if not place.is_relative_to(root):
-            return None
-    return None
+    try:
+        with resolve(root, path) as place:
+            return place.path.removeprefix("/") if stat.S_ISREG(place.mode) else None
+    except (FileNotFoundError, NotADirectoryError, HostFailed):
+        return None
 
 
 def driver_program(root: Path, name: str) -> str | None:
@@ -66,15 +66,12 @@ def preloaded(root: Path) -> dict[str, str]:
     Not by LD_LIBRARY_PATH: where the driver root is a whole system, its folder has a C library too,
     which does not fit the agent's own loader.
     """
-    folder = library_folder(root)
-    files = () if folder is None else (folder / _NVML, folder / f"{_CUDA}.1")
-    return {"LD_PRELOAD": ":".join(str(file) for file in files if file.exists())}
-
-
-def nvml_library(root: Path) -> Path | None:
-    """Return the absolute path of libnvidia-ml.so.1 below ``root``, or None."""
-    folder = library_folder(root)
-    return None if folder is None else folder / _NVML
+    library = nvml_library(root)
+    if library is None:
+        return {"LD_PRELOAD": ""}
+    cuda = file_below(root, str(library.with_name(f"{_CUDA}.1").relative_to(root)))
+    files = (library, *(() if cuda is None else (root / cuda,)))
+    return {"LD_PRELOAD": ":".join(map(str, files))}
 
 
 def libraries_problem(root: Path, module: str) -> str:
@@ -84,9 +81,11 @@ def libraries_problem(root: Path, module: str) -> str:
     programs that run have the old files open, and no further one can start.
     """
     folder = library_folder(root)
-    if folder is None or not module or (folder / f"{_CUDA}.{module}").exists():
+    if folder is None or not module:
         return ""
     place = f"/{folder.relative_to(root)}"
+    if file_below(root, f"{place}/{_CUDA}.{module}") is not None:
+        return ""
     versions = [path.name.removeprefix(f"{_CUDA}.") for path in folder.glob(f"{_CUDA}.*.*")]
     if not versions:
         return (

@@ -41,7 +41,7 @@ static int usage(void)
     fputs("usage: divvy-hook [--cuda X.Y] [--driver X.Y.Z] [--brand NAME] [--arch X.Y]\n"
           "                  [--ldconfig PROGRAM --folder FOLDER]\n"
           "                  [--limits FILE --limiter FOLDER] < state.json\n"
-          "       divvy-hook --smi PROGRAM --libraries FOLDER --shares FOLDER\n"
+          "       divvy-hook --smi PROGRAM --library FILE --shares FOLDER\n"
           "                  --groups FOLDER < state.json\n"
           "       divvy-hook --check\n",
           stderr);
@@ -50,7 +50,7 @@ static int usage(void)
 
 static int parse(int count, char **words, struct options *options)
 {
-    enum { CUDA, DRIVER, BRAND, ARCH, LDCONFIG, FOLDER, LIMITS, LIMITER, CHECK, SMI, LIBRARIES, SHARES, GROUPS };
+    enum { CUDA, DRIVER, BRAND, ARCH, LDCONFIG, FOLDER, LIMITS, LIMITER, CHECK, SMI, LIBRARY, SHARES, GROUPS };
     static const struct option known[] = {
         {"cuda", required_argument, NULL, CUDA},
         {"driver", required_argument, NULL, DRIVER},
@@ -62,7 +62,7 @@ static int parse(int count, char **words, struct options *options)
         {"limiter", required_argument, NULL, LIMITER},
         {"check", no_argument, NULL, CHECK},
         {"smi", required_argument, NULL, SMI},
-        {"libraries", required_argument, NULL, LIBRARIES},
+        {"library", required_argument, NULL, LIBRARY},
         {"shares", required_argument, NULL, SHARES},
         {"groups", required_argument, NULL, GROUPS},
         {NULL, 0, NULL, 0},
@@ -87,8 +87,8 @@ static int parse(int count, char **words, struct options *options)
             options->limiter = optarg;
         else if (option == SMI)
             options->limiting.smi = optarg;
-        else if (option == LIBRARIES)
-            options->limiting.libraries = optarg;
+        else if (option == LIBRARY)
+            options->limiting.library = optarg;
         else if (option == SHARES)
             options->limiting.shares = optarg;
         else if (option == GROUPS)
@@ -102,7 +102,7 @@ static int parse(int count, char **words, struct options *options)
     both = both && (options->limits == NULL) == (options->limiter == NULL);
     const struct limiting *limiting = &options->limiting;
     bool limits = limiting->smi != NULL;
-    both = both && (limiting->libraries != NULL) == limits && (limiting->shares != NULL) == limits &&
+    both = both && (limiting->library != NULL) == limits && (limiting->shares != NULL) == limits &&
            (limiting->groups != NULL) == limits;
     return optind == count && both ? 0 : -1;
 }

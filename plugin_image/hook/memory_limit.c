@@ -123,8 +123,8 @@ static int run(const struct limiting *limiting, char *const *words, time_t deadl
     /* Not by LD_LIBRARY_PATH: in a driver's container the folder has a C library too, which does not fit the host's
      * loader. */
     static const char variable[] = "LD_PRELOAD=";
-    char preloaded[PATH_MAX + 64];
-    snprintf(preloaded, sizeof preloaded, "%s%s/libnvidia-ml.so.1", variable, limiting->libraries);
+    char preloaded[PATH_MAX + sizeof variable];
+    snprintf(preloaded, sizeof preloaded, "%s%s", variable, limiting->library);
     if (access(preloaded + strlen(variable), R_OK) != 0)
         preloaded[strlen(variable)] = '\0';
     char path[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";

@@ -7,10 +7,10 @@
 #include "container.h"
 
 struct limiting {
-    const char *smi;       /* nvidia-smi of the loaded driver, as the host sees it */
-    const char *libraries; /* folder of the driver's libraries */
-    const char *shares;    /* folder below which the agent lays each share's file of limits */
-    const char *groups;    /* where version 2 of the control groups is mounted */
+    const char *smi;     /* nvidia-smi of the loaded driver, as the host sees it */
+    const char *library; /* the driver's libnvidia-ml.so.1 */
+    const char *shares;  /* folder below which the agent lays each share's file of limits */
+    const char *groups;  /* where version 2 of the control groups is mounted */
 };
 
 /* Have the driver limit the memory of the container's control group to what its file of limits says,

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
-from divvy.agent.driver_root import driver_program, library_folder, nvml_library
+from divvy.agent.driver_root import (
+    driver_program,
+    libraries_problem,
+    library_folder,
+    nvml_library,
+    preloaded,
+)
 from divvy.agent.inject.driver_files import find_driver_files
+from divvy.agent.inject.hook import Hook, limiting_call
+from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.nvml.reset import reset_gpu
 
 VERSION = "580.159.04"
@@ -43,10 +51,61 @@ def test_finds_the_libraries_to_which_links_lead(tmp_path: Path, target: str) ->
     ]
 
 
+@pytest.mark.parametrize("linked", ["the folder", "each file"])
+def test_leaves_the_root_by_no_absolute_link(tmp_path: Path, linked: str) -> None:
+    """Seen from a container, the kernel follows such a link to files of the container's own."""
+    root, elsewhere = tmp_path / "root", tmp_path / "opt/nvidia"
+    inside = root / elsewhere.relative_to("/")
+    for folder in (elsewhere, inside):
+        libraries(folder / "lib")
+        program(folder / "bin/nvidia-smi")
+    for name, target in (("lib64", elsewhere / "lib"), ("bin", elsewhere / "bin")):
+        place = root / "usr" / name
+        if linked == "the folder":
+            place.parent.mkdir(exist_ok=True)
+            place.symlink_to(target)
+        else:
+            place.mkdir(parents=True)
+            for file in target.iterdir():
+                (place / file.name).symlink_to(file)
+    relative = inside.relative_to(root)
+    nvml = f"{relative}/lib/libnvidia-ml.so.{VERSION}"
+    assert nvml_library(root) == root / nvml
+    assert preloaded(root) == {"LD_PRELOAD": f"{root / nvml}:{inside}/lib/libcuda.so.{VERSION}"}
+    assert driver_program(root, "nvidia-smi") == f"{relative}/bin/nvidia-smi"
+    assert libraries_problem(root, VERSION) == ""
+    files = find_driver_files(root, VERSION)
+    assert {file for file, _ in files.libraries} == {
+        nvml,
+        f"{relative}/lib/libcuda.so.{VERSION}",
+    }
+    hook = Hook(Path("hook"), Path("ldconfig"))
+    host = PurePosixPath("/run/nvidia/driver")
+    call = limiting_call(hook, files, host, PurePosixPath("shares"), PurePosixPath("groups"))
+    assert f"--library={host / nvml}" in call.arguments
+
+
+def test_takes_versions_to_which_absolute_links_lead(tmp_path: Path) -> None:
+    """The folder is the one of libnvidia-ml.so.1, and the other file's is another."""
+    folder, elsewhere = tmp_path / "usr/lib64", tmp_path / "opt"
+    libraries(folder)
+    elsewhere.mkdir()
+    (folder / f"libcuda.so.{VERSION}").rename(elsewhere / "libcuda")
+    (folder / f"libcuda.so.{VERSION}").symlink_to("/opt/libcuda")
+    assert libraries_problem(tmp_path, VERSION) == ""
+    assert preloaded(tmp_path)["LD_PRELOAD"].endswith(f":{elsewhere}/libcuda")
+    names = (f"libcuda.so.{VERSION}", "libcuda.so.1", "libcuda.so")
+    assert ("opt/libcuda", names) in find_driver_files(tmp_path, VERSION).libraries
+    (elsewhere / "libcuda").unlink()
+    assert VERSION in libraries_problem(tmp_path, VERSION)
+    with pytest.raises(InjectionProblem, match=f"/usr/lib64/libcuda.so.{VERSION} leads to no file"):
+        find_driver_files(tmp_path, VERSION)
+
+
 @pytest.mark.parametrize("folder", ["usr/lib64", "usr/lib", "lib64", "usr/local/nvidia/lib64"])
 def test_finds_the_libraries_of_every_kind_of_root(tmp_path: Path, folder: str) -> None:
     libraries(tmp_path / folder)
-    assert nvml_library(tmp_path) == tmp_path / folder / "libnvidia-ml.so.1"
+    assert nvml_library(tmp_path) == tmp_path / folder / f"libnvidia-ml.so.{VERSION}"
 
 
 def test_takes_a_program_beside_the_libraries_before_a_script_that_leads_there(
@@ -86,5 +145,6 @@ def test_runs_programs_with_no_c_library_of_the_driver_root(tmp_path: Path) -> N
     program(tmp_path / "usr/bin/nvidia-smi", f"cat /dev/null; env > {tmp_path}/environment")
     asyncio.run(reset_gpu(tmp_path, "GPU-1"))
     environment = (tmp_path / "environment").read_text()
-    assert f"LD_PRELOAD={folder}/libnvidia-ml.so.1:{folder}/libcuda.so.1\n" in environment
+    files = ":".join(f"{folder}/{stem}.so.{VERSION}" for stem in ("libnvidia-ml", "libcuda"))
+    assert f"LD_PRELOAD={files}\n" in environment
     assert str(folder) not in environment.partition("LD_LIBRARY_PATH=")[2].partition("\n")[0]

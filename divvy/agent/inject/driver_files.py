@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from divvy.agent.driver_root import driver_program, library_folder
+from divvy.agent.driver_root import driver_program, file_below, library_folder
 from divvy.agent.inject.container_edits import DriverFiles
 from divvy.agent.inject.problem import InjectionProblem
 
@@ -51,7 +51,10 @@ def _find(root: Path, version: str) -> DriverFiles:
         for path in sorted(folder.glob(f"*.so.{version}")):
             stem = path.name.removesuffix(f".{version}")
             names = (path.name, *_LIBRARY_LINKS.get(stem, ()))
-            libraries.append((str(path.relative_to(root)), names))
+            place = str(path.relative_to(root))
+            if (file := file_below(root, place)) is None:
+                raise InjectionProblem(f"/{place} leads to no file below the driver root")
+            libraries.append((file, names))
     return DriverFiles(
         libraries=tuple(libraries),
         library_folder="" if folder is None else str(folder.relative_to(root)),

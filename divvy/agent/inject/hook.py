@@ -17,6 +17,7 @@ from divvy.agent.regular_file import read_regular_file
 
 _LDCONFIG = Path("/sbin/ldconfig")
 SMI = "usr/bin/nvidia-smi"
+_NVML = "libnvidia-ml.so.1"
 _NAMES = ("divvy-hook", "ldconfig")
 
 
@@ -99,9 +100,10 @@ def limiting_call(
     ``root`` is the driver root as the host sees it, ``shares`` the folder of the shares' limits,
     ``groups`` that of the control groups.
     """
+    libraries = {name: file for file, names in files.libraries for name in names}
     arguments = (
         f"--smi={root / dict(files.programs).get(SMI, SMI)}",
-        f"--libraries={root / files.library_folder}",
+        f"--library={root / libraries.get(_NVML, _NVML)}",
         f"--shares={shares}",
         f"--groups={groups}",
     )

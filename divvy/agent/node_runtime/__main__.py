@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from divvy.agent.host_path import HostFailed
 from divvy.agent.node_runtime.containerd import CannotConfigure
 from divvy.agent.node_runtime.host import Host
-from divvy.agent.node_runtime.host_path import HostFailed
 from divvy.agent.node_runtime.prepare import prepare_containerd, prepare_crio
 from divvy.kube.client import Client
 from divvy.kube.errors import KubeError

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import grpc
 
+from divvy.agent.host_path import HostFailed, resolve
 from divvy.agent.node_runtime.host_files import HostFiles
-from divvy.agent.node_runtime.host_path import HostFailed, resolve
 from divvy.agent.node_runtime.host_process import (
     HostProcess,
     host_process,

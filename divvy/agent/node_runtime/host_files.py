@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from divvy.agent.node_runtime.host_path import HostFailed, resolve
+from divvy.agent.host_path import HostFailed, resolve
 
 _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
 # Of the old content; the kernel or its owner makes new ones.

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from divvy.agent.node_runtime.host_path import HostFailed, Step, resolve, unsafe_step
+from divvy.agent.host_path import HostFailed, Step, resolve, unsafe_step
 
 _NAMESPACES = ("mnt", "pid")
 _SO_PEERPIDFD = 77

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from divvy.agent.host_path import HostFailed
 from divvy.agent.node_runtime import containerd, crio
 from divvy.agent.node_runtime.containerd import CannotConfigure
 from divvy.agent.node_runtime.host import Host, Runtime
 from divvy.agent.node_runtime.host_files import Attributes, EditConflict, HostFile
-from divvy.agent.node_runtime.host_path import HostFailed
 
 _log = logging.getLogger(__name__)
 _TRIAL = "/run/divvy-containerd-trial"

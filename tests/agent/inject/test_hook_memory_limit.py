@@ -64,7 +64,7 @@ class Limited:
         (bundle / "config.json").write_text(json.dumps(specification))
         folders = {
             "smi": self.folder / "nvidia-smi",
-            "libraries": self.folder / "lib",
+            "library": self.folder / "lib/libnvidia-ml.so.1",
             "shares": self.folder / "shares",
             "groups": hierarchy(),
             **changed,

@@ -49,6 +49,32 @@ def daemon(folder: Path, servers: str = str(SERVER)) -> MpsDaemon:
     return MpsDaemon(folder, folder / "GPU-0", folder / "shm", "GPU-0", lambda: None)
 
 
+async def test_runs_with_the_drivers_libraries_and_nothing_of_the_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they are in no folder that loaders search, no program of MPS would start without."""
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    program, libraries = tmp_path / "usr/bin" / PROGRAM, tmp_path / "usr/lib64"
+    for folder in (program.parent, libraries):
+        folder.mkdir(parents=True)
+    for name in ("libnvidia-ml.so.1", "libcuda.so.1"):
+        (libraries / name).touch()
+    program.write_text(f"#!/bin/sh\nenv > {tmp_path}/environment\n")
+    program.chmod(0o755)
+    asked = MpsDaemon(tmp_path, tmp_path / "GPU-0", tmp_path / "shm", "GPU-0", lambda: None)
+    await asked._run((), "")
+    lines = (tmp_path / "environment").read_text().splitlines()
+    environment = dict(line.split("=", 1) for line in lines)
+    for of_the_shell in ("PWD", "SHLVL", "OLDPWD", "_"):
+        environment.pop(of_the_shell, None)
+    assert environment == {
+        "PATH": f"{program.parent}:/usr/bin:/bin",
+        "LD_PRELOAD": f"{libraries}/libnvidia-ml.so.1:{libraries}/libcuda.so.1",
+        "CUDA_MPS_PIPE_DIRECTORY": str(asked.pipes),
+        "CUDA_MPS_LOG_DIRECTORY": str(tmp_path / "GPU-0/log"),
+    }
+
+
 async def test_reads_pids_of_seven_digits(tmp_path: Path) -> None:
     asked = daemon(tmp_path)
     await asked.quit()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from divvy.agent.host_path import HostFailed, resolve
 from divvy.agent.node_runtime.host_files import Attributes, EditConflict, HostFile, HostFiles
-from divvy.agent.node_runtime.host_path import HostFailed, resolve
 
 
 @pytest.fixture

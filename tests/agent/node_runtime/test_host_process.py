@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from divvy.agent.host_path import HostFailed, Step, unsafe_step
 from divvy.agent.node_runtime.host import Host, Runtime
-from divvy.agent.node_runtime.host_path import HostFailed, Step, unsafe_step
 from divvy.agent.node_runtime.host_process import (
     HostProcess,
     ProcessFacts,

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import tomli_w
 
+from divvy.agent.host_path import HostFailed
 from divvy.agent.node_runtime import crio
 from divvy.agent.node_runtime.containerd import DROP_IN, ROOT_FILE, CannotConfigure
 from divvy.agent.node_runtime.host import Host, Runtime
 from divvy.agent.node_runtime.host_files import EditConflict
-from divvy.agent.node_runtime.host_path import HostFailed
 from divvy.agent.node_runtime.prepare import prepare_containerd, prepare_crio
 
 TABLES = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}

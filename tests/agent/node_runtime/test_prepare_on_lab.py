@@ -79,7 +79,7 @@ def test_enables_cdi_while_pods_run(restored: RunningLab, version: int) -> None:
 FAULTY = (
     "from dataclasses import replace\n"
     "from divvy.agent.node_runtime import containerd, host\n"
-    "from divvy.agent.node_runtime.host_path import HostFailed\n"
+    "from divvy.agent.host_path import HostFailed\n"
     "from divvy.agent.node_runtime.prepare import prepare_containerd\n"
     "right = containerd.candidates\n"
     # containerd reads this and shows it in its dump, but cannot start with it.
