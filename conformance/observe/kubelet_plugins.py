@@ -19,7 +19,8 @@ _OF_GPUS = re.compile(r"(divvy|nvidia|hami|volcano|aliyungpushare|vcuda|vcore|vm
 # Runs in the agent's pod, where the kubelet's folder is mounted. A socket without a
 # listener is left over from a plugin that is gone.
 _LOOK = """
-import json, os, socket
+import json, os, pathlib, socket
+from divvy.agent.regular_file import read_regular_file
 folder = "/var/lib/kubelet/device-plugins"
 def listens(path):
     with socket.socket(socket.AF_UNIX) as client:
@@ -32,7 +33,7 @@ def listens(path):
 sockets = [name for name in os.listdir(folder) if name.endswith(".sock")]
 serving = sorted(name for name in sockets if listens(f"{folder}/{name}"))
 try:
-    checkpoint = json.load(open(f"{folder}/kubelet_internal_checkpoint"))
+    checkpoint = json.loads(read_regular_file(pathlib.Path(folder, "kubelet_internal_checkpoint")))
     registered = checkpoint["Data"]["RegisteredDevices"] or {}
 except (OSError, ValueError, LookupError, TypeError):
     registered = None

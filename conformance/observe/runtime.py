@@ -13,10 +13,11 @@ from divvy.model.api_names import DRIVER_ROOT, DRIVER_ROOT_VARIABLE, Component
 
 # Runs in the agent's pod, where the host's driver root is mounted at DRIVER_ROOT.
 _LOOK = """
-import json, os, sys
+import json, os, pathlib, sys
+from divvy.agent.regular_file import read_regular_file
 file, here, variable = sys.argv[1:]
 host = os.environ[variable].rstrip("/")
-spec = json.load(open(file))
+spec = json.loads(read_regular_file(pathlib.Path(file)))
 edits = [spec["containerEdits"], *(one["containerEdits"] for one in spec["devices"])]
 nodes = [node for edit in edits for node in edit.get("deviceNodes", ())]
 mounts = [mount for edit in edits for mount in edit.get("mounts", ())]

@@ -3,12 +3,14 @@
 import re
 from pathlib import Path
 
-_TOTAL = re.compile(r"^MemTotal:\s+(\d+) kB$", re.MULTILINE)
+from divvy.agent.regular_file import read_regular_file
+
+_TOTAL = re.compile(rb"^MemTotal:\s+(\d+) kB$", re.MULTILINE)
 
 
 def system_memory_mib(root: Path) -> int:
     """Return what the kernel calls the total in proc(5) below a folder; OSError, ValueError."""
-    total = _TOTAL.search((root / "proc/meminfo").read_text())
+    total = _TOTAL.search(read_regular_file(root / "proc/meminfo"))
     if total is None:
         raise ValueError(f"{root / 'proc/meminfo'} names no MemTotal")
     return int(total[1]) >> 10
@@ -20,7 +22,7 @@ def has_processors(root: Path, numa_node: int) -> bool:
     A GPU's memory is a node without: one with processors is at most the nearest to the GPU.
     """
     try:
-        text = (root / f"sys/devices/system/node/node{numa_node}/cpulist").read_text()
+        cpus = read_regular_file(root / f"sys/devices/system/node/node{numa_node}/cpulist")
     except OSError:
         return False
-    return bool(text.strip())
+    return bool(cpus.strip())

@@ -6,6 +6,7 @@ Not asked of the runtime: its socket would be a right over every container of th
 from __future__ import annotations
 
 import logging
+import os
 import posixpath
 import re
 import tomllib
@@ -15,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from divvy.agent.regular_file import read_regular_file
 from divvy.model.versions import version_numbers
 
 _TABLES = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
@@ -88,10 +90,7 @@ def _matches(folder: Path, path: str, entry: object) -> list[str]:
 def _read(folder: Path, path: str) -> dict[str, Any]:
     place = folder / path.removeprefix(f"{_HOST_FOLDER}/")
     try:
-        # To open a FIFO would wait forever, and everything else with it.
-        if place.is_file() or not place.exists():
-            return tomllib.loads(place.read_text())
-        _report(f"{path} cannot be read: it is not a file")
+        return tomllib.loads(read_regular_file(Path(os.path.realpath(place))).decode())
     except FileNotFoundError:
         if place.is_symlink():
             _report(f"{path} is a link that leads out of {_HOST_FOLDER}; it is not seen")

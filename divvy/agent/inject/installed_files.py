@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from divvy.agent.regular_file import read_regular_file
 from divvy.atomic_file import replace_file, sync_folder
 
 _log = logging.getLogger(__name__)
@@ -48,8 +49,9 @@ def _install(path: Path, content: bytes) -> None:
     except FileNotFoundError:
         replace_file(path, content, _MODE)
         return
-    wanted = (stat.S_IFREG | _MODE, os.geteuid())
-    if (status.st_mode, status.st_uid) != wanted or path.read_bytes() != content:
+    wanted = (stat.S_IFREG | _MODE, os.geteuid(), len(content))
+    seen = (status.st_mode, status.st_uid, status.st_size)
+    if seen != wanted or read_regular_file(path) != content:
         _log.warning("%s differs from the installed file: replacing it", path)
         if stat.S_ISDIR(status.st_mode):
             shutil.rmtree(path)  # made by a container runtime that found no source of a mount

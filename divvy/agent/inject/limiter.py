@@ -13,6 +13,7 @@ from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.inject.share import share_name
 from divvy.agent.inject.share_usage import create_account
 from divvy.agent.inject.time_share_page import create_page
+from divvy.agent.regular_file import read_regular_file
 from divvy.atomic_file import replace_file
 from divvy.model.sharing import NO_PAGE, DeviceShare, limits_text
 
@@ -67,7 +68,7 @@ def laid_share(
     files = [share / "account"]
     files += [pages / device.uuid / device.page for device in devices if device.page != NO_PAGE]
     try:
-        same = (share / "limits").read_text() == limits_text(devices)
+        same = read_regular_file(share / "limits") == limits_text(devices).encode()
     except OSError:
         return None
     if not same or not all(file.is_file() for file in files):

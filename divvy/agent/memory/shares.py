@@ -35,6 +35,7 @@ from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.plugin.device_holders import DeviceHolders, HoldersUnknown
 from divvy.agent.processes import find_process
+from divvy.agent.regular_file import read_regular_file
 from divvy.agent.timers import next_tick
 from divvy.model.sharing import parse_limits
 
@@ -126,7 +127,7 @@ class ShareAccounts:
         accounts = {}
         for name, folder in shares.items():
             try:
-                shares_of = parse_limits((folder / "limits").read_text())
+                shares_of = parse_limits(read_regular_file(folder / "limits").decode())
                 figures = read_account(folder / "account")
             except OtherFormat as problem:
                 unreadable[name] = _device_ids(folder)
@@ -281,7 +282,7 @@ def _remove(path: Path) -> None:
 def _device_ids(share: Path) -> tuple[str, ...]:
     """Return whose files these are; empty if the folder was never finished."""
     try:
-        return tuple((share / "devices").read_text().split())
+        return tuple(read_regular_file(share / "devices").decode(errors="replace").split())
     except OSError:
         return ()
 

@@ -37,6 +37,7 @@ from divvy.agent.mps.shared_memory import (
 from divvy.agent.mps.supervision import Ceiling, Share
 from divvy.agent.mps.version_2 import Version2
 from divvy.agent.mps.version_3 import DEFAULT, PROTOCOL, SERVER, Version3
+from divvy.agent.regular_file import opened_regular_file
 
 PROGRAM = "nvidia-cuda-mps-control"
 _WITH_MEMORY = (sys.executable, "-I", "-S", own_memory.__file__)
@@ -149,7 +150,8 @@ class MpsDaemon:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o755)
         self.trim()
-        with (logs / "start.log").open("wb") as output, self._endless_input() as commands:
+        (logs / "start.log").unlink(missing_ok=True)
+        with (logs / "start.log").open("xb") as output, self._endless_input() as commands:
             command = [str(program), FOREGROUND, *self._dialect.OPTIONS]
             self._child = subprocess.Popen(  # noqa: S603 (the driver's own program)
                 [*_WITH_MEMORY, str(self._memory), *command],
@@ -322,7 +324,7 @@ class MpsDaemon:
 
     def _tail(self, name: str) -> Iterable[str]:
         try:
-            with (self._folder / "log" / name).open("rb") as file:
+            with opened_regular_file(self._folder / "log" / name) as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
                 text = file.read().decode(errors="replace")
         except OSError:

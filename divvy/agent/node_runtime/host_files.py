@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from divvy.agent.host_path import HostFailed, resolve
+from divvy.agent.regular_file import opened_regular_file, require_regular
 
 _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
 # Of the old content; the kernel or its owner makes new ones.
@@ -70,6 +71,7 @@ class HostFiles:
                 self._refuse_dangling(path)
                 return None
             with os.fdopen(descriptor, "rb") as file:
+                require_regular(descriptor, path)
                 return HostFile(file.read(), _attributes(descriptor))
 
     def replace(
@@ -104,7 +106,7 @@ class HostFiles:
                 _rename(folder, name, scratch, _RENAME_NOREPLACE)
             except FileNotFoundError:
                 raise EditConflict(f"{path} was removed by someone else in the meantime") from None
-            if _read(folder, scratch) != before:
+            if not _is(folder, scratch, before):
                 _rename(folder, scratch, name, _RENAME_NOREPLACE)
                 raise EditConflict(f"{path} was changed by someone else in the meantime")
             os.unlink(scratch, dir_fd=folder)
@@ -176,7 +178,7 @@ class HostFiles:
             raise HostFailed(f"{path} has a second name (a hard link), which would keep the old")
         # Looked at after it is out of the way: whoever wrote until then has written into it.
         _rename(folder, scratch, name, _RENAME_EXCHANGE)
-        if _read(folder, scratch) != before:
+        if not _is(folder, scratch, before):
             _rename(folder, scratch, name, _RENAME_EXCHANGE)
             raise EditConflict(f"{path} was changed by someone else in the meantime")
 
@@ -203,9 +205,16 @@ def _write(folder: int, name: str, file: HostFile) -> None:
 
 
 def _read(folder: int, name: str) -> HostFile:
-    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
-    with os.fdopen(descriptor, "rb") as file:
-        return HostFile(file.read(), _attributes(descriptor))
+    with opened_regular_file(name, folder) as file:
+        return HostFile(file.read(), _attributes(file.fileno()))
+
+
+def _is(folder: int, name: str, before: HostFile) -> bool:
+    """Return whether a file is what it was; a pipe, a link or a folder in its place is not."""
+    try:
+        return _read(folder, name) == before
+    except OSError:
+        return False
 
 
 def _attributes(descriptor: int) -> Attributes:

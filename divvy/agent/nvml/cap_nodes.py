@@ -8,6 +8,8 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from divvy.agent.regular_file import read_regular_file
+
 
 def cap_minors(root: Path, gpu_minor: int) -> dict[str, int]:
     """Return the device minors of one GPU's capabilities by access path ("gi1/ci0/access").
@@ -15,11 +17,11 @@ def cap_minors(root: Path, gpu_minor: int) -> dict[str, int]:
     From ``proc/driver/nvidia-caps/mig-minors``, which has those of every instance there could be.
     """
     try:
-        text = (root / "proc/driver/nvidia-caps/mig-minors").read_text()
+        content = read_regular_file(root / "proc/driver/nvidia-caps/mig-minors")
     except OSError:
         return {}
-    matches = re.findall(rf"^gpu{gpu_minor}/(\S+) (\d+)$", text, re.MULTILINE)
-    return {path: int(minor) for path, minor in matches}
+    matches = re.findall(rb"^gpu%d/(\S+) (\d+)$" % gpu_minor, content, re.MULTILINE)
+    return {path.decode(errors="replace"): int(minor) for path, minor in matches}
 
 
 def make_cap_nodes(root: Path, minors: Iterable[int]) -> list[str]:
@@ -59,7 +61,7 @@ def _is_device(node: Path, device: int) -> bool:
 def _caps_major(root: Path) -> int | None:
     for devices in (root / "proc/devices", Path("/proc/devices")):
         try:
-            match = re.search(r"^\s*(\d+) nvidia-caps$", devices.read_text(), re.MULTILINE)
+            match = re.search(rb"^\s*(\d+) nvidia-caps$", read_regular_file(devices), re.MULTILINE)
         except OSError:
             continue
         if match is not None:

@@ -23,6 +23,7 @@ from divvy.agent.nvml.process import (
     Xid,
 )
 from divvy.agent.nvml.reset import reset_gpu
+from divvy.agent.regular_file import read_regular_file
 from divvy.agent.timers import next_tick
 
 _log = logging.getLogger(__name__)
@@ -324,7 +325,7 @@ def loaded_module(root: Path) -> str | None:
     None if that cannot be told now: no reason to think that it is another.
     """
     try:
-        text = (root / "proc/driver/nvidia/version").read_text()
+        text = read_regular_file(root / "proc/driver/nvidia/version").decode(errors="replace")
     except FileNotFoundError:
         return ""
     except OSError:
@@ -338,5 +339,5 @@ def boot_id(root: Path) -> str:
     """Return what the kernel calls this boot, "" if it does not tell."""
     for path in (root / "proc/sys/kernel/random/boot_id", Path("/proc/sys/kernel/random/boot_id")):
         with contextlib.suppress(OSError):
-            return path.read_text().strip()
+            return read_regular_file(path).decode(errors="replace").strip()
     return ""

@@ -19,6 +19,7 @@ from divvy.agent.plugin.kubelet_checkpoint import (
     allocate_answers,
     recorded_holders,
 )
+from divvy.agent.regular_file import read_regular_file
 from divvy.model.api_names import limited_version
 
 CHECKPOINT = "kubelet_internal_checkpoint"
@@ -193,7 +194,7 @@ class DeviceHolders:
         Who is not in the checkpoint, or without an answer that can be read, is not among them.
         """
         try:
-            answers = allocate_answers(self._checkpoint.read_bytes())
+            answers = allocate_answers(read_regular_file(self._checkpoint))
         except (OSError, UnreadableCheckpoint):
             return frozenset()
         return frozenset(key for key, answer in answers.items() if not _may_have_limiter(answer))
@@ -205,7 +206,7 @@ class DeviceHolders:
         """
         mounted = {}
         with suppress(OSError, UnreadableCheckpoint, DecodeError):
-            for key, answer in allocate_answers(self._checkpoint.read_bytes()).items():
+            for key, answer in allocate_answers(read_regular_file(self._checkpoint)).items():
                 for mount in api.ContainerAllocateResponse.FromString(answer).mounts:
                     if mount.container_path == path:
                         mounted[key] = mount.host_path
@@ -217,7 +218,7 @@ class DeviceHolders:
         (pod UID, container, resource) → paths; raises HoldersUnknown.
         """
         try:
-            answers = allocate_answers(self._checkpoint.read_bytes())
+            answers = allocate_answers(read_regular_file(self._checkpoint))
             decoded = {
                 key: api.ContainerAllocateResponse.FromString(answer)
                 for key, answer in answers.items()
@@ -235,7 +236,7 @@ class DeviceHolders:
         A container is made again of the answer to its Allocate, for as long as its pod lives.
         """
         try:
-            answers = allocate_answers(self._checkpoint.read_bytes())
+            answers = allocate_answers(read_regular_file(self._checkpoint))
             decoded = map(api.ContainerAllocateResponse.FromString, answers.values())
             return frozenset(
                 version for annotations in decoded for version in _limiters(annotations)
@@ -269,7 +270,7 @@ class DeviceHolders:
 
     def _read(self) -> tuple[Holder, ...]:
         try:
-            return recorded_holders(self._checkpoint.read_bytes())
+            return recorded_holders(read_regular_file(self._checkpoint))
         except OSError as error:
             raise HoldersUnknown(f"the kubelet's checkpoint cannot be read: {error}") from error
         except UnreadableCheckpoint as problem:

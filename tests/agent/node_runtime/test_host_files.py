@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import stat
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from divvy.agent.host_path import HostFailed, resolve
+from divvy.agent.node_runtime import host_files
 from divvy.agent.node_runtime.host_files import Attributes, EditConflict, HostFile, HostFiles
 
 
@@ -107,6 +111,50 @@ def test_keeps_a_concurrent_edit_and_reports_the_conflict(root: Path, how: str) 
         files.remove("/etc/file", before)
     assert files.read("/etc/file") == edited
     assert len(list((root / "etc").iterdir())) == (0 if how == "removed" else 1)
+
+
+def _replace(files: HostFiles, path: str, before: HostFile) -> None:
+    files.replace(path, before, b"ours", Attributes())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "endless"])
+@pytest.mark.parametrize("does", ["replaces", "removes"])
+def test_leaves_what_is_no_file_any_more(
+    root: Path, monkeypatch: pytest.MonkeyPatch, kind: str, does: str
+) -> None:
+    """It takes the file's place at the last moment: a pipe was read for ever, a link lost."""
+    files, place = HostFiles(root), root / "etc/file"
+    before = files.read("/etc/file")
+    assert before is not None
+    rename = host_files._rename
+    act = files.remove if does == "removes" else partial(_replace, files)
+
+    def put_another(*arguments: Any) -> None:
+        monkeypatch.setattr(host_files, "_rename", rename)
+        place.unlink()
+        match kind:
+            case "pipe":
+                os.mkfifo(place)
+            case "link":
+                place.symlink_to("other")
+            case "folder":
+                place.mkdir()
+            case "endless":
+                place.touch()
+                os.truncate(place, 1 << 40)
+        rename(*arguments)
+
+    monkeypatch.setattr(host_files, "_rename", put_another)
+    with pytest.raises(EditConflict, match="changed by someone else"):
+        act("/etc/file", before)
+    mode = place.lstat().st_mode
+    assert (stat.S_ISFIFO(mode), stat.S_ISLNK(mode), stat.S_ISDIR(mode)) == (
+        kind == "pipe",
+        kind == "link",
+        kind == "folder",
+    )
+    assert [path.name for path in (root / "etc").iterdir()] == ["file"]
 
 
 def test_replaces_no_file_by_a_new_one(root: Path) -> None:
