@@ -55,6 +55,7 @@ from divvy.model.api_names import DOMAIN, claims_pool
 _log = logging.getLogger(__name__)
 # The kubelet gives up a call after 45 s, and repeats a failed one after 60 to 90.
 WAIT_SECONDS = 40.0
+_ASKED_AGAIN_SECONDS = 120.0
 _KNOWN_SECONDS = 2.0
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
 
@@ -85,8 +86,8 @@ class Preparation:
         self._claims: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._gpus: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unwanted: set[str] = set()
-        # UID of a claim → why its files cannot be written.
-        self._unwritten: dict[str, str] = {}
+        # UID of a claim → why its files cannot be written, and when that was seen (monotonic).
+        self._unwritten: dict[str, tuple[str, float]] = {}
         self._released = asyncio.Event()
 
     async def prepare(self, namespace: str, name: str, uid: str) -> HeldClaim:
@@ -131,7 +132,7 @@ class Preparation:
     @property
     def problem(self) -> str:
         """Return why the files of a claim cannot be written, "" if those of all can."""
-        why = next(iter(self._unwritten.values()), "")
+        why, _ = next(iter(self._unwritten.values()), ("", 0.0))
         return why and f"a claim cannot be prepared or released: {why}"
 
     @contextlib.contextmanager
@@ -140,17 +141,23 @@ class Preparation:
         try:
             yield
         except (NotWritten, OSError) as error:
-            self._unwritten[uid] = str(error)
+            self._unwritten[uid] = str(error), monotonic()
             raise
         self._unwritten.pop(uid, None)
 
     def look_again(self) -> None:
-        """Take the problem back once files can be written.
+        """Take the problem back of claims that are not asked for again, once files can be written.
 
-        The pod of a claim that could not be prepared may be gone: nobody asks for it again. That of
-        a claim that is tried now stays: what is in its way may be no disk without room.
+        The pod of a claim that could not be prepared may be gone. Until then a write of the claim's
+        own files has to succeed: what is in their way may be no disk without room.
         """
-        if not self._unwritten or self._store.damage:
+        old = monotonic() - _ASKED_AGAIN_SECONDS
+        left = {
+            uid: (why, at)
+            for uid, (why, at) in self._unwritten.items()
+            if uid in self._claims or at > old
+        }
+        if left == self._unwritten or self._store.damage:
             return
         # Of an ending that no container runtime reads; what is left of it goes with the agent.
         probe = self._settings.cdi_folder / f"{DOMAIN}-probe"
@@ -158,9 +165,7 @@ class Preparation:
             self._store.rewrite()
             replace_file(probe, b"writable", 0o600)
             probe.unlink()
-            self._unwritten = {
-                uid: why for uid, why in self._unwritten.items() if uid in self._claims
-            }
+            self._unwritten = left
 
     def written(self) -> frozenset[str]:
         """Return the UIDs of the claims that have a CDI specification."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from divvy.agent.claims import preparation
 from divvy.agent.claims.claims_file import ClaimsFile
 from divvy.agent.claims.preparation import ClaimProblem, Preparation
 from divvy.agent.claims.record import ClaimRecord
@@ -111,7 +112,10 @@ WORDS = {
 
 @pytest.mark.parametrize("way", WORDS)
 @pytest.mark.parametrize("where", ["state", "cdi"])
-async def test_loses_nothing_and_reports_why(node: Node, where: str, way: str) -> None:
+async def test_loses_nothing_and_reports_why(
+    node: Node, where: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "_ASKED_AGAIN_SECONDS", 0.0)
     place = node.folder / where
     node.spoil(place, way)
     began = time.monotonic()
@@ -150,7 +154,9 @@ async def test_loses_nothing_and_reports_why(node: Node, where: str, way: str) -
     assert not list(node.cdi.glob("*claim*"))
 
 
-async def test_takes_nothing_back_of_a_claim_that_is_tried(node: Node) -> None:
+async def test_takes_nothing_back_of_a_claim_that_is_tried(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """There is room, and its file cannot be written: the status would go to and fro."""
     (node.cdi / claim_file("uid-late")).mkdir()
     preparing = asyncio.create_task(node.preparation.prepare("team", "late", "uid-late"))
@@ -159,6 +165,9 @@ async def test_takes_nothing_back_of_a_claim_that_is_tried(node: Node) -> None:
     assert "Is a directory" in node.preparation.problem
     with pytest.raises(ClaimProblem, match="Is a directory"):
         await preparing
+    node.preparation.look_again()
+    assert "Is a directory" in node.preparation.problem  # until the kubelet's next try
+    monkeypatch.setattr(preparation, "_ASKED_AGAIN_SECONDS", 0.0)
     node.preparation.look_again()
     assert not node.preparation.problem
     assert {path.suffix for path in node.cdi.iterdir()} == {".held", ".json"}
