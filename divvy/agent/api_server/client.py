@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 # server is busy.
 _FIRST_EVENT_SECONDS = 15.0
 _ABSENT_SECONDS = 60.0
+# At first: a server that is slow is given longer.
+_ANSWER_SECONDS = 10.0
 _REFUSALS = (401, 403)
 
 
@@ -144,8 +146,11 @@ class ApiServer:
                     continue  # the first event of the next watch is the present state
                 # Of an object that is not there no watch tells anything.
                 can_be_absent = watched.optional and opened.is_set()
-                absent = can_be_absent and await self._is_absent(f"{watched.path}/{watched.name}")
+                absent = can_be_absent and await self._is_absent(
+                    watched, backoff.patience(_ANSWER_SECONDS)
+                )
                 if absent:
+                    backoff.answered()
                     self._in_touch.add(what)
                     on_event("DELETED", {})
                 else:
@@ -160,9 +165,10 @@ class ApiServer:
                     _log.warning("the watch of the %s broke: %s", what, reported or "closed")
                 await asyncio.sleep(backoff.failed(error))
 
-    async def _is_absent(self, path: str) -> bool:
+    async def _is_absent(self, watched: _Watched, patience: float) -> bool:
+        path = f"{watched.path}/{watched.name}"
         try:
-            await self._client.request("GET", path)
+            await self._client.request("GET", path, patience=patience)
         except KubeError as error:
             return isinstance(error, ApiError) and error.code == NOT_FOUND
         return False

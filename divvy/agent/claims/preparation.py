@@ -57,6 +57,7 @@ _log = logging.getLogger(__name__)
 WAIT_SECONDS = 40.0
 _ASKED_AGAIN_SECONDS = 120.0
 _KNOWN_SECONDS = 2.0
+_SLOW_SECONDS = 5.0
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
 
 
@@ -89,6 +90,8 @@ class Preparation:
         # UID of a claim → why its files cannot be written, and when that was seen (monotonic).
         self._unwritten: dict[str, tuple[str, float]] = {}
         self._released = asyncio.Event()
+        # So the next call does not begin with a time in which the server does not answer.
+        self._is_api_slow = False
 
     async def prepare(self, namespace: str, name: str, uid: str) -> HeldClaim:
         """Return the claim as it is prepared; raises ClaimProblem."""
@@ -274,17 +277,18 @@ class Preparation:
         self, namespace: str, name: str, uid: str, deadline: float
     ) -> HeldClaim:
         pauses = _pauses(deadline)
-        is_slow = False
         while True:
-            patience = max(1.0, deadline - monotonic()) if is_slow else None
+            began = monotonic()
+            patience = max(1.0, deadline - began) if self._is_api_slow else None
             try:
                 claim = await self._read(namespace, name, uid, patience)
             except KubeError as error:
                 if self._is_over(uid, deadline):
                     raise ClaimProblem(f"the claim cannot be read: {error}") from error
-                is_slow |= isinstance(error, Unreachable) and error.waited
+                self._is_api_slow |= isinstance(error, Unreachable) and error.waited
                 await asyncio.sleep(next(pauses))
                 continue
+            self._is_api_slow &= monotonic() - began > _SLOW_SECONDS
             if claim is None:
                 raise ClaimProblem(f"claim {namespace}/{name} does not exist")
             return claim

@@ -82,7 +82,7 @@ class Retirement:
                 self._tainted_since = None
                 if not self.retiring:
                     # Until then a server that is slow is given as long at each look.
-                    backoff.answered()
+                    backoff = Backoff()
                 continue
             if self._tainted_since is None:
                 self._tainted_since = monotonic()

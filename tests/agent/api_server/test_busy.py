@@ -22,6 +22,7 @@ from lab.fakes.prepared_answers import Server, answer, serving
 from lab.fakes.scene import running
 
 BUSY = ApiError(429, "too many requests")
+LATE = Unreachable("no answer in time", waited=True)
 TOO_MANY = answer({"message": "too many requests"}, "429 Too Many Requests")
 PATCHED = answer({"metadata": {"uid": "1", "resourceVersion": "9"}})
 STATUS = NodeStatus("1", "pool", "whole", "pool", "", "550", simulated=True, gpus=(), resources={})
@@ -47,7 +48,7 @@ def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Link:
         (BUSY, 15),
         (ApiError(504, ""), 15),
         (ApiError(403, ""), 15),
-        (Unreachable("no answer in time", waited=True), 15),
+        (LATE, 15),
         (KubeError, 2),
     ],
 )
@@ -75,10 +76,30 @@ def test_resets_the_backoff_after_an_answer_or_no_connection(
     agent = Backoff()
     for _ in range(5_000):
         agent.failed(BUSY)
-    assert agent.patience(15) == 60
     then(agent)
-    assert agent.patience(15) == 15
     assert agent.failed(BUSY) <= 3
+
+
+def test_keeps_its_patience_with_a_server_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether its answer came, its watch broke then, or the connection before it did."""
+    now = 0.0
+    monkeypatch.setattr(backoff, "monotonic", lambda: now)
+    agent = Backoff()
+    assert agent.patience(10) == 10
+    agent.failed(LATE)
+    agent.failed(KubeError())
+    assert agent.patience(10) == 20
+    for _ in range(5_000):
+        agent.failed(LATE)
+    assert agent.patience(10) == 60
+    now += 25
+    agent.answered()
+    now += 3600
+    agent.answered()  # the next event of the same watch
+    assert agent.patience(10) == 50
+    now += 1
+    agent.answered()
+    assert agent.patience(10) == 10
 
 
 async def test_waits_for_a_write_as_long_as_the_server_works_on_it(

@@ -12,6 +12,7 @@ import pytest
 from divvy.agent.api_server import client
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.gpu.node import NodeView
+from divvy.kube import async_client
 from lab.fakes.api import FakeApi, fake_api
 
 
@@ -54,6 +55,20 @@ async def test_recognises_a_missing_configuration(
         while configs[-1] is None:
             await asyncio.sleep(0.01)
         assert configs[-1] == "{}"
+
+
+async def test_recognises_a_missing_configuration_by_a_server_that_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer takes longer than a first try is given."""
+    monkeypatch.setattr(async_client, "_SECONDS", 0.3)
+    monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.3)
+    monkeypatch.setattr(client, "_ANSWER_SECONDS", 0.3)
+    async with watching(tmp_path) as (api, link, configs), asyncio.timeout(60):
+        api.answer_seconds = 1.0
+        while not link.in_touch:
+            await asyncio.sleep(0.01)
+        assert configs == [None]
 
 
 @pytest.mark.parametrize("silent", [True, False])

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from divvy.agent.claims import preparation
 from divvy.agent.claims.claims_file import ClaimsFile
 from divvy.agent.claims.copies import write_copy
 from divvy.agent.claims.preparation import ClaimProblem, Preparation
@@ -204,13 +205,13 @@ def test_describes_no_claim_whose_preparation_could_not_be_saved(
 class SlowApi:
     """Answers a read of a claim after a time, and counts the reads."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(self, seconds: float, usual: float = 0.1) -> None:
+        self.seconds, self.usual = seconds, usual
         self.reads = 0
 
     async def claim(self, namespace: str, name: str, patience: float | None = None) -> None:
         self.reads += 1
-        usual = 0.1 if patience is None else patience
+        usual = self.usual if patience is None else patience
         await asyncio.sleep(min(self.seconds, usual))
         if self.seconds > usual:
             raise Unreachable("no answer in time", waited=True)
@@ -226,6 +227,21 @@ async def test_waits_for_a_slow_server_as_long_as_the_kubelet_does(
     with pytest.raises(ClaimProblem, match=problem):
         await _asking(tmp_path, api, 2.0).prepare("team", "train", "uid-train")
     assert api.reads <= 4
+
+
+async def test_waits_for_a_server_that_is_known_to_be_slow_from_the_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each call of the kubelet the first seconds were lost, and the rest was too short."""
+    monkeypatch.setattr(preparation, "_SLOW_SECONDS", 0.1)
+    api = SlowApi(3.0, usual=1.5)
+    asking = _asking(tmp_path, api, 4.0)
+    with pytest.raises(ClaimProblem, match="no answer in time"):
+        await asking.prepare("team", "train", "uid-train")
+    reads = api.reads
+    with pytest.raises(ClaimProblem, match="does not exist"):
+        await asking.prepare("team", "train", "uid-train")
+    assert api.reads == reads + 1
 
 
 class RecoveringApi(SlowApi):
