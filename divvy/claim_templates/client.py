@@ -15,7 +15,12 @@ from typing import Any
 from divvy.claim_templates.desired_templates import Key, digest_of
 from divvy.claim_templates.offered import Share, shares_of
 from divvy.kube.access import access_from
-from divvy.kube.async_client import AsyncClient, raising_unreachable, until_silent
+from divvy.kube.async_client import (
+    SERVER_SECONDS,
+    AsyncClient,
+    raising_unreachable,
+    until_silent,
+)
 from divvy.kube.errors import CONFLICT, MALFORMED, NOT_FOUND, ApiError, KubeError, Unreachable
 from divvy.kube.kind import POD, RESOURCE_SLICE, Kind
 from divvy.kube.objects import name_of, resource_of
@@ -177,7 +182,9 @@ class Api:
     async def pods_of(self, namespace: str) -> AsyncIterator[tuple[str, frozenset[Key]]]:
         """Yield which templates the pods of a namespace name, by the pods' uid."""
         query = {"labelSelector": f"{BY_SIZE_LABEL}=true"}
-        async for page in self._client.pages(POD.path(namespace), _PAGE, query=query):
+        path = POD.path(namespace)
+        pages = self._client.pages(path, _PAGE, patience=SERVER_SECONDS, query=query)
+        async for page in pages:
             for pod in page.items:
                 try:
                     yield _uid(pod), templates_of(pod)
@@ -224,7 +231,7 @@ class Api:
     async def read(self, key: Key) -> Mapping[str, Any] | None:
         """Return a template, also one without our label; None if it is gone."""
         try:
-            return _spec(await self._client.request("GET", _path(key)))
+            return _spec(await self._client.request("GET", _path(key), patience=SERVER_SECONDS))
         except ApiError as error:
             if error.code != NOT_FOUND:
                 raise

@@ -60,6 +60,7 @@ class Maker:
             )
             tasks.create_task(self._api.watch_slices(self._slices, self._slice))
             tasks.create_task(self._tick())
+            tasks.create_task(self._watch_waiting_pods())
             for _ in range(_AT_ONCE):
                 tasks.create_task(self._work())
 
@@ -69,6 +70,11 @@ class Maker:
             await asyncio.sleep(_TICK_SECONDS)
             self.templates.look_again()
             self._wake.set()
+
+    async def _watch_waiting_pods(self) -> None:
+        """Look at them now and then: beside the ticks, for the server may be slow with each."""
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
             await self._look_at_waiting_pods()
 
     async def _look_at_waiting_pods(self) -> None:
@@ -80,7 +86,7 @@ class Maker:
             try:
                 async for uid, named in self._api.pods_of(namespace):
                     self.templates.pod(uid, named)
-                    self._wake.set()  # a server that is slow is no reason to count as hanging
+                    self._wake.set()
             except KubeError as error:
                 _log.warning("pods of namespace %s cannot be read: %s", namespace, error)
             self._wake.set()
@@ -101,7 +107,6 @@ class Maker:
                 await self._api.event(key, "TooManySizes", text)
             except KubeError as error:
                 _log.warning("namespace %s has not been told: %s", namespace, error)
-            self._wake.set()
 
     async def _work(self) -> None:
         while True:
@@ -129,6 +134,7 @@ class Maker:
                 self.deleted += 1
             if step.create is not None:
                 created = await self._api.create(key, step.create)
+                self._alive = time.monotonic()
                 if created is None:
                     await self._read_taken(step)
                 else:

@@ -42,7 +42,7 @@ _Event = TypeVar("_Event")
 _SECONDS = 10.0
 # The API server itself gives up a request after a minute (its --request-timeout) and says so. Who
 # leaves before has it do in vain what it does for thousands of nodes, and asks again.
-_WRITE_SECONDS = 65.0
+SERVER_SECONDS = 65.0
 # What the other end has not even acknowledged for so long is lost: a busy server's kernel still
 # acknowledges.
 _UNACKNOWLEDGED_SECONDS = 15.0
@@ -164,7 +164,7 @@ class AsyncClient:
         """
         if method in _WRITES:
             query = {**query, "fieldManager": self._manager}
-        usual = _SECONDS if method == "GET" else _WRITE_SECONDS
+        usual = _SECONDS if method == "GET" else SERVER_SECONDS
         seconds = usual if patience is None else patience
         async with self._exchange(method, path, query, body, kind, seconds) as connection:
             text = await self._answer(connection, longest or _MAX_ANSWER)

@@ -16,6 +16,7 @@ import yaml
 
 from divvy.claim_templates.client import Api, templates_of
 from divvy.claim_templates.desired_templates import Key
+from divvy.kube import async_client
 from divvy.kube.errors import Unreachable
 from lab.fakes.scene import running, until
 
@@ -40,6 +41,7 @@ class PodsApi:
         self.version = 1
         self.gone = True
         self.seconds_per_page = 0.0
+        self.single: dict[str, Any] | None = None
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request."""
@@ -59,7 +61,7 @@ class PodsApi:
             if end < len(self.pods):
                 metadata["continue"] = str(end)
             items = self.odd.pop() if self.odd else self.pods[start:end]
-            page = {"metadata": metadata, "items": items}
+            page = self.single or {"metadata": metadata, "items": items}
             await asyncio.sleep(self.seconds_per_page)
             writer.write(json.dumps(page).encode())
         writer.close()
@@ -94,6 +96,20 @@ async def serving(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     monkeypatch.setenv("KUBECONFIG", str(folder / "kubeconfig"))
     yield api
     server.close()
+
+
+async def test_reads_for_the_maker_as_long_as_the_server_works_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One template that is in the way, and the pods of a namespace that has room again."""
+    monkeypatch.setattr(async_client, "_SECONDS", 0.3)
+    async with serving(tmp_path, monkeypatch) as server:
+        server.seconds_per_page = 1.0
+        api = Api()
+        assert [uid async for uid, _ in api.pods_of("n")] == ["1"]
+        server.single = {"metadata": {"name": "divvy-1x10m"}, "spec": {"a": 1}}
+        assert await api.read(Key("n", "divvy-1x10m")) == {"a": 1}
+        await api.close()
 
 
 async def test_relists_after_a_watch_that_is_too_old(

@@ -221,20 +221,52 @@ async def test_a_server_that_is_slow_with_replacements_does_not_look_like_a_hang
             await asyncio.sleep(0.01)
 
 
+class SlowReads(SlowReplacements):
+    """Each name is taken, and what has it is gone when it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+
+    async def create(self, key: Key, spec: Mapping[str, Any]) -> Any:
+        await super().create(key, spec)
+
+    async def read(self, _key: Key) -> None:
+        await asyncio.sleep(0.8)
+        self.reads += 1
+
+
+async def test_a_server_that_is_slow_with_reads_does_not_look_like_a_hanging_maker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("divvy.claim_templates.maker._HANGING_SECONDS", 1.2)
+    api: Any = SlowReads()
+    maker = Maker(api)
+    async with running(maker.run()):
+        while api.reads < 8:
+            assert not maker.hanging
+            await asyncio.sleep(0.01)
+
+
 class SlowPages(Flooded):
     """A list of pods takes a while for each page, here of one pod."""
 
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
     async def pods_of(self, namespace: str) -> AsyncIterator[tuple[str, frozenset[Key]]]:
         async for item in super().pods_of(namespace):
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(self.seconds)
             yield item
 
 
+@pytest.mark.parametrize("seconds", [0.4, 2.0])
 async def test_a_server_that_is_slow_with_pages_does_not_look_like_a_hanging_maker(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     monkeypatch.setattr("divvy.claim_templates.maker._TICK_SECONDS", 0.05)
-    server = SlowPages()
+    server = SlowPages(seconds)
     api: Any = server
     maker = Maker(api)
     async with running(maker.run()):
