@@ -8,15 +8,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.inject.problem import InjectionProblem, NotWritten
 from divvy.agent.inject.share import share_name
 from divvy.agent.inject.share_folder import ShareFolder, room
 from divvy.agent.inject.share_usage import SIZE, read_account
+from divvy.agent.inject.tmpfs import Tmpfs
 from divvy.model.sharing import DeviceShare, Sharing
 from lab.fakes.agent import unmount
 from tests.agent.devices import device_share
@@ -203,6 +204,30 @@ def test_keeps_an_account_of_a_share_that_the_driver_limits(node: ShareFolder) -
     (limits,) = node.lay(ids, [DeviceShare("GPU-0", sharing)])
     assert limits.path == "/usr/lib/divvy/share/limits"
     assert not any(read_account(Path(limits.host).with_name("account")).used)
+
+
+@pytest.mark.parametrize("of", ["bytes", "inodes"])
+def test_reports_a_full_run_folder(tmp_path: Path, of: str) -> None:
+    """It has folders of ours alone, and what is in these is on file systems of their own."""
+    run = Tmpfs(tmp_path / "run", "divvy-test", 0o755)
+    run.mount(1 << 16, 4 if of == "inodes" else 64)
+    there, late = ShareFolder(run.folder / "there"), ShareFolder(run.folder / "late")
+    try:
+        assert not there.mount()
+        with suppress(OSError):
+            for number in range(4):
+                (run.folder / f"fill{number}").write_bytes(bytes(1 << 16 if of == "bytes" else 0))
+        there.lay(*shared(0))
+        if of == "inodes":
+            assert "No space left on device" in late.mount()
+            with pytest.raises(NotWritten, match="No space left on device"):
+                late.lay(*shared(1))
+            (run.folder / "fill0").unlink()
+        assert not late.mount()  # a folder takes no bytes
+        late.lay(*shared(1))
+    finally:
+        for folder in ("there", "late", ""):
+            unmount(run.folder / folder)
 
 
 def test_reports_why_shares_cannot_be_placed(tmp_path: Path) -> None:
