@@ -46,6 +46,9 @@ def small_claim(
     shares = [device for device in gpu.devices if device.kind == "share"]
     open_shares = [device for device in shares if device.tenant is None]
     if not shares:
+        claims = promise.node.plan.gpus[promise.index].claims
+        if implementation.is_divvy and claims is not None and claims.shares is not None:
+            not_made(f"{gpu.name} offers no shares, and its profile has some: see CLM-01")
         if words:
             not_made(f"{gpu.name} has no shares, and is held by {', '.join(words)}")
         return whole_claim(gpu, implementation), None

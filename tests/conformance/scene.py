@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,17 +92,17 @@ class Scene:
         files = self._cdi(node, "run/cdi").glob("divvy.gpu-limited-gpu-*.json")
         return [f"run/cdi/{file.name}" for file in sorted(files)]
 
-    def write_cdi(self, node: str, spec: dict[str, Any], name: str = CDI) -> None:
+    def write_cdi(self, node: str, spec: dict[str, Any]) -> None:
         """Replace the CDI specification on a node."""
-        replace_file(self._cdi(node, name), json.dumps(spec))
+        replace_file(self._cdi(node, CDI), json.dumps(spec))
 
     @contextlib.contextmanager
-    def kept_cdi(self, node: str, spec: dict[str, Any], name: str = CDI) -> Iterator[None]:
+    def kept_cdi(self, node: str, spec: dict[str, Any]) -> Iterator[None]:
         """Hold a changed CDI specification against the agent, which repairs it now and then.
 
         The repaired one is there for some milliseconds: hardly a pod starts with it.
         """
-        file, text = self._cdi(node, name), json.dumps(spec)
+        file, text = self._cdi(node, CDI), json.dumps(spec)
 
         def keep() -> None:
             if file.read_text() != text:
@@ -111,6 +111,29 @@ class Scene:
         replace_file(file, text)
         with repeating(keep, 0.002):
             yield
+
+    @contextlib.contextmanager
+    def replaced_files(self, node: str, contents: Mapping[str, str]) -> Iterator[None]:
+        """Put the content of other files in place of files on a node: path → the other's path.
+
+        An agent that runs repairs none of these: each container that starts has them.
+        """
+
+        def run(*steps: str) -> None:
+            self.deployed.on_node(node, "sh", "-ec", "\n".join(steps))
+
+        run(*(f"cp -p {path} {path}.kept" for path in contents))
+        try:
+            for path, other in contents.items():
+                run(f"cp {other} {path}.new", f"mv {path}.new {path}")
+            yield
+        finally:
+            run(*(f"mv {path}.kept {path}" for path in contents))
+
+    def mounted_files(self, node: str, name: str = CDI) -> dict[str, str]:
+        """Return what a CDI specification of a node mounts: name in a container → host's path."""
+        mounts = self.read_cdi(node, name)["containerEdits"]["mounts"]
+        return {Path(mount["containerPath"]).name: mount["hostPath"] for mount in mounts}
 
     def _cdi(self, node: str, name: str) -> Path:
         """Return the file of the CDI specification of a node, as this machine reaches it."""

@@ -2,18 +2,16 @@
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.beside import repeating
 from tests.conformance.faults.installed import without
 from tests.conformance.faults.other_programs import claims_for_all_containers
-from tests.conformance.scene import Scene, replace_file
-from tests.conformance.test_limits_on_lab import of_the_driver, results
+from tests.conformance.scene import Scene
+from tests.conformance.test_limits_on_lab import of_the_limiter, results
 from tests.limited_shares import followed
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
@@ -28,35 +26,10 @@ def statuses(report: dict[str, Any]) -> dict[str, str]:
     return {check["id"]: check["status"] for check in report["checks"]}
 
 
-@contextmanager
-def altered_claims(
-    scene: Scene, node: str, change: Callable[[dict[str, Any]], dict[str, Any]]
-) -> Iterator[None]:
-    """Change the CDI specification of each claim before a container is made from it."""
-    folder = Path(f"/proc/{scene.deployed.lab.machine(node).pid()}/root/run/cdi")
-    altered: dict[Path, str] = {}
-
-    def keep() -> None:
-        for file in folder.glob("divvy.gpu-claim-*.json"):
-            try:
-                text = file.read_text()
-                if altered.get(file) != text:
-                    altered[file] = json.dumps(change(json.loads(text)))
-                    replace_file(file, altered[file])
-            except (FileNotFoundError, json.JSONDecodeError):
-                continue
-
-    with repeating(keep, 0.002):
-        yield
-
-
-def without_mounts(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a specification that brings neither libraries nor nvidia-smi."""
-    changed = copy.deepcopy(spec)
-    changed["containerEdits"].pop("mounts", None)
-    for device in changed["devices"]:
-        device["containerEdits"].pop("mounts", None)
-    return changed
+def of_the_driver(scene: Scene, node: str) -> dict[str, str]:
+    """Return what containers compute and look with on a node, each with an empty file."""
+    files = scene.mounted_files(node)
+    return dict.fromkeys((files["libcuda.so.1"], files["nvidia-smi"]), "/dev/null")
 
 
 @contextmanager
@@ -120,14 +93,14 @@ def test_proves_claims_and_sees_their_faults(scene: Scene) -> None:
         assert ("INST-04", "failed") in results(classless), scene.output
 
         of_shares = ("CLM-02", "CLM-03", "CLM-12")
-        with altered_claims(scene, NODE, of_the_driver):
+        with scene.replaced_files(NODE, of_the_limiter(scene, NODE)):
             unlimited = scene.verify(
                 POOL, f"--select={','.join(of_shares)}", "--exclusive", expect=1
             )
         assert results(unlimited) == {(check, "failed") for check in of_shares}, scene.output
 
         of_devices = ("CLM-05", "CLM-07")
-        with altered_claims(scene, NODE, without_mounts):
+        with scene.replaced_files(NODE, of_the_driver(scene, NODE)):
             blind = scene.verify(POOL, f"--select={','.join(of_devices)}", "--exclusive", expect=1)
         assert results(blind) == {(check, "failed") for check in of_devices}, scene.output
 

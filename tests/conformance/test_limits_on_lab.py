@@ -1,8 +1,7 @@
 """Limited shares as `divvy verify` sees them, sound and with faults."""
 
-import copy
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -19,16 +18,14 @@ def results(report: dict[str, Any]) -> set[tuple[str, str]]:
     return {(check["id"], check["status"]) for check in report["checks"]}
 
 
-def of_the_driver(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a specification that mounts the driver's libraries where the limiter's belong."""
-    changed = copy.deepcopy(spec)
-    edits = changed["containerEdits"]["mounts"]
-    for library in ("libcuda", "libnvidia-ml"):
-        (behind,) = [m for m in edits if m["containerPath"].endswith(f"/{library}-driver.so.1")]
-        for mount in edits:
-            if mount["containerPath"].endswith(f"/{library}.so.1"):
-                mount["hostPath"] = behind["hostPath"]
-    return changed
+def of_the_limiter(scene: Scene, node: str) -> dict[str, str]:
+    """Return the limiter's libraries on a node, each with the driver's own that is behind it."""
+    libraries = {}
+    for name in scene.limited_cdi(node):
+        files = scene.mounted_files(node, name)
+        for library in ("libcuda", "libnvidia-ml"):
+            libraries[files[f"{library}.so.1"]] = files[f"{library}-driver.so.1"]
+    return libraries
 
 
 @contextmanager
@@ -53,16 +50,11 @@ def test_proves_limited_shares_and_sees_their_faults(scene: Scene) -> None:
         uneven = with_a_halted_burn(scene, "gpu-t4", "notebooks", "HW-05")
         assert (uneven["id"], uneven["status"]) == ("HW-05", "failed"), uneven
 
-        specs = {name: scene.read_cdi("gpu-a100", name) for name in scene.limited_cdi("gpu-a100")}
-        with ExitStack() as faults:
-            for name, spec in specs.items():
-                faults.enter_context(scene.kept_cdi("gpu-a100", of_the_driver(spec), name))
+        with scene.replaced_files("gpu-a100", of_the_limiter(scene, "gpu-a100")):
             options = ("--pool=research", "--select=ISO-10,ISO-11,WORK-06", "--exclusive")
             faulty = scene.verify(*options, expect=1)
-        for name, spec in specs.items():
-            scene.write_cdi("gpu-a100", spec, name)
-        of_the_limiter = ("ISO-10", "ISO-11", "WORK-06")
-        assert results(faulty) == {(check, "failed") for check in of_the_limiter}, scene.output
+        by_the_limiter = ("ISO-10", "ISO-11", "WORK-06")
+        assert results(faulty) == {(check, "failed") for check in by_the_limiter}, scene.output
 
         scene.driver("gpu-t4", "fault", "bad-math", "all")
         try:

@@ -67,6 +67,14 @@ def test_requests_the_whole_gpu_if_there_are_no_shares() -> None:
     assert spec["devices"]["requests"][0]["exactly"]["deviceClassName"] == "divvy-gpu"
 
 
+def test_takes_no_whole_gpu_for_a_share_that_is_not_offered() -> None:
+    """All checks of shares would pass on it."""
+    promise, looked = gpu({"shares": {}})
+    whole = tuple(device for device in looked.devices if device.kind != "share")
+    with pytest.raises(CheckSkipped, match="offers no shares, and its profile has some"):
+        small_claim(promise, replace(looked, devices=whole), DIVVY)
+
+
 def test_requests_a_gpu_by_another_drivers_class() -> None:
     spec, size = small_claim(*gpu({}), NVIDIA_DRA)
     assert size is None
