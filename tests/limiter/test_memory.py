@@ -5,6 +5,8 @@ import re
 import pytest
 
 from divvy.agent.inject.share_usage import write_beyond
+from lab.cluster.paths import REPOSITORY
+from lab.driver_clients import cuda as codes
 from tests.limiter.tenant import line, tell
 
 EVERY_WAY = {
@@ -45,6 +47,21 @@ def test_limits_every_way_to_allocate_memory(tenants, way):
     )
     assert tenant.run(script).splitlines() == ["0 424", "2 424", "0 24"]
     assert tenant.figures.refused[0] == 1
+
+
+BAD_ACCESS = (REPOSITORY / "conformance/workloads/bad_access.ptx").read_text()
+
+
+@pytest.mark.parametrize("way", sorted(EVERY_WAY.keys() - {"handle"}))  # which is of no context
+def test_answers_as_the_driver_does_after_a_fault(tenants, way):
+    """A program that is told of a lack of memory frees some and goes on, without its context."""
+    script = PREPARE + (
+        f"bad = cuda.function(cuda.module({BAD_ACCESS!r}), 'bad_access')\n"
+        f"print(tried(lambda: cuda.launch(bad, (1, 1, 1), (1, 1, 1))))\n"
+        f"for SIZE in (4 * MIB, 2048 * MIB):\n"
+        f"    print(tried(lambda: {EVERY_WAY[way]}))\n"
+    )
+    assert tenants(1024).run(script).split() == [str(codes.ILLEGAL_ADDRESS)] * 3
 
 
 def test_charges_a_mipmap_by_the_levels_that_are_possible(tenants):

@@ -115,7 +115,7 @@ EXPORT CUresult cuArrayCreate_v2(CUarray *array, const struct array_descriptor *
                                                              shape->channels, 0});
     enum reservation reservation = charge_reserve(&charge);
     if (reservation == REFUSED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return refusal();
     CUresult result = CALL(cuArrayCreate_v2, array, shape);
     return settle(run_array_destroy, CHARGE_ARRAY, reservation, result, result == 0 ? number(*array) : 0, &charge);
 }
@@ -125,7 +125,7 @@ EXPORT CUresult cuArray3DCreate_v2(CUarray *array, const struct array3d_descript
     struct charge charge = {.bytes = array == NULL || shape == NULL ? 0 : bytes_of(shape)};
     enum reservation reservation = charge_reserve(&charge);
     if (reservation == REFUSED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return refusal();
     CUresult result = CALL(cuArray3DCreate_v2, array, shape);
     return settle(run_array_destroy, CHARGE_ARRAY, reservation, result, result == 0 ? number(*array) : 0, &charge);
 }
@@ -140,7 +140,7 @@ EXPORT CUresult cuMipmappedArrayCreate(CUmipmap *mipmap, const struct array3d_de
     struct charge charge = {.bytes = mipmap == NULL || shape == NULL ? 0 : bytes_of_levels(*shape, levels)};
     enum reservation reservation = charge_reserve(&charge);
     if (reservation == REFUSED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return refusal();
     CUresult result = CALL(cuMipmappedArrayCreate, mipmap, shape, levels);
     return settle(run_mipmap_destroy, CHARGE_MIPMAP, reservation, result, result == 0 ? number(*mipmap) : 0, &charge);
 }

@@ -239,7 +239,7 @@ EXPORT CUresult cuCtxSetLimit(int which, size_t value)
     uint64_t more = wanted > charge.bytes ? wanted - charge.bytes : 0;
     charge = (struct charge){context, charge.bytes, (unsigned)device};
     bool fits = more == 0 || tenant_reserve(charge.device, more);
-    CUresult result = fits ? CALL(cuCtxSetLimit, which, value) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = fits ? CALL(cuCtxSetLimit, which, value) : refusal();
     if (result == 0)
         charge.bytes += more;
     else if (fits)

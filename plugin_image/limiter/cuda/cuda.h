@@ -28,6 +28,8 @@ enum {
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_DEVICE_UNAVAILABLE = 46,
     CUDA_ERROR_OPERATING_SYSTEM = 304,
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+    CUDA_ERROR_LAUNCH_FAILED = 719, /* the last of those that a kernel leaves to its context */
     CUDA_ERROR_NOT_SUPPORTED = 801,
 };
 

@@ -54,7 +54,7 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     struct charge charge = {.bytes = pointer == NULL ? 0 : whole(bytes)};
     enum reservation reservation = charge_reserve(&charge);
     if (reservation == REFUSED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return refusal();
     CUresult result = CALL(cuMemAlloc_v2, pointer, bytes);
     if (reservation != RESERVED)
         return result;
@@ -67,7 +67,7 @@ EXPORT CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned f
     struct charge charge = {.bytes = pointer == NULL ? 0 : whole(bytes)};
     enum reservation reservation = charge_reserve(&charge);
     if (reservation == REFUSED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return refusal();
     CUresult result = CALL(cuMemAllocManaged, pointer, bytes, flags);
     return reservation == RESERVED ? settle(result, pointer, &charge) : result;
 }
@@ -78,7 +78,7 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t w
     struct charge charge = {.bytes = pointer == NULL || pitch == NULL ? 0 : product(whole(width), height)};
     enum reservation reservation = charge_reserve(&charge);
     if (reservation == REFUSED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return refusal();
     CUresult result = CALL(cuMemAllocPitch_v2, pointer, pitch, width, height, element);
     if (reservation != RESERVED)
         return result;

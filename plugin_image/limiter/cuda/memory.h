@@ -40,6 +40,10 @@ bool charge_settle(enum charge_kind kind, CUresult result, uint64_t handle, cons
 bool charge_take(enum charge_kind kind, uint64_t handle, struct charge *charge);
 void charge_freed(enum charge_kind kind, CUresult result, uint64_t handle, const struct charge *charge);
 
+/* report.c. The answer to what was not reserved. After a fault of the current context its driver answers everything
+ * with that: who is told of a lack of memory instead would free some and go on. */
+CUresult refusal(void);
+
 /* pools.c */
 bool pools_give_up(unsigned device); /* whether anything came free */
 void pools_refresh(void);            /* what the process's pools hold now; one load if there are none */

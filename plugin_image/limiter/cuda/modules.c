@@ -125,7 +125,7 @@ static CUresult settle_library(CUresult result, const CUlibrary *made, struct ch
     struct charge charge = {.bytes = taken > GRAIN ? taken : GRAIN};                                      \
     enum reservation reservation = charge_reserve(&charge);                                               \
     if (reservation == REFUSED)                                                                           \
-        return CUDA_ERROR_OUT_OF_MEMORY;                                                                  \
+        return refusal();                                                                                 \
     CUresult result = call;                                                                               \
     return reservation == RESERVED ? settle(result, result == 0 ? number(*(made)) : 0, &charge, taken) : result
 
@@ -134,7 +134,7 @@ static CUresult settle_library(CUresult result, const CUlibrary *made, struct ch
     struct charge charges[MAX_DEVICES];              \
     unsigned count_;                                 \
     if (!reserve_library(taken, charges, &count_))   \
-        return CUDA_ERROR_OUT_OF_MEMORY;             \
+        return refusal();                            \
     CUresult result = call;                          \
     return settle_library(result, made, charges, count_, taken)
 

@@ -237,7 +237,7 @@ static CUresult within_limit(allocate_fn run, CUdeviceptr *pointer, size_t bytes
         settle(pool, 0);
     } else if (!reserve_growth(pool, bytes, &growth)) {
         account_count_refusal(device);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return refusal();
     }
     CUresult result = run(pointer, bytes, pool->handle, stream);
     uint64_t before = pool->charged + growth;

@@ -42,6 +42,14 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *unused, size_t *total)
     return 0;
 }
 
+CUresult refusal(void)
+{
+    size_t unused, total;
+    CUresult result = CALL(cuMemGetInfo_v2, &unused, &total);
+    bool has_fault = result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_LAUNCH_FAILED;
+    return has_fault ? result : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
 {
     CUresult result = CALL(cuDeviceTotalMem_v2, bytes, ordinal);
