@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from divvy.kube.client import Client
@@ -23,6 +24,8 @@ from divvy.kube.media_types import MERGE_PATCH
 from divvy.kube.objects import Page
 
 _Answer = TypeVar("_Answer")
+# Before 1.34 Kubernetes has claims and slices as these alone, and drivers whose claims hold GPUs.
+_EARLIER = {"resource.k8s.io/v1": ("resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")}
 _MOMENTARY = (TOO_MANY_REQUESTS, 500, 502, UNAVAILABLE, 504)
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
 # Before what must not be left undone is given up: two minutes.
@@ -74,12 +77,14 @@ class Api:
         self, kind: Kind, namespace: str = "", fields: Mapping[str, str] | None = None
     ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
         """Return objects as ``find_known`` does, and the names of those that cannot be read."""
-        try:
-            pages = self._pages(kind, namespace, None, fields)
-        except ApiError as problem:
-            if problem.code == NOT_FOUND:
-                return [], ()
-            raise
+        pages: list[Page] = []
+        for version in (kind.api_version, *_EARLIER.get(kind.api_version, ())):
+            try:
+                pages = self._pages(replace(kind, api_version=version), namespace, None, fields)
+                break
+            except ApiError as problem:
+                if problem.code != NOT_FOUND:
+                    raise
         items = [item for page in pages for item in page.items]
         return items, tuple(name for page in pages for name in page.skipped)
 

@@ -27,6 +27,8 @@ def listens(path):
         client.settimeout(1)
         try:
             client.connect(path)
+        except (BlockingIOError, TimeoutError):
+            return True
         except OSError:
             return False
     return True

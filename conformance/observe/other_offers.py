@@ -10,6 +10,8 @@ from divvy.model.resource_names import VENDOR
 
 # DRA drivers of NVIDIA's GPUs that do not have NVIDIA's name in theirs.
 _DRIVERS = ("hami-core-gpu.project-hami.io",)
+# Types of devices of NVIDIA's drivers that are no GPUs: those of ComputeDomains.
+_OTHER_DEVICES = ("channel", "daemon")
 # Resources that share NVIDIA's GPUs: HAMi, Volcano, Alibaba Cloud, Tencent's gpu-manager, Run:ai.
 _SHARERS = (
     "volcano.sh/vgpu-",
@@ -46,8 +48,7 @@ def other_offers(
 
 
 def _is_gpu(device: Mapping[str, Any]) -> bool:
-    """Return whether a device of NVIDIA's is a GPU or a part of one: its driver has others too."""
+    """Return whether a device of NVIDIA's may be a GPU or a part of one: some are neither."""
     # resource.k8s.io/v1 has the attributes in the device itself, v1beta1 below `basic`.
     attributes = device.get("attributes") or (device.get("basic") or {}).get("attributes") or {}
-    kind = (attributes.get("type") or {}).get("string")
-    return kind in (None, "gpu", "mig", "vfio")
+    return (attributes.get("type") or {}).get("string") not in _OTHER_DEVICES

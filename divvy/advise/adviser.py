@@ -62,16 +62,16 @@ def advise(
     headroom: float = 0.2,
 ) -> Advice:
     """Return which profile each pool should have; half of the wanted time must be recorded."""
-    little = _too_little(trace.seconds, wanted_seconds)
+    unknown = trace.unread or _too_little(trace.seconds, wanted_seconds)
     results = tuple(
-        PoolAdvice(name, cluster.pools[name].profile, unknown=little)
-        if little
+        PoolAdvice(name, cluster.pools[name].profile, unknown=unknown)
+        if unknown
         else _PoolAdviser(cluster, name, trace, allow, headroom).advice()
         for name in pools
     )
     strangers = sum(pod.pool not in cluster.pools for pod in trace.pods)
     words = f"{plural(strangers, 'pod')} of no pool of the stack file left out"
-    notes = [*trace.notes, *([words] if strangers else ())]
+    notes = [words] if strangers else []
     if trace.gaps:
         gaps = duration_words(trace.end - trace.begin - trace.seconds)
         notes.append(f"nothing is known of {gaps} of this time")

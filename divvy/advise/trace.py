@@ -14,6 +14,7 @@ from math import inf
 from typing import Any, Literal, NamedTuple, get_args
 
 from divvy.errors import CommandError
+from divvy.model.phrases import plural
 from divvy.model.problems import printable
 
 VERSION = 1
@@ -74,7 +75,8 @@ class RecordedPod(NamedTuple):
 class Trace:
     """The pods of a cluster between two times (Unix seconds).
 
-    ``gaps`` are times within them of which nothing is known; ``notes`` say what was left out.
+    ``gaps`` are times within them of which nothing is known; ``unread`` says what cannot be read of
+    a recording: it may be pods of any pool.
     """
 
     cluster: str
@@ -82,7 +84,7 @@ class Trace:
     end: float
     pods: Sequence[RecordedPod]
     gaps: tuple[tuple[float, float], ...] = ()
-    notes: tuple[str, ...] = ()
+    unread: str = ""
 
     @property
     def seconds(self) -> float:
@@ -151,13 +153,14 @@ def _known(first: Mapping[str, Any]) -> dict[str, Any]:
     if not 0 <= begin <= end < inf:
         raise ValueError(first)
     gaps = [(float(gap[0]), float(gap[1])) for gap in first.get("gaps") or ()]
-    gaps = [(opens, closes) for opens, closes in gaps if begin <= opens < closes <= end]
+    gaps = [(max(opens, begin), min(closes, end)) for opens, closes in gaps]
+    gaps = [(opens, closes) for opens, closes in gaps if opens < closes]
     cluster = printable(first.get("cluster") or "")
     return {"begin": begin, "end": end, "gaps": gaps, "cluster": cluster}
 
 
 def _documents(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-    for line in lines:
+    for line in filter(str.strip, lines):
         try:
             document = json.loads(line)
         except (ValueError, RecursionError):
@@ -182,8 +185,11 @@ def trace_of(recording: Recording, since: float | None = None) -> Trace:
     gaps = tuple(
         (max(gap_begin, begin), gap_end) for gap_begin, gap_end in first["gaps"] if gap_end > begin
     )
-    words = f"{unread:,} line{'' if unread == 1 else 's'} of the recording cannot be read"
-    return Trace(first["cluster"], begin, end, pods, gaps, (words,) if unread else ())
+    words = (
+        f"{plural(unread, 'line')} of the recording cannot be read, and what their pods needed is "
+        "not known: delete these lines to be advised on the others alone"
+    )
+    return Trace(first["cluster"], begin, end, pods, gaps, words if unread else "")
 
 
 def recorded_pod(document: Mapping[str, Any], recorded_until: float) -> RecordedPod:

@@ -375,6 +375,7 @@ class Agent:
             self.plugins.problem,
             self.claims.problem,
             self._record.problem,
+            self.memory_watch.problem,
             *self._problems.values(),
             *self._loops.problems,
         )

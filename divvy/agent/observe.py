@@ -86,8 +86,7 @@ class Observer:
         try:
             processes = await self._driver.processes(gpu)
         except DriverProblem:
-            # Unknown is not idle.
-            return frozenset({gpu.uuid, *(device for device in by_gi.values() if device)})
+            return gpu.uuids  # unknown is not idle
         servers = self._servers(gpu.uuid)
         used = {
             by_gi.get(process["gi"] or 0) or gpu.uuid

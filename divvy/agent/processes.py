@@ -13,11 +13,14 @@ _START_TIME = 19  # field 22 of proc(5)'s stat, counted from the third
 
 
 def find_process(pid: int) -> tuple[Process, Member] | None:
-    """Return a process and where it belongs; None for one outside pods, or ended meanwhile."""
+    """Return a process and where it belongs; None for one outside pods, or ended meanwhile.
+
+    Raises OSError where that cannot be told.
+    """
     try:
         started = start_time(pid)
         where = member((_PROC / str(pid) / "cgroup").read_text(errors="replace"))
-    except (OSError, ValueError):
+    except (FileNotFoundError, ProcessLookupError, ValueError):
         return None
     return None if where is None else (Process(pid, started), where)
 

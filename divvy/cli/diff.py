@@ -85,6 +85,8 @@ def _with_all(given: list[str], output: Format, out: Path | None) -> bool:
         if len(given) == 2
         else {name: read_path(project.stack_path(name)) for name in project.stacks()}
     )
+    if not older and not newer:
+        fail(f"there is no stack file to compare: none in {project.stack_folder}, none before")
     differences, invalid = [], {}
     for name, file in newer.items():
         try:

@@ -42,7 +42,8 @@ def plan(
     if output == "kueue":
         write(kueue_objects(kueue_quota(predicted, cluster.names)), out)
     elif output == "slices":
-        write(node_objects(node_templates(predicted)), out)
+        unknown = [pool.name for pool in predicted.pools if pool.node is None]
+        write(node_objects(node_templates(predicted), unknown), out)
     else:
         write(_VIEWS[output](predicted), out)
 

@@ -50,7 +50,7 @@ def status(
     output: TextOrJson = "text",
     out: OutFile = None,
 ) -> None:
-    """Show what is wrong in the cluster; exit code 0: nothing, 2: something, 1: an error."""
+    """Show what is wrong; exit code 0: nothing, 2: something or not known, 1: an error."""
     cluster = read_cluster(read_path(stack_path(stack)))
     if wait:
         typer.echo(wait_advertised(cluster, stack, partial(typer.echo, err=True)).words, err=True)
@@ -88,7 +88,12 @@ def _read(reader: ClusterReader, cluster: Cluster, name: str) -> ClusterStatus:
         *_pending(cluster, pods, claims, now, reader.note),
         *(PendingPod(printable(name), (), _UNREAD) for name in reader.unread("pods")),
     )
-    return replace(result, pending=pending, notes=(*notes, *reader.taken_notes()))
+    return replace(
+        result,
+        pending=pending,
+        notes=(*notes, *reader.taken_notes()),
+        is_whole=not notes,
+    )
 
 
 def _allowed(reader: ClusterReader, path: str, notes: list[str]) -> list[dict[str, Any]] | None:

@@ -72,7 +72,8 @@ class ClusterStatus:
 
     ``counts`` are nodes by the state that their agents report, ``notes`` what could not be read;
     ``missing`` are pools with fewer or more nodes than the file says, and nodes that it names and
-    that are not there; ``alerts`` is None if no Prometheus was asked.
+    that are not there; ``alerts`` is None if no Prometheus was asked. ``is_whole`` is False if this
+    user may not read all of it: then it is not known that nothing is wrong.
     """
 
     cluster: str
@@ -83,9 +84,15 @@ class ClusterStatus:
     pending: tuple[PendingPod, ...] = ()
     alerts: tuple[Alert, ...] | None = None
     notes: tuple[str, ...] = field(default=())
+    is_whole: bool = True
+
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether nothing of what was read is wrong."""
+        return not (self.lines or self.missing or self.pending or self.alerts)
 
     def __bool__(self) -> bool:
-        return bool(self.lines or self.missing or self.pending or self.alerts)
+        return not (self.is_quiet and self.is_whole)
 
 
 def cluster_status(

@@ -341,6 +341,331 @@ SHAPES |= {
     ),
 }
 
+_BOTH_VALUES = values({"four": plugin(4)}, SEVEN)
+_VALUES_TEXT = yaml.safe_dump(_BOTH_VALUES)
+_PER_CARD = {
+    "a100-40gb": {
+        "version": "v1",
+        "flags": {"migStrategy": "mixed"},
+        "sharing": {
+            "timeSlicing": {
+                "resources": [
+                    {"name": GPU, "replicas": 8},
+                    {"name": "nvidia.com/mig-1g.5gb", "replicas": 2},
+                    {"name": "nvidia.com/mig-3g.20gb", "replicas": 3},
+                ]
+            }
+        },
+    },
+    "tesla-t4": yaml.safe_load(plugin(4)),
+}
+_PER_CARD_TEXTS = {name: yaml.safe_dump(config) for name, config in _PER_CARD.items()}
+_CLUSTER_POLICY = {
+    "apiVersion": "nvidia.com/v1",
+    "kind": "ClusterPolicy",
+    "metadata": {"name": "gpu-cluster-policy"},
+    "spec": {
+        "mig": {"strategy": "mixed"},
+        "devicePlugin": {"enabled": True, "config": {"name": "s", "default": "four"}},
+        "migManager": {"enabled": True, "config": {"name": "m", "default": "off"}},
+    },
+}
+
+
+def _custom(api: str, kind: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": "gpu"}, "spec": spec}
+
+
+# In the objects and files of those who deploy charts: GitOps, fleets, operators, generators.
+SHAPES |= {
+    "config map by card": (
+        [config_map("time-slicing-config-fine", **_PER_CARD_TEXTS)],
+        {"a100-40gb": slices(8), "tesla-t4": slices(4)},
+    ),
+    "cluster policy and both config maps": (
+        [
+            listed(
+                _CLUSTER_POLICY,
+                config_map("s", four=plugin(4)),
+                config_map("m", config__yaml=SEVEN),
+            )
+        ],
+        _BOTH,
+    ),
+    "plugin's chart below another name, with fallbacks": (
+        [
+            {
+                "nvdp": {
+                    "config": {
+                        "map": {"default": plugin(), "shared": plugin(6)},
+                        "default": "default",
+                        "fallbackStrategies": ["named", "single"],
+                    },
+                    "gfd": {"enabled": True},
+                    "nfd": {"enableNodeFeatureApi": True},
+                }
+            }
+        ],
+        {"default": {}, "shared": slices(6)},
+    ),
+    "helm release with values from a config map": (
+        [
+            {
+                **_RELEASE,
+                "spec": {"valuesFrom": [{"kind": "ConfigMap", "name": "gpu-values"}]},
+            },
+            config_map("gpu-values", values__yaml=_VALUES_TEXT),
+        ],
+        _BOTH,
+    ),
+    "helm release with values from a secret": (
+        [
+            {**_RELEASE, "spec": {"valuesFrom": [{"kind": "Secret", "name": "gpu-values"}]}},
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "gpu-values"},
+                "stringData": {"values.yaml": _VALUES_TEXT},
+            },
+        ],
+        _BOTH,
+    ),
+    "application set": (
+        [
+            _custom(
+                "argoproj.io/v1alpha1",
+                "ApplicationSet",
+                generators=[{"list": {"elements": [{"cluster": "a"}]}}],
+                template={
+                    "metadata": {"name": "gpu-a"},
+                    "spec": {
+                        "sources": [
+                            {"chart": "gpu-operator", "helm": {"values": _VALUES_TEXT}},
+                            {"repoURL": "https://git.example.com/x", "ref": "values"},
+                        ]
+                    },
+                },
+            )
+        ],
+        _BOTH,
+    ),
+    "helm chart inflation generator": (
+        [
+            {
+                "apiVersion": "builtin",
+                "kind": "HelmChartInflationGenerator",
+                "metadata": {"name": "gpu"},
+                "name": "gpu-operator",
+                "repo": "https://helm.ngc.nvidia.com/nvidia",
+                "valuesInline": _BOTH_VALUES,
+            }
+        ],
+        _BOTH,
+    ),
+    "resource list of a kustomize function": (
+        [
+            {
+                "apiVersion": "config.kubernetes.io/v1",
+                "kind": "ResourceList",
+                "items": [config_map(four=plugin(4)), DAEMON_SET],
+            }
+        ],
+        {"four": slices(4)},
+    ),
+    "terraform, helm release": (
+        json.dumps({"resource": {"helm_release": {"gpu": {"values": [_VALUES_TEXT]}}}}),
+        _BOTH,
+    ),
+    "terraform, config map": (
+        json.dumps(
+            {
+                "resource": {
+                    "kubernetes_config_map": {
+                        "c": {"metadata": {"name": "c"}, "data": {"four": plugin(4)}}
+                    }
+                }
+            }
+        ),
+        {"four": slices(4)},
+    ),
+    "yamlencode": (json.dumps(_BOTH_VALUES, indent=2), _BOTH),
+    "k3s chart": (
+        [
+            _custom(
+                "helm.cattle.io/v1",
+                "HelmChart",
+                repo="https://helm.ngc.nvidia.com/nvidia",
+                chart="gpu-operator",
+                targetNamespace="gpu-operator",
+                valuesContent=_VALUES_TEXT,
+            )
+        ],
+        _BOTH,
+    ),
+    "k3s chart configuration": (
+        [_custom("helm.cattle.io/v1", "HelmChartConfig", valuesContent=_VALUES_TEXT)],
+        _BOTH,
+    ),
+    "fleet.yaml": (
+        [
+            {
+                "defaultNamespace": "gpu-operator",
+                "helm": {"chart": "gpu-operator", "values": _BOTH_VALUES},
+                "targetCustomizations": [{"name": "edge", "helm": {"values": {"logLevel": 2}}}],
+            }
+        ],
+        _BOTH,
+    ),
+    "fleet bundle": (
+        [
+            _custom(
+                "fleet.cattle.io/v1alpha1",
+                "Bundle",
+                helm={"values": values(mig=SEVEN)},
+                resources=[
+                    {"name": "c.yaml", "content": yaml.safe_dump(config_map(four=plugin(4)))}
+                ],
+            )
+        ],
+        _BOTH,
+    ),
+    "helmfile": (
+        [
+            {
+                "repositories": [{"name": "nvidia", "url": "https://helm.ngc.nvidia.com/nvidia"}],
+                "releases": [
+                    {"name": "gpu", "chart": "nvidia/gpu-operator", "values": [_BOTH_VALUES]}
+                ],
+            }
+        ],
+        _BOTH,
+    ),
+    "timoni bundle": (
+        [
+            {
+                "bundle": {
+                    "apiVersion": "v1alpha1",
+                    "name": "gpu",
+                    "instances": {"plugin": {"namespace": "gpu", "values": _PLUGIN_CHART}},
+                }
+            }
+        ],
+        _PLUGIN_PROFILES,
+    ),
+    "objects by name, as CUE and Jsonnet export them": (
+        json.dumps({"configMap": {"plugin": config_map(four=plugin(4))}, "daemonSet": DAEMON_SET}),
+        {"four": slices(4)},
+    ),
+    "OLM subscription, policy and config map": (
+        [
+            _custom(
+                "operators.coreos.com/v1alpha1",
+                "Subscription",
+                channel="stable",
+                name="gpu-operator-certified",
+                config={"env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]},
+            ),
+            _CLUSTER_POLICY,
+            config_map("s", four=plugin(4)),
+            config_map("m", config__yaml=SEVEN),
+        ],
+        _BOTH,
+    ),
+    "crossplane release": (
+        [_custom("helm.crossplane.io/v1beta1", "Release", forProvider={"values": _BOTH_VALUES})],
+        _BOTH,
+    ),
+    "crossplane object": (
+        [
+            _custom(
+                "kubernetes.crossplane.io/v1alpha2",
+                "Object",
+                forProvider={"manifest": config_map(four=plugin(4))},
+            )
+        ],
+        {"four": slices(4)},
+    ),
+    "manifest work": (
+        [
+            _custom(
+                "work.open-cluster-management.io/v1",
+                "ManifestWork",
+                workload={"manifests": [config_map(four=plugin(4)), DAEMON_SET]},
+            )
+        ],
+        {"four": slices(4)},
+    ),
+    "configuration policy": (
+        [
+            _custom(
+                "policy.open-cluster-management.io/v1",
+                "ConfigurationPolicy",
+                **{
+                    "object-templates": [
+                        {
+                            "complianceType": "musthave",
+                            "objectDefinition": config_map(four=plugin(4)),
+                        }
+                    ]
+                },
+            )
+        ],
+        {"four": slices(4)},
+    ),
+    "cluster resource set": (
+        [
+            _custom(
+                "addons.cluster.x-k8s.io/v1beta1",
+                "ClusterResourceSet",
+                resources=[{"kind": "ConfigMap", "name": "gpu"}],
+            ),
+            config_map("gpu", gpu__yaml=yaml.safe_dump(config_map(four=plugin(4)))),
+        ],
+        {"four": slices(4)},
+    ),
+    "cluster profile": (
+        [
+            _custom(
+                "config.projectsveltos.io/v1beta1",
+                "ClusterProfile",
+                helmCharts=[{"chartName": "nvidia/gpu-operator", "values": _VALUES_TEXT}],
+            )
+        ],
+        _BOTH,
+    ),
+    "helm template's output": (
+        "---\n# Source: nvidia-device-plugin/templates/configmap.yml\n"
+        + yaml.safe_dump(config_map("nvidia-device-plugin-configs", four=plugin(4)))
+        + "---\n# Source: nvidia-device-plugin/templates/daemonset.yml\n"
+        + yaml.safe_dump(DAEMON_SET),
+        {"four": slices(4)},
+    ),
+    "values with anchors": (
+        "devicePlugin:\n  config:\n    default: four\n    data:\n      four: &text |\n"
+        + "".join(f"        {line}\n" for line in plugin(4).splitlines())
+        + "      again: *text\n",
+        {"four": slices(4), "again": slices(4)},
+    ),
+    "mig-parted, filter as text": (
+        [
+            {
+                "version": "v1",
+                "mig-configs": {
+                    "balanced": [
+                        {**_FILTERED["mig-configs"]["balanced"][0], "device-filter": "0x20B010DE"}
+                    ]
+                },
+            }
+        ],
+        {
+            "balanced": {
+                "devices": "A100-SXM4-40GB",
+                "mig": {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1},
+            }
+        },
+    ),
+}
+
 # Files without a profile, and words that say why.
 NOTHING: dict[str, tuple[Any, str]] = {
     "cluster policy alone": (
@@ -391,6 +716,151 @@ NOTHING: dict[str, tuple[Any, str]] = {
             }
         ],
         "nvidia.com/a100 × 4 shares nothing: NVIDIA's plugin ignores the names in `resources`",
+    ),
+    "helm release whose values are elsewhere": (
+        [{**_RELEASE, "spec": {"valuesFrom": [{"kind": "ConfigMap", "name": "gpu-values"}]}}],
+        "HelmRelease h: is no configuration",
+    ),
+    "application whose values are elsewhere": (
+        [
+            {
+                **_APPLICATION,
+                "spec": {"source": {"helm": {"valueFiles": ["$values/gpu.yaml"]}}},
+            }
+        ],
+        "Application g: is no configuration",
+    ),
+    "application with a parameter": (
+        [
+            {
+                **_APPLICATION,
+                "spec": {
+                    "source": {
+                        "helm": {"parameters": [{"name": "mig.strategy", "value": "single"}]}
+                    }
+                },
+            }
+        ],
+        "Application g: is no configuration",
+    ),
+    "config map generator of files": (
+        [{**_KUSTOMIZATION, "configMapGenerator": [{"name": "c", "files": ["four.yaml"]}]}],
+        "Kustomization: is no configuration",
+    ),
+    "config map generator of literals": (
+        [
+            {
+                **_KUSTOMIZATION,
+                "configMapGenerator": [{"name": "c", "literals": [f"four={plugin(4)}"]}],
+            }
+        ],
+        "literals",
+    ),
+    "helmfile of files": (
+        [{"releases": [{"name": "gpu", "chart": "nvidia/gpu-operator", "values": ["a.yaml"]}]}],
+        "is no configuration",
+    ),
+    "config map of binary data": (
+        [{**config_map(), "data": None, "binaryData": {"four": "dmVyc2lvbjogdjEK"}}],
+        "data is",
+    ),
+    "secret": (
+        [
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "s"},
+                "data": {"values.yaml": "ZGV2aWNlUGx1Z2luOiB7fQo="},
+            }
+        ],
+        "Secret s: is no configuration",
+    ),
+    "HAMi's devices": (
+        [
+            config_map(
+                "hami-scheduler-device",
+                config__yaml="nvidia:\n  resourceCountName: nvidia.com/gpu\n"
+                "  deviceSplitCount: 10\n  deviceMemoryScaling: 1\n",
+            )
+        ],
+        "is no configuration",
+    ),
+    "HAMi's values": (
+        [{"devicePlugin": {"deviceSplitCount": 10, "deviceCoreScaling": 1}, "scheduler": {}}],
+        "is no configuration",
+    ),
+    "GPUCluster": (
+        [_custom("nvidia.com/v1alpha1", "GPUCluster", draDriver={"gpus": {"enabled": True}})],
+        "GPUCluster gpu: is no configuration",
+    ),
+    "OLM subscription": (
+        [
+            _custom(
+                "operators.coreos.com/v1alpha1",
+                "Subscription",
+                channel="stable",
+                config={"env": [{"name": "A", "value": "b"}]},
+            )
+        ],
+        "Subscription gpu: is no configuration",
+    ),
+    "EKS, node group": (
+        [
+            {
+                "apiVersion": "eksctl.io/v1alpha5",
+                "kind": "ClusterConfig",
+                "metadata": {"name": "c"},
+                "managedNodeGroups": [
+                    {"name": "gpu", "labels": {"nvidia.com/device-plugin.config": "four"}}
+                ],
+            }
+        ],
+        "ClusterConfig c: is no configuration",
+    ),
+    "EKS, settings of Bottlerocket": (
+        [
+            _custom(
+                "karpenter.k8s.aws/v1",
+                "EC2NodeClass",
+                userData="[settings.kubelet-device-plugins.nvidia]\n"
+                'device-sharing-strategy = "time-slicing"\n',
+            )
+        ],
+        "EC2NodeClass gpu: is no configuration",
+    ),
+    "GKE, node pool": (
+        [
+            _custom(
+                "container.cnrm.cloud.google.com/v1beta1",
+                "ContainerNodePool",
+                nodeConfig={
+                    "guestAccelerator": [
+                        {
+                            "type": "nvidia-l4",
+                            "gpuSharingConfig": {
+                                "gpuSharingStrategy": "TIME_SHARING",
+                                "maxSharedClientsPerGpu": 8,
+                            },
+                        }
+                    ]
+                },
+            )
+        ],
+        "ContainerNodePool gpu: is no configuration",
+    ),
+    "AKS, agent pool": (
+        [
+            _custom(
+                "containerservice.azure.com/v1api20240901",
+                "ManagedClustersAgentPool",
+                gpuInstanceProfile="MIG1g",
+            )
+        ],
+        "ManagedClustersAgentPool gpu: is no configuration",
+    ),
+    "tasks of Ansible": (
+        [[{"name": "sharing", "kubernetes.core.k8s": {"definition": config_map(a=plugin(4))}}]],
+        "is no configuration",
     ),
     "go template": ("{{- if .Values.on }}\nversion: v1\n{{- end }}", "it is a template"),
 }

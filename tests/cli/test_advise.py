@@ -119,6 +119,21 @@ def test_prints_what_the_page_shows() -> None:
     assert "\n".join(("```", *shown, "```")) in PAGE
 
 
+def test_advises_nothing_where_a_line_of_the_recording_cannot_be_read() -> None:
+    """Its pod may have needed what the advice takes away."""
+    record([*NOTEBOOKS, pod("later", kind="of a release to come")])
+    before = Path("Pulumi.prod.yaml").read_text()
+    text = " ".join(advise("--write", expect=2).split())
+    assert "1 line of the recording cannot be read" in text
+    assert "change it" not in text
+    assert Path("Pulumi.prod.yaml").read_text() == before
+    # An editor's empty line is no pod.
+    record(NOTEBOOKS)
+    with Path("week.jsonl").open("a") as file:
+        file.write("\n")
+    advise()
+
+
 def test_each_view_tells_the_same() -> None:
     markdown, page = advise("-o", "md"), advise("-o", "html")
     (pool, training) = document()["pools"]

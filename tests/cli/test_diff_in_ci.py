@@ -216,6 +216,16 @@ def test_reviews_the_change_that_repairs_a_stack_file(stacks: Path, invalid: byt
     assert "Pulumi.new.yaml" in done.stderr
 
 
+def test_does_not_say_that_nothing_changes_where_there_is_no_stack_file(tmp_path: Path) -> None:
+    """The files may be in another folder than `stackConfigDir` says."""
+    git(tmp_path, "init", "--quiet")
+    (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "--message", "before")
+    done = run_divvy("diff", "--all", "HEAD", folder=tmp_path, expect=1)
+    assert "there is no stack file to compare" in done.stderr
+
+
 def test_compares_all_stacks_of_two_revisions(stacks: Path) -> None:
     git(stacks, "add", "--all")
     git(stacks, "commit", "--quiet", "--message", "after")

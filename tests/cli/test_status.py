@@ -197,7 +197,7 @@ def test_shows_dead_nodes_first_and_counts_what_exceeds_a_page(api: StatusApi) -
 
 def test_reports_what_a_user_may_not_read(api: StatusApi) -> None:
     api.refused.add(AGENTS)
-    text = words(status(expect=0))
+    text = words(status(expect=2))
     assert f"note: not shown: this user may not read {AGENTS}: no" in text
     assert "nothing to look at in what this user may read" in text
 

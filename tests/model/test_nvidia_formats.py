@@ -30,6 +30,14 @@ def test_imports_whole_gpus_when_nothing_is_shared(document):
     assert read_device_plugin(document, "a") == ImportResult({"a": {}})
 
 
+def test_names_a_strategy_whose_layout_is_elsewhere():
+    """The configuration of Deckhouse's mode MIG is this alone: whole GPUs are not what it means."""
+    document = {"version": "v1", "flags": {"migStrategy": "mixed"}}
+    (line,) = read_device_plugin(document, "MIG").left_out
+    assert line.startswith("MIG: flags.migStrategy mixed: the profile is for GPUs without MIG")
+    assert read_operator({"a": document}, parted(CUT), "mixed").left_out == ()
+
+
 def test_writes_out_nvidias_defaults():
     assert read_device_plugin(shared(name="gpu", replicas=2), "a").profiles == {
         "a": {

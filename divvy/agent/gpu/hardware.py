@@ -76,6 +76,11 @@ class Gpu:
         """Return whether the driver describes it now."""
         return not (self.lost or self.fault)
 
+    @property
+    def uuids(self) -> frozenset[str]:
+        """Return the UUIDs of the GPU and of all its MIG devices."""
+        return frozenset((self.uuid, *(uuid for part in self.instances for uuid in part.uuids)))
+
 
 @dataclass(frozen=True)
 class Snapshot:

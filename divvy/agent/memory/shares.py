@@ -101,8 +101,11 @@ class ShareAccounts:
                 continue
             # In a thread: how long a look takes is in the hands of those whose files they are.
             before = await asyncio.to_thread(self._before, shares)
-            uses = await self._uses()
-            whose = self._whose(before)
+            uses, unlisted = await self._uses()
+            whose = {
+                name: () if unlisted & before[name].limits.keys() else holders
+                for name, holders in self._whose(before).items()
+            }
             self.figures = await asyncio.to_thread(self._after, before, uses, whose)
             looks += 1
             if looks % _CLEAN_LOOKS == 0:
@@ -127,16 +130,17 @@ class ShareAccounts:
         accounts = {}
         for name, folder in shares.items():
             try:
+                device_ids = _device_ids(folder)
                 shares_of = parse_limits(read_regular_file(folder / "limits").decode())
                 figures = read_account(folder / "account")
             except OtherFormat as problem:
-                unreadable[name] = _device_ids(folder)
+                unreadable[name] = device_ids
                 self._tell(name, problem)
                 continue
             except (OSError, ValueError, AccountProblem):
                 continue  # being made, or spoilt by its tenant: then it holds only the tenant up
             sizes = {share.uuid: share.memory_mib << 20 for share in shares_of}
-            accounts[name] = ShareFigures(_device_ids(folder), sizes, figures, folder)
+            accounts[name] = ShareFigures(device_ids, sizes, figures, folder)
         return accounts
 
     def _tell(self, name: str, problem: OtherFormat) -> None:
@@ -190,7 +194,7 @@ class ShareAccounts:
         own: dict[str, list[NvmlUse]] = {}
         for name, share in shares.items():
             if not whose[name]:
-                continue  # what was told stays
+                continue  # not known: what was told stays
             devices = {uuid: at for at, uuid in enumerate(share.limits)}
             own[name] = [
                 NvmlUse(use.process, devices[use.uuid], use.used)
@@ -223,14 +227,17 @@ class ShareAccounts:
                 self._containers = containers_by_id(names)
         return self._containers
 
-    async def _uses(self) -> list[_Use]:
-        uses = []
+    async def _uses(self) -> tuple[list[_Use], set[str]]:
+        """Return what processes use, and the GPUs and MIG devices whose processes are not known."""
+        uses: list[_Use] = []
+        unlisted: set[str] = set()
         gpus = () if self._driver.snapshot is None else self._driver.snapshot.gpus
         for gpu in gpus:
-            if gpu.present:
-                with contextlib.suppress(DriverProblem):  # of this GPU: the others are looked at
-                    uses += await self._uses_of(gpu)
-        return uses
+            try:
+                uses += await self._uses_of(gpu) if gpu.present else ()
+            except (DriverProblem, OSError):  # of this GPU: the others are looked at
+                unlisted |= gpu.uuids
+        return uses, unlisted
 
     async def _uses_of(self, gpu: Gpu) -> list[_Use]:
         by_gi = {instance.gi: instance.uuid for instance in gpu.instances}
@@ -240,6 +247,7 @@ class ShareAccounts:
             process, host_process = in_namespace(pid), find_process(pid)
             if process is not None and host_process is not None:
                 device = by_gi.get(listed["gi"] or 0) or gpu.uuid
+                # None: not told. What is told of others of its container counts.
                 used = (listed["used_mib"] or 0) << 20
                 uses.append(_Use(process, host_process[1], device, used))
         return uses
@@ -250,7 +258,10 @@ class ShareAccounts:
         held |= self._claimed().keys()
         for name, folder in self._laid().items():
             share = self.figures.get(name)
-            of = _device_ids(folder)
+            try:
+                of = _device_ids(folder)
+            except OSError:
+                continue  # whose they are is not known
             # A container holds all replicas of its share, or none.
             is_held = bool(of) and held.issuperset(of)
             if not is_held and not (share and share.figures.slots):
@@ -260,14 +271,17 @@ class ShareAccounts:
 
 
 def in_namespace(pid: int) -> InNamespace | None:
-    """Return a process of the host as its own namespace knows it; None if it has ended."""
+    """Return a process of the host as its own namespace knows it; None if it has ended.
+
+    Raises OSError where that cannot be told.
+    """
     try:
         status = (_PROC / str(pid) / "status").read_bytes()
         namespace = (_PROC / str(pid) / "ns/pid").readlink().name
         # A line of its own: a process may call itself "NSpid:", and what would be a line in a text.
         numbers = re.findall(rb"^NSpid:\s(.*)$", status, re.MULTILINE)[0].split()
         return InNamespace(int(namespace.removeprefix("pid:[").removesuffix("]")), int(numbers[-1]))
-    except (OSError, ValueError, IndexError):
+    except (FileNotFoundError, ProcessLookupError, ValueError, IndexError):
         return None
 
 
@@ -280,10 +294,10 @@ def _remove(path: Path) -> None:
 
 
 def _device_ids(share: Path) -> tuple[str, ...]:
-    """Return whose files these are; empty if the folder was never finished."""
+    """Return whose files these are; empty if the folder was never finished. Raises OSError."""
     try:
         return tuple(read_regular_file(share / "devices").decode(errors="replace").split())
-    except OSError:
+    except FileNotFoundError:
         return ()
 
 

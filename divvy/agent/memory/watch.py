@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 5.0
 # About five minutes: Events of a pod that ended long ago are not read.
 _TRIES = 20
+_UNKNOWN = "it is not known who is above a memoryLimit"
+_UNTOLD = "the driver does not tell how much memory processes use of GPU"
 
 
 class MemoryWatch:
@@ -65,6 +67,8 @@ class MemoryWatch:
         self._sigterm_times: dict[Process, float] = {}
         self._reports: dict[tuple[str, str, str], asyncio.Task[None]] = {}
         self.excesses: tuple[Excess, ...] = ()
+        self.problem = ""
+        """Why it is not known who is above a limit, "" if it is."""
 
     async def run(self) -> None:
         """Look every few seconds; never returns."""
@@ -81,9 +85,14 @@ class MemoryWatch:
             limited = [r for r in self._plugins.advertised() if r.sharing.memory_mib is not None]
             try:
                 claimed = await self._claimed()
-                over = await self._excesses(limited, claimed) if limited or claimed else ()
-            except (HoldersUnknown, OSError):
+                over, self.problem = (
+                    await self._excesses(limited, claimed) if limited or claimed else ((), "")
+                )
+            except HoldersUnknown:
                 continue  # told elsewhere; the next look is in a moment
+            except OSError as error:
+                self.problem = f"{_UNKNOWN}: {error}"
+                continue
             known = {excess.key for excess in self.excesses}
             self.excesses = over
             await self._enforce(over, monotonic())
@@ -132,33 +141,51 @@ class MemoryWatch:
 
     async def _excesses(
         self, limited: Iterable[Resource], claimed: Mapping[str, ClaimLimits]
-    ) -> tuple[Excess, ...]:
+    ) -> tuple[tuple[Excess, ...], str]:
+        """Return who is above a limit, and why that is not known of all.
+
+        A container of a GPU that does not answer now is above its limit as long as it was, and has
+        no processes: nobody is ended by what is not known to be so still.
+        """
         limits = {r.name: Limit(r.sharing.memory_mib or 0, r.sharing.is_enforced) for r in limited}
         # Every GPU: a device that is withdrawn, because it waits for its holder, is still held.
         gpus = () if self._driver.snapshot is None else self._driver.snapshot.gpus
         uses: list[Use] = []
+        over: list[Excess] = []
+        untold: list[str] = []
         for gpu in gpus:
-            with contextlib.suppress(DriverProblem):  # of this GPU: the others are watched on
-                uses += await self._uses(gpu)
+            try:
+                of_gpu, is_told = await self._uses(gpu)
+            except DriverProblem:  # of this GPU: the others are watched on
+                known = (excess for excess in self.excesses if excess.uuid in gpu.uuids)
+                over += (replace(excess, processes=()) for excess in known)
+                continue
+            uses += of_gpu
+            untold += [] if is_told else [str(gpu.index)]
+        problem = f"{_UNKNOWN}: {_UNTOLD} {', '.join(untold)}" if untold else ""
         if not uses:
-            return ()
+            return tuple(sorted(over)), problem
         held = by_uuid(await self._holders.holders())
         containers = containers_by_id(link.name for link in self._container_logs.iterdir())
-        over = list(excesses(uses, containers, held, limits))
-        for uuid, of_gpu in claimed.items():
+        over += excesses(uses, containers, held, limits)
+        for uuid, by_claims in claimed.items():
             mine = [use for use in uses if use.uuid == uuid]
-            over += excesses(mine, containers, {uuid: of_gpu.holders}, of_gpu.limits)
-        return tuple(sorted(over))
+            over += excesses(mine, containers, {uuid: by_claims.holders}, by_claims.limits)
+        return tuple(sorted(over)), problem
 
-    async def _uses(self, gpu: Gpu) -> list[Use]:
+    async def _uses(self, gpu: Gpu) -> tuple[list[Use], bool]:
+        """Return what processes in containers use of a GPU, and whether the driver tells it all."""
+        uses: list[Use] = []
         if not gpu.present:
-            return []
+            return uses, True
         by_gi = {instance.gi: instance.uuid for instance in gpu.instances}
-        uses = []
+        is_told = True
         for listed in await self._driver.processes(gpu):
             host_process = find_process(listed["pid"] or 0)
-            if host_process is not None:
+            if host_process is not None and listed["used_mib"] is None:
+                is_told = False
+            elif host_process is not None:
                 process, where = host_process
                 device = by_gi.get(listed["gi"] or 0) or gpu.uuid
-                uses.append(Use(where, process, device, listed["used_mib"] or 0))
-        return uses
+                uses.append(Use(where, process, device, listed["used_mib"]))
+        return uses, is_told

@@ -44,15 +44,15 @@ async def utilisation_gauge(
         except DriverProblem:
             continue  # of this GPU; its state says why
         percents = []
-        for process in processes:
-            running = find_process(process["pid"])
-            if running is not None:
-                _, where = running
-                percents.append((where, process["percent"]))
         try:
+            for process in processes:
+                running = find_process(process["pid"])
+                if running is not None:
+                    _, where = running
+                    percents.append((where, process["percent"]))
             containers = containers_by_id(link.name for link in container_logs.iterdir())
         except OSError:
-            return
+            return  # what is not known is absent
         for container, percent in sorted(by_container(percents, containers).items()):
             namespace, _, pod = container.pod.partition("/")
             gauge.set(percent, str(gpu.index), gpu.uuid, namespace, pod, container.name)

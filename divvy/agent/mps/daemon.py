@@ -297,12 +297,16 @@ class MpsDaemon:
     def remove_left(self) -> bool:
         """Remove what containers have left in its /dev/shm; return whether there was anything.
 
-        Only where no container is a client, or is about to be one.
+        Only where no container is a client, or is about to be one. Raises NoAnswer.
         """
         if not has_files(self._memory):
             return False
         own = session(self._process.pid) if self.alive else []
-        return remove_left(self._memory, {*own, *self.servers})
+        try:
+            return remove_left(self._memory, {*own, *self.servers})
+        except OSError as error:
+            left = f"what containers left in {self._memory} is not removed"
+            raise NoAnswer(f"{left}: {error}") from error
 
     @property
     def memory_used(self) -> float:

@@ -37,11 +37,14 @@ class Process:
 
 
 def start_time(pid: int) -> int:
-    """Return when a process started, in the kernel's ticks since the boot; 0 if it does not run."""
+    """Return when a process started, in the kernel's ticks since the boot; 0 if it does not run.
+
+    Raises OSError where that cannot be told.
+    """
     try:
         # Bytes: its name, which it chooses, may be no text.
         fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return 0
     return 0 if pid == 0 or fields[0] in b"ZX" else int(fields[19])
 

@@ -306,8 +306,11 @@ class Mps:
         supervised.looked_at = now
         is_given = now - self._given.get(uuid, self._began) < _HELD_SECONDS
         is_free = self._held is not None and uuid not in self._held and not is_given
-        if is_free and supervised.daemon.remove_left():
-            _log.info("GPU %s: what containers left in its /dev/shm is removed", uuid)
+        try:
+            if is_free and supervised.daemon.remove_left():
+                _log.info("GPU %s: what containers left in its /dev/shm is removed", uuid)
+        except NoAnswer as no_answer:
+            _log.warning("GPU %s: %s", uuid, no_answer)
         used = supervised.daemon.memory_used
         full = (
             f"the /dev/shm of its containers, {self._memory / uuid}, is {100 * _FULL:.0f} % full "

@@ -20,6 +20,8 @@ from divvy.agent.inject.tmpfs import Tmpfs
 SIZE = 1 << 30
 # The kernel's memory for them counts in no size.
 _INODES = 16384
+# What the kernel answers of a process that has ended; any other error says nothing of it.
+_ENDED = (FileNotFoundError, ProcessLookupError)
 
 
 def mount_memory(folder: Path) -> None:
@@ -55,7 +57,8 @@ def has_files(folder: Path) -> bool:
 def remove_left(folder: Path, pids: Collection[int]) -> bool:
     """Remove what none of these processes has open or mapped; return whether there was anything.
 
-    What pods have left there is nobody's: the next ones could read it, and have no room.
+    What pods have left there is nobody's: the next ones could read it, and have no room. Raises
+    OSError, and removes nothing, where it cannot be told what a process has open.
     """
     used = {inode for pid in pids for inode in _open_files(pid, folder.stat().st_dev)}
     removed = False
@@ -73,18 +76,21 @@ def remove_left(folder: Path, pids: Collection[int]) -> bool:
 
 
 def _open_files(pid: int, device: int) -> set[int]:
-    """Return the inodes of a file system that a process has open or mapped."""
+    """Return the inodes of a file system that a process has open or mapped, none if it has ended.
+
+    Raises OSError where that cannot be told.
+    """
     inodes = set()
     process = Path(f"/proc/{pid}")
-    with suppress(OSError):
+    with suppress(*_ENDED):
         for line in (process / "maps").read_bytes().splitlines():
             _, _, _, numbers, inode = line.split()[:5]
             major, _, minor = numbers.decode().partition(":")
             if os.makedev(int(major, 16), int(minor, 16)) == device:
                 inodes.add(int(inode))
-    with suppress(OSError):
+    with suppress(*_ENDED):
         for handle in (process / "fd").iterdir():
-            with suppress(OSError):
+            with suppress(FileNotFoundError):  # closed meanwhile
                 status = handle.stat()
                 if status.st_dev == device:
                     inodes.add(status.st_ino)

@@ -138,8 +138,11 @@ def _memory(handle: Any, root: Path) -> dict[str, Any]:
         return {"memory_mib": total_mib, "memory_problem": "it uses the node's system memory"}
     try:
         node = nvml.nvmlDeviceGetNumaNodeId(handle)
-    except nvml.NVMLError:
+    except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
         return {"memory_mib": total_mib}
+    except nvml.NVMLError as error:
+        problem = f"the driver does not tell whether it is a NUMA node of the system ({error})"
+        return {"memory_mib": total_mib, "memory_problem": problem}
     if node < 0 or has_processors(node_root, node):
         return {"memory_mib": total_mib}
     return {
@@ -209,13 +212,14 @@ def links(bus_ids: list[str]) -> list[tuple[str, str, int]]:
 
 
 def processes(bus_id: str) -> list[dict[str, Any]]:
-    """List the processes of a GPU: pid, used memory in MiB, GPU instance or None.
+    """List the processes of a GPU: pid, used memory in MiB or None, GPU instance or None.
 
     Those with a compute context, those with a graphics context (Vulkan, OpenGL) and the clients of
     MPS: a process that stands in several lists does so with all its memory, and is returned once.
+    Its memory is None where no list tells it.
     """
     gpu = handle(bus_id)
-    used: dict[tuple[int, int | None], int] = {}
+    used: dict[tuple[int, int | None], int | None] = {}
     for listed in (
         nvml.nvmlDeviceGetComputeRunningProcesses(gpu),
         nvml.nvmlDeviceGetGraphicsRunningProcesses(gpu),
@@ -224,8 +228,14 @@ def processes(bus_id: str) -> list[dict[str, Any]]:
         for process in listed:
             gi = None if process.gpuInstanceId in (None, 0xFFFFFFFF) else process.gpuInstanceId
             key = (process.pid, gi)
-            used[key] = max(used.get(key, 0), (process.usedGpuMemory or 0) >> 20)
+            figures = (used.get(key), _mib(process.usedGpuMemory))
+            used[key] = max((mib for mib in figures if mib is not None), default=None)
     return [{"pid": pid, "used_mib": mib, "gi": gi} for (pid, gi), mib in used.items()]
+
+
+def _mib(size: int | None) -> int | None:
+    """Return bytes as MiB; None, which NVML's binding has for NVML_VALUE_NOT_AVAILABLE, stays."""
+    return None if size is None else size >> 20
 
 
 def _clients_of_mps(gpu: Any) -> list[Any]:

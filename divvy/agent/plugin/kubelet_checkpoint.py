@@ -49,7 +49,7 @@ def allocate_answers(content: bytes) -> Mapping[tuple[str, str, str], bytes]:
                 entry["AllocResp"], validate=True
             )
             for entry in json.loads(content)["Data"]["PodDeviceEntries"] or ()
-            if entry.get("AllocResp")
+            if entry["AllocResp"]
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _unknown_form(error) from error

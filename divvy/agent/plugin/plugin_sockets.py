@@ -44,6 +44,8 @@ def _listens(path: Path) -> bool:
         client.settimeout(0.2)
         try:
             client.connect(str(path))
+        except (BlockingIOError, TimeoutError):
+            return True  # its plugin accepts nobody now
         except OSError:
             return False  # left over from a plugin that is gone
     return True

@@ -141,6 +141,11 @@ def read_device_plugin(document: object, name: str) -> ImportResult:
     refuse_mps_of_mig(config)
     left_out = without_counterpart(config, name)
     left_out += single_strategy(config, name)
+    if config.flags.mig_strategy == "mixed":
+        left_out.append(
+            f"{name}: flags.migStrategy mixed: the profile is for GPUs without MIG; their layout "
+            "is in a configuration of mig-parted: import that, too, under this name"
+        )
     replicas = config.sharing.shared.replicas() if config.sharing.shared is not None else {}
     where = f"{name}: {config.sharing.key}"
     for resource, count in replicas.items():

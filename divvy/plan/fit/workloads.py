@@ -52,6 +52,14 @@ _HOLDERS = _names("template.openshift.io/Template workload.codeflare.dev/AppWrap
 _CLAIMING = _names(
     "deviceClassName resourceClaimName resourceClaimTemplateName resourceClaims resourceClassName"
 )
+# What names the object, or the kind of model, by which the pods and their requests are written.
+_REFERRING = _names(
+    "clusterWorkflowTemplateRef modelFormat pipelineRef runtimeRef taskRef templateRef "
+    "workflowTemplateRef"
+)
+# Of these one name, of a preset, a machine or a profile of the operator's, says which GPUs they
+# take.
+_BY_NAME = _names("kaito.sh inference.llmaz.io/Playground kubeai.org/Model")
 # Words for people, and what a framework does with the GPUs that its pods have.
 _NO_REQUESTS = _names(
     "entrypointNumGpus labels managedFields matchLabels nodeSelector rayStartParams"
@@ -138,8 +146,13 @@ def pod_at(obj: Mapping[str, Any], keys: Keys) -> FoundPod:
 
 
 def requests_outside(obj: Mapping[str, Any], pods: tuple[FoundPod, ...]) -> Iterator[str]:
-    """Yield where an object asks for GPUs, or counts pods, beside the pods that were found."""
+    """Yield where an object asks for GPUs, or counts pods, beside the pods that were found.
+
+    Where it refers to what asks, too.
+    """
     known = {pod.keys for pod in pods} | {keys for keys, _ in objects_in(obj)}
+    if _is_of(obj, _BY_NAME):
+        yield "which GPUs it takes"
     for key, value in obj.items():
         if key not in ("metadata", "status"):
             yield from _requests((str(key),), key, value, known, bool(pods))
@@ -264,7 +277,10 @@ def _requests(
             name, place = str(key), (*keys, key)
             if name in _NO_REQUESTS:
                 continue
-            is_request = name in _CLAIMING or (parent in ("limits", "requests") and "/" in name)
+            is_request = name in _CLAIMING or name in _REFERRING
+            if parent in ("limits", "requests"):
+                # Flyte's are a list of names and values.
+                is_request |= "/" in name or (isinstance(item, str) and bool(_GPU.search(item)))
             if name == "containers" or _GPU.search(name):
                 is_request |= not _is_above(place, known) and not _is_template_meta(place, known)
             is_count = counts and (name in _COUNTS or name == "size")

@@ -58,17 +58,24 @@ class ClaimQuotas:
     """What the quotas of each namespace have left for claims; a quota with a scope counts none."""
 
     def __init__(self, quotas: Iterable[Mapping[str, Any]]) -> None:
-        self._statuses: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+        # Of each namespace the name of each quota, what it allows, and what of it is used.
+        self._limits: dict[str, list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]] = {}
         for quota in quotas:
             meta = quota["metadata"]
             if not has_scopes(quota):
-                status = (meta["name"], quota.get("status") or {})
-                self._statuses.setdefault(meta["namespace"], []).append(status)
+                status = quota.get("status") or {}
+                # What has no status yet has it in a moment, and refuses by it.
+                hard = {
+                    **((quota.get("spec") or {}).get("hard") or {}),
+                    **(status.get("hard") or {}),
+                }
+                limits = meta["name"], hard, status.get("used") or {}
+                self._limits.setdefault(meta["namespace"], []).append(limits)
         self._charged: dict[str, Counter[str]] = {}
 
     def limits(self, namespace: str) -> bool:
         """Return whether a namespace has a quota at all."""
-        return namespace in self._statuses
+        return namespace in self._limits
 
     def refusal(self, namespace: str, usage: Usage, freed: Usage) -> str:
         """Return the quota that refuses a claim, and why; "" for none.
@@ -76,8 +83,7 @@ class ClaimQuotas:
         ``freed`` is what claims count for that will be gone by then.
         """
         charged = self._charged.get(namespace, Counter())
-        for quota, status in self._statuses.get(namespace, ()):
-            hard, used = status.get("hard") or {}, status.get("used") or {}
+        for quota, hard, used in self._limits.get(namespace, ()):
             for name in sorted(hard):
                 if name not in used and _counts_claims(name):
                     return f"the ResourceQuota {quota} has not been counted yet for {name}"

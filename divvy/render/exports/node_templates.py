@@ -9,9 +9,15 @@ from divvy.plan.predict.node_templates import NodeTemplate
 from divvy.render.exports.plain_yaml import yaml_documents
 
 
-def node_objects(templates: Sequence[NodeTemplate]) -> str:
-    """Return a Node and its ResourceSlices for each pool, as they will be, as YAML."""
-    return yaml_documents(obj for template in templates for obj in _objects(template))
+def node_objects(templates: Sequence[NodeTemplate], unknown: Sequence[str]) -> str:
+    """Return a Node and its ResourceSlices for each pool, as they will be, as YAML.
+
+    A comment names the pools of ``unknown`` hardware, which are left out.
+    """
+    left_out = "".join(
+        f"# Pool {pool} is left out: nothing is known of its hardware.\n" for pool in unknown
+    )
+    return left_out + yaml_documents(obj for template in templates for obj in _objects(template))
 
 
 def _objects(template: NodeTemplate) -> Iterator[dict[str, Any]]:

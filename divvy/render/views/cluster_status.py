@@ -55,7 +55,7 @@ def _head(status: ClusterStatus) -> Text:
     if status.alerts is not None:
         words += f", {plural(len(status.alerts), 'alert')} firing"
     seen = " in what this user may read" if status.notes else ""
-    end = f"; nothing to look at{seen}" if not status else ""
+    end = f"; nothing to look at{seen}" if status.is_quiet else ""
     return Text.assemble((status.cluster, "bold"), words, (end, "green"))
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
+import subprocess
+import sys
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from conformance.observe.kubelet_plugins import _LOOK
 from divvy.agent.__main__ import Absence
 from divvy.agent.gpu.coexistence import (
     feature_discovery_beside,
@@ -44,6 +49,23 @@ def test_counts_a_socket_only_while_somebody_listens_on_it(sockets: Path) -> Non
         assert beside == {"nvidia-gpu.sock": "NVIDIA's device plugin"}
         assert serving_sockets(sockets, beside) == beside
     assert serving_sockets(sockets, beside) == {}
+
+
+def test_counts_a_socket_whose_plugin_is_too_busy_to_accept(sockets: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server, ExitStack() as waiting:
+        server.bind(str(sockets / "nvidia-gpu.sock"))
+        server.listen(0)
+        with suppress(BlockingIOError):
+            while True:
+                client = waiting.enter_context(socket.socket(socket.AF_UNIX))
+                client.setblocking(False)
+                client.connect(str(sockets / "nvidia-gpu.sock"))
+        beside = sockets_beside(sockets)
+        assert serving_sockets(sockets, beside) == beside != {}
+        # The same look from within the agent's pod, as verify has it.
+        look = _LOOK.replace("/var/lib/kubelet/device-plugins", str(sockets))
+        seen = subprocess.run([sys.executable, "-c", look], capture_output=True, check=True)
+        assert json.loads(seen.stdout)["sockets"] == ["nvidia-gpu.sock"]
 
 
 def test_names_the_other_plugin() -> None:

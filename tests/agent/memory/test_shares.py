@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +24,9 @@ from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.inject.share_usage import read_account
 from divvy.agent.memory.shares import ShareAccounts, in_namespace
 from divvy.agent.memory.unaccounted_memory import InNamespace
+from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.plugin.device_holders import HoldersUnknown
+from divvy.agent.processes import find_process
 from lab.fakes.scene import until
 from tests.agent.devices import device_share, gpu, snapshot
 from tests.agent.inject.test_share_usage import lock
@@ -301,3 +305,50 @@ def test_charges_no_pod_before_it_knows_the_shares_holder(
     asyncio.run(node.charged(300, 700))
     node.accounts._holders.last = ()  # type: ignore[misc]
     asyncio.run(node.charged(300, 700))
+
+
+def test_charges_a_share_as_before_while_the_driver_does_not_list_its_gpus_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path, monkeypatch)
+    asyncio.run(node.charged(300, 700))
+
+    async def no_answer(_: object) -> list[dict[str, Any]]:
+        raise DriverProblem("NVML does not answer")
+
+    node.accounts._driver.processes = no_answer  # type: ignore[method-assign]
+    asyncio.run(node.charged(300, 700))
+
+
+def test_keeps_the_files_of_a_share_whose_holder_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent without a file descriptor left cannot read whose they are."""
+    write_share(tmp_path, ["GPU-0::0"], [device_share("GPU-0", 1000)])
+    (folder,) = (tmp_path / "shares").iterdir()
+    held = Held()
+    held.device_ids = ("GPU-0::0",)
+    read_text = Path.read_text
+
+    def refused(path: Path, *arguments: Any) -> str:
+        if path.name == "devices":
+            raise OSError(errno.EMFILE, "Too many open files")
+        return read_text(path, *arguments)
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    asyncio.run(cleaned(tmp_path, held, monkeypatch))
+    assert folder.exists()
+
+
+@pytest.mark.parametrize("look", [in_namespace, find_process])
+def test_does_not_take_a_process_that_cannot_be_looked_at_for_one_that_has_ended(
+    look: Callable[[int], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it uses would be nobody's, and below every limit."""
+
+    def refuse(_path: Path) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(OSError, match="Too many open files"):
+        look(os.getpid())

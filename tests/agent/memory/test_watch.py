@@ -5,21 +5,27 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from divvy.agent.containers import Process
+from divvy.agent.containers import Member, Process
+from divvy.agent.gpu.hardware import Gpu
+from divvy.agent.gpu.holders import Holder
 from divvy.agent.memory import watch
 from divvy.agent.memory.memory_limit import Excess
 from divvy.agent.memory.watch import MemoryWatch
+from divvy.agent.nvml.process import DriverProblem
 from divvy.kube import backoff
 from divvy.kube.errors import ApiError
 from divvy.model.sharing import Sharing
 from lab.fakes.scene import running, until
+from tests.agent.devices import gpu, snapshot
 
+CONTAINER = "c" * 64
 PROCESSES = [Process(number, 1) for number in (11, 12, 13)]
 
 
@@ -60,8 +66,8 @@ def looking(
 ) -> MemoryWatch:
     """Return a watch that finds these containers above an enforced limit."""
 
-    async def excesses(*_: object) -> tuple[Excess, ...]:
-        return excesses_of()
+    async def excesses(*_: object) -> tuple[tuple[Excess, ...], str]:
+        return excesses_of(), ""
 
     limited = SimpleNamespace(sharing=Sharing(2, memory_mib=1, action="enforce"), name="r")
     plugins = SimpleNamespace(advertised=lambda: [limited])
@@ -142,3 +148,71 @@ async def test_terminates_a_client_of_mps_before_its_process(
         await until(lambda: len(sent) >= 2, 5)
     # How many signals were sent before: none, then SIGTERM.
     assert terminated[:2] == [("GPU-0", 11, 0), ("GPU-0", 11, 1)]
+
+
+class Node:
+    """A GPU with one process that uses 9 MiB of its 1 MiB, as NVML and the kubelet tell."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.processes: list[dict[str, Any]] | Exception = [{"pid": 11, "gi": None, "used_mib": 9}]
+        self.logs = folder
+        (folder / f"p_ns_main-{CONTAINER}.log").touch()
+        monkeypatch.setattr(
+            watch, "find_process", lambda pid: (Process(pid, 1), Member("uid", CONTAINER))
+        )
+        limited = SimpleNamespace(sharing=Sharing(2, memory_mib=1, action="enforce"), name="r")
+        self.plugins = SimpleNamespace(advertised=lambda: [limited])
+        self.snapshot = snapshot(gpu(0))
+        self.problem = ""
+
+    async def listed(self, _gpu: Gpu) -> list[dict[str, Any]]:
+        if isinstance(self.processes, Exception):
+            raise self.processes
+        return self.processes
+
+    async def holders(self) -> tuple[Holder, ...]:
+        return (Holder("ns/p", "main", "r", "GPU-0::0", "uid"),)
+
+    def watch(self) -> MemoryWatch:
+        driver = SimpleNamespace(snapshot=self.snapshot, processes=self.listed)
+        holders = SimpleNamespace(holders=self.holders)
+        make: Any = MemoryWatch
+        watching = make(driver, self.plugins, holders, SilentApi(), self.logs, claimed, no_client)
+        return cast(MemoryWatch, watching)
+
+
+async def test_does_not_take_back_what_it_told_while_the_driver_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: list[tuple[Process, Signals]]
+) -> None:
+    """An alert would end, and begin again. Nobody is ended by what is not known to be so still."""
+    node = Node(tmp_path, monkeypatch)
+    memory_watch = node.watch()
+    async with running(memory_watch.run()):
+        await until(lambda: len(memory_watch.excesses) == 1 and bool(sent), 5)
+        node.processes = DriverProblem("NVML does not answer")
+        await asyncio.sleep(0.1)
+        before = len(sent)
+        assert [excess.used_mib for excess in memory_watch.excesses] == [9]
+        await asyncio.sleep(0.2)
+        assert len(sent) == before
+        assert [excess.used_mib for excess in memory_watch.excesses] == [9]
+        node.processes = []
+        await until(lambda: not memory_watch.excesses, 5)
+
+
+@pytest.mark.usefixtures("sent")
+async def test_says_why_limits_are_not_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path, monkeypatch)
+    memory_watch = node.watch()
+    async with running(memory_watch.run()):
+        await until(lambda: len(memory_watch.excesses) == 1, 5)
+        assert not memory_watch.problem
+        node.processes = [{"pid": 11, "gi": None, "used_mib": None}]
+        await until(lambda: "GPU 0" in memory_watch.problem, 5)
+        assert "the driver does not tell how much memory" in memory_watch.problem
+        node.processes = [{"pid": 11, "gi": None, "used_mib": 0}]
+        await until(lambda: not memory_watch.problem, 5)
+        memory_watch._container_logs = tmp_path / "gone"
+        await until(lambda: "No such file" in memory_watch.problem, 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -50,6 +51,21 @@ def test_takes_no_other_process_for_a_daemon(
 ) -> None:
     with running(tmp_path / folder, *arguments, session=session):
         assert daemons(tmp_path) == {}
+
+
+def test_does_not_take_a_process_that_cannot_be_looked_at_for_one_that_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A daemon would be started beside the one that runs."""
+    own = os.getpid()
+    assert Process(own, start_time(own)).runs
+
+    def refuse(_path: Path) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(OSError, match="Too many open files"):
+        _ = Process(own, 1).runs
 
 
 def test_takes_no_containers_process_for_a_daemon(tmp_path: Path) -> None:

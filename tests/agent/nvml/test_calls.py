@@ -84,6 +84,40 @@ def test_takes_a_node_with_processors_for_the_nearest_one_and_not_for_the_gpus_m
     assert "NUMA node 0" in calls._memory(None, tmp_path)["memory_problem"]
 
 
+@pytest.mark.parametrize("error", ["NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "UNKNOWN", "TIMEOUT"])
+def test_takes_no_failure_for_memory_of_its_own(
+    answers: dict[str, Any], tmp_path: Path, error: str
+) -> None:
+    answers["nvmlDeviceGetMemoryInfo"] = SimpleNamespace(total=97871 << 20)
+    answers["nvmlDeviceGetNumaNodeId"] = calls.nvml.NVMLError(
+        getattr(calls.nvml, f"NVML_ERROR_{error}")
+    )
+    problem = calls._memory(None, tmp_path).get("memory_problem", "")
+    assert bool(problem) == (error in ("UNKNOWN", "TIMEOUT"))
+
+
+def test_tells_no_figure_of_a_process_that_the_driver_does_not_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """NVML_VALUE_NOT_AVAILABLE, which is None here, is not 0."""
+
+    def listed(*processes: tuple[int, int | None]) -> Any:
+        return lambda _handle: [
+            SimpleNamespace(pid=pid, gpuInstanceId=None, usedGpuMemory=used)
+            for pid, used in processes
+        ]
+
+    monkeypatch.setattr(calls, "handle", lambda bus_id: bus_id)
+    monkeypatch.setattr(
+        calls.nvml, "nvmlDeviceGetComputeRunningProcesses", listed((1, None), (2, 5 << 20))
+    )
+    monkeypatch.setattr(
+        calls.nvml, "nvmlDeviceGetGraphicsRunningProcesses", listed((1, None), (2, None))
+    )
+    monkeypatch.setattr(calls.nvml, "nvmlDeviceGetMPSComputeRunningProcesses", listed())
+    assert {use["pid"]: use["used_mib"] for use in calls.processes("0")} == {1: None, 2: 5}
+
+
 def test_passes_on_other_errors_of_the_memory(answers: dict[str, Any], tmp_path: Path) -> None:
     answers["nvmlDeviceGetMemoryInfo"] = calls.nvml.NVMLError(calls.nvml.NVML_ERROR_GPU_IS_LOST)
     with pytest.raises(calls.nvml.NVMLError):

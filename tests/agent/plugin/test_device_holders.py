@@ -29,7 +29,7 @@ def holders(folder: Path, *answers: bytes | None) -> DeviceHolders:
             "ContainerName": "main",
             "ResourceName": "nvidia.com/gpu.shared",
             "DeviceIDs": {"-1": [f"GPU-0::{number}"]},
-            **({} if answer is None else {"AllocResp": base64.b64encode(answer).decode()}),
+            "AllocResp": None if answer is None else base64.b64encode(answer).decode(),
         }
         for number, answer in enumerate(answers)
     ]

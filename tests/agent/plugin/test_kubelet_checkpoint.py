@@ -45,10 +45,12 @@ def test_keeps_allocate_responses_by_container_and_resource() -> None:
         ("uid", "main", "nvidia.com/gpu"): b"*\t"
     }
     assert allocate_answers(checkpoint(AllocResp=None)) == {}
-    assert allocate_answers(checkpoint()) == {}
 
 
 @pytest.mark.parametrize("answer", ["no base64!", 5, ["Kgk="]])
 def test_treats_an_allocate_response_of_another_form_as_unknown(answer: Any) -> None:
     with pytest.raises(UnreadableCheckpoint):
         allocate_answers(checkpoint(AllocResp=answer))
+    # The kubelet writes the key always: without it, the form is another.
+    with pytest.raises(UnreadableCheckpoint):
+        allocate_answers(checkpoint())

@@ -41,6 +41,14 @@ def test_names_what_cannot_be_read() -> None:
     assert reader.find_known(RESOURCE_CLAIM) == []
 
 
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+def test_reads_claims_of_a_server_that_has_only_an_earlier_version(version: str) -> None:
+    """Else a pod that holds a GPU by a claim holds nothing, and is disturbed."""
+    held = {"metadata": {"name": "c", "namespace": "team"}, "spec": {}}
+    reader = api({f"/apis/resource.k8s.io/{version}/resourceclaims": [held]})
+    assert reader.find_whole(RESOURCE_CLAIM) == ([held], ())
+
+
 @pytest.mark.parametrize("driver", [None, "gpu.example"])
 def test_takes_a_gpu_for_held_by_a_claim_that_cannot_be_read(driver: str | None) -> None:
     published = [

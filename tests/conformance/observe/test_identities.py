@@ -80,6 +80,7 @@ def test_names_other_offers_of_the_same_gpus() -> None:
         offer("gpu.nvidia.com", "n1", "gpu"),
         offer("gpu.nvidia.com", "n2", "gpu"),
         offer("compute-domain.nvidia.com", "n1", "channel"),
+        offer("compute-domain.nvidia.com", "n1", "daemon"),
         offer("nic.example.org", "n1", "nic"),
     ]
     allocatable = {"volcano.sh/vgpu-number": "8", "amd.com/gpu": "2", "aliyun.com/gpu-mem": "0"}
@@ -88,3 +89,7 @@ def test_names_other_offers_of_the_same_gpus() -> None:
     ]  # fmt: skip
     assert other_offers("n1", slices, {}, {}, "gpu.nvidia.com") == []
     assert other_offers("n3", slices, {}, {}) == []
+    # Of a kind to come it is not known that it is no GPU.
+    assert other_offers("n4", [offer("gpu.nvidia.com", "n4", "partition")], {}, {}) == [
+        "DRA driver gpu.nvidia.com"
+    ]

@@ -282,6 +282,47 @@ UNKNOWN: dict[str, tuple[str, str]] = {
         "spec: {replicas: 1, template: {containers: [{name: main, image: app}]}}",
         "metadata.annotations.serving.kserve.io/exp-dra-device-class",
     ),
+    "flyte workflow": (
+        "apiVersion: flyte.lyft.com/v1alpha1\nkind: FlyteWorkflow\nmetadata: {name: f}\n"
+        "tasks: {t: {container: {image: i, resources: {limits: [{name: GPU, value: '40'}]}}}}",
+        "tasks.t.container.resources.limits[0].name",
+    ),
+    "kubeai model": (
+        "apiVersion: kubeai.org/v1\nkind: Model\nmetadata: {name: m}\n"
+        "spec: {engine: VLLM, url: 'hf://a/b', resourceProfile: 'l4:8', minReplicas: 3}",
+        "not understood in this Model: which GPUs it takes",
+    ),
+    "kaito workspace": (
+        "apiVersion: kaito.sh/v1beta1\nkind: Workspace\nmetadata: {name: w}\n"
+        "resource: {count: 3, instanceType: Standard_ND96asr_v4}\n"
+        "inference: {preset: {name: phi-4}}",
+        "not understood in this Workspace: which GPUs it takes",
+    ),
+    "llmaz playground": (
+        "apiVersion: inference.llmaz.io/v1alpha1\nkind: Playground\nmetadata: {name: p}\n"
+        "spec: {replicas: 20, modelClaim: {modelName: qwen, inferenceFlavors: [a100]}}",
+        "not understood in this Playground: which GPUs it takes",
+    ),
+    "workflow of a template": (
+        "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {generateName: w-}\n"
+        "spec: {workflowTemplateRef: {name: training-gpu}}",
+        "not understood in this Workflow: spec.workflowTemplateRef",
+    ),
+    "task run of a task": (
+        "apiVersion: tekton.dev/v1\nkind: TaskRun\nmetadata: {name: t}\n"
+        "spec: {taskRef: {name: train}}",
+        "not understood in this TaskRun: spec.taskRef",
+    ),
+    "train job of a runtime": (
+        "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: t}\n"
+        "spec: {runtimeRef: {name: torch-distributed}, trainer: {numNodes: 4}}",
+        "not understood in this TrainJob: spec.runtimeRef",
+    ),
+    "kserve model of a runtime": (
+        "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {name: i}\n"
+        "spec: {predictor: {model: {modelFormat: {name: vLLM}, runtime: vllm-8-gpus-each}}}",
+        "not understood in this InferenceService: spec.predictor.model.modelFormat",
+    ),
     "dynamo graph": (
         "apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\nmetadata: {name: d}\nspec:\n"
         '  services:\n    Decode:\n      replicas: 2\n      resources: {limits: {gpu: "4"}}\n'

@@ -30,9 +30,10 @@ def documents(text: str) -> list[Any]:
 
 
 def test_writes_a_node_and_its_slices_for_each_pool() -> None:
-    nodes = {
-        document["metadata"]["name"]: document for document in documents(node_objects(TEMPLATES))
-    }
+    text = node_objects(TEMPLATES, ["bare"])
+    assert text.startswith("# Pool bare is left out: nothing is known of its hardware.\n")
+    nodes = {document["metadata"]["name"]: document for document in documents(text)}
+    assert "bare" not in nodes
     assert nodes["replicas"]["status"]["allocatable"] == {"nvidia.com/gpu.shared": "8"}
     assert nodes["replicas"]["metadata"]["labels"] == {"pool": "replicas"}
     assert nodes["sizes"]["status"]["capacity"] == {}
