@@ -20,7 +20,7 @@ DEMO_TRAINING = conformance/workloads/manifests/pod-training.yaml
 LANES = $(BIN)/python -m tests.lanes --first "pure and not second_lane" --first "pure and second_lane"
 ALONE = not hardware and not pure and not shared_lab and not agent_process
 
-.PHONY: setup setup-lab setup-all demo demo-pulumi demo-down test test-all unit lint bench field hardware-kit dist docs clean
+.PHONY: setup setup-lab setup-all demo demo-pulumi demo-down test test-all unit lint bench field field-move hardware-kit dist docs clean
 
 setup:             ## everything this machine needs, from a fresh Debian 12
 	@$(PYTHON) -m lab.setup
@@ -97,6 +97,9 @@ bench: setup       ## measure; the lab is down afterwards
 field: setup       ## NVIDIA's device plugin and DRA driver under our checks; writes docs/field.md; KEEP=whole leaves that one up
 	@DIVVY_LAB=field $(BIN)/python -m lab.interop $(if $(KEEP),--keep "$(KEEP)")
 	@$(BIN)/python -m docs.generate
+
+field-move: setup  ## From NVIDIA's DRA driver to Divvy and back, node by node, as docs/coming-from.md says
+	@DIVVY_LAB=field $(BIN)/python -m lab.interop.move
 
 hardware-kit:      ## one folder that shows on a machine with a GPU, as root, what Divvy does there
 	@$(PYTHON) -m lab.setup python

@@ -37,14 +37,14 @@ class RunningLab:
         """Return a node as the lab sees it."""
         return Machine(self.description, self.description.node(name))
 
-    def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> str:
+    def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 180) -> str:
         """Run kubectl as administrator; raise with its words if it fails."""
         done = self.try_kubectl(*arguments, stdin=stdin, timeout=timeout)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr.strip()}"
         return done.stdout
 
     def try_kubectl(
-        self, *arguments: str, stdin: str | None = None, timeout: float = 60
+        self, *arguments: str, stdin: str | None = None, timeout: float = 180
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as administrator and return how it went."""
         command = [str(KUBERNETES.bin / "kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments]

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from divvy.init.claimed_gpus import ClaimedGpus, claimed_gpus
 from divvy.init.leftovers import are_labels_current, is_agents, without_leftovers
 from divvy.init.other_software import Other, other_software
 from divvy.kube.kubeconfig import IN_POD
@@ -16,7 +17,7 @@ _SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 @dataclass(frozen=True)
 class Survey:
-    """What a cluster has: Node objects, other GPU software, drivers of claims by node.
+    """What a cluster has: Node objects, other GPU software, GPUs for claims by node.
 
     ``unseen`` is what this user may not read, ``context`` the kubeconfig's by which it was read,
     empty in a pod. ``unread_nodes`` are the names of nodes of which nothing else could be read.
@@ -26,7 +27,7 @@ class Survey:
 
     nodes: tuple[Mapping[str, Any], ...]
     others: tuple[Other, ...]
-    claimed: Mapping[str, str]
+    claimed: Mapping[str, ClaimedGpus]
     unseen: tuple[str, ...]
     context: str
     unread_nodes: tuple[str, ...] = ()
@@ -50,11 +51,7 @@ def survey(kubeconfig: str | None, context: str | None) -> Survey:
             definition["metadata"]["name"] for definition in _seen(reader, _DEFINITIONS, unseen)
         ]
         slices = [resource_slice["spec"] for resource_slice in _seen(reader, _SLICES, unseen)]
-    claimed = {
-        str(resource_slice["nodeName"]): str(resource_slice["driver"])
-        for resource_slice in slices
-        if resource_slice.get("nodeName") and "gpu" in str(resource_slice["driver"])
-    }
+    claimed = claimed_gpus(slices)
     others = other_software(workloads, definitions)
     left: tuple[str, ...] = ()
     # What cannot be read may be there: then the Divvy of these nodes is not known to be gone.

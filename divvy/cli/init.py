@@ -17,7 +17,7 @@ from divvy.cli.schema import schema_text
 from divvy.errors import fail
 from divvy.init.answers import MAX_GPUS, Answer, Answers, Question
 from divvy.init.draft import Draft, draft
-from divvy.init.gpu_node import gpu_node
+from divvy.init.gpu_node import GpuNode, gpu_node
 from divvy.init.image_platforms import image_platforms
 from divvy.init.project import (
     GITIGNORE,
@@ -141,11 +141,7 @@ def _complete(surveyed: Survey, answers: Answers, profiles: Mapping[str, Any]) -
     }
     _refuse_unmatched(answers, list(labels))
     while True:
-        nodes = [
-            gpus
-            for node in surveyed.nodes
-            if (gpus := gpu_node(node, has_gpus=answers.about(node["metadata"]["name"])))
-        ]
+        nodes = [gpus for node in surveyed.nodes if (gpus := _gpu_node(node, surveyed, answers))]
         result = draft(nodes, labels, answers, profiles, surveyed.claimed, surveyed.unread_nodes)
         if not result.questions:
             break
@@ -159,6 +155,11 @@ def _complete(surveyed: Survey, answers: Answers, profiles: Mapping[str, Any]) -
     if not result.cluster:
         _refuse_empty(list(labels), result)
     return result
+
+
+def _gpu_node(node: Mapping[str, Any], surveyed: Survey, answers: Answers) -> GpuNode | None:
+    name = node["metadata"]["name"]
+    return gpu_node(node, surveyed.claimed.get(name), has_gpus=answers.about(name))
 
 
 def _refuse_unmatched(answers: Answers, nodes: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ from divvy.deploy.changes import (
 from divvy.kube.client import Client
 from divvy.kube.errors import CONFLICT, FORBIDDEN, NOT_FOUND, ApiError, Unreachable
 from divvy.kube.media_types import APPLY, JSON_PATCH
+from divvy.model.nvidia_claims import CLASSES
 
 # Helm 4's field manager for server-side apply.
 _MANAGER = "helm"
@@ -81,7 +82,9 @@ def _preview(
     try:
         live = _find_served(client, name)
         if live is not None and not release.owns(live):
-            if problem := _why_not_taken_over(name, live, release):
+            is_nvidias = name.kind == "DeviceClass" and name.name in CLASSES
+            problem = "" if is_nvidias and take_over else _why_not_taken_over(name, live, release)
+            if problem:
                 return Preview(problems=(problem,))
             if not take_over:
                 return Preview(others=frozenset((whose(live),)))
@@ -135,6 +138,11 @@ def served_kinds(client: Client, api_versions: Iterable[str]) -> set[tuple[str, 
 
 def _why_not_taken_over(name: ObjectName, live: Mapping[str, Any], release: Release) -> str:
     """Return why an object is never taken over, "" if it may be."""
+    if name.kind == "DeviceClass" and name.name in CLASSES:
+        return (
+            f"{name} exists (made by {whose(live)}), and `names.classes` makes it Divvy's: take it "
+            "over with --take-over, and it has the devices of both drivers; no claim changes"
+        )
     if not is_divvys(live):
         return (
             f"{name} exists and is not Divvy's (made by {whose(live)}): nothing is taken over; "

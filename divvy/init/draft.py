@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from divvy.init.answers import Answers, Question
+from divvy.init.claimed_gpus import ClaimedGpus
 from divvy.init.gpu_node import GpuNode
 from divvy.init.observed_profile import Described, GpusUnknown, Unexplained, describe
 from divvy.init.pools import Member, NodesAlike, pools_of
@@ -50,13 +51,13 @@ def draft(
     labels: Mapping[str, Mapping[str, str]],
     answers: Answers,
     imported: Mapping[str, Any],
-    claimed: Mapping[str, str],
+    claimed: Mapping[str, ClaimedGpus],
     unread: Sequence[str] = (),
 ) -> Draft:
     """Describe a cluster; ``labels`` are those of all its nodes, GPUs or not.
 
     ``imported`` are profiles of other configurations, by name: one that offers what a node offers
-    is its profile. ``claimed`` are the drivers that serve nodes' GPUs to ResourceClaims, by node.
+    is its profile. ``claimed`` are the GPUs that other drivers serve to ResourceClaims, by node.
     ``unread`` are nodes of which only the names could be read: they may have GPUs.
     """
     members: list[Member] = []
@@ -65,8 +66,7 @@ def draft(
     profiles = _Profiles(imported, {node.labels.get(key) for node in nodes for key in ALIAS_LABELS})
     reduced = []
     for node in nodes:
-        if node.name in claimed and not node.offered:
-            reason = f"is served to ResourceClaims by {claimed[node.name]}"
+        if node.name in claimed and not node.offered and (reason := claimed[node.name].problem):
             refused.setdefault(reason, []).append(node.name)
             continue
         try:
@@ -96,13 +96,16 @@ def draft(
         if not members:
             return Draft(left_out=left_out)
         pools = _pools(members, labels, profiles, complete=False)
-    cluster = {"profiles": profiles.needed(pools), "pools": pools}
+    cluster: dict[str, Any] = {"profiles": profiles.needed(pools), "pools": pools}
+    if any(member.node.claimed is not None for member in members):
+        # Claims that are there name NVIDIA's classes.
+        cluster["names"] = {"classes": "nvidia"}
     drafted_nodes = tuple(member.node for member in members)
     return Draft(
         cluster,
         drafted_nodes,
         left_out,
-        idle=tuple(node.name for node in drafted_nodes if not node.offered),
+        idle=tuple(n.name for n in drafted_nodes if not n.offered and n.claimed is None),
         reduced=tuple(reduced),
         assumed=tuple(name for name in cluster["profiles"] if name in profiles.assumed),
         renamed={old: new for old, new in renamed.items() if new in cluster["profiles"]},
@@ -164,7 +167,11 @@ def _member(node: GpuNode, answers: Answers, profiles: _Profiles) -> tuple[Membe
     last: Unexplained | None = None
     for offered in (node.offered, node.capacity):
         try:
-            described = describe(node, model, gpus, offered)
+            described = (
+                Described(gpus or 0, node.claimed, "on-demand")
+                if node.claimed is not None
+                else describe(node, model, gpus, offered)
+            )
         except GpusUnknown as unknown:
             raise _Unanswered(("gpus",), node, unknown.guess) from None
         except Unexplained as unexplained:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from divvy.init.claimed_gpus import ClaimedGpus
 from divvy.live.live_diff import node_status
 from divvy.model import GpuModel, UnknownGpuModel, gpu_model, gpu_models, is_memory_of, parse_count
 from divvy.model.api_names import STATUS_ANNOTATION
@@ -36,7 +37,8 @@ class GpuNode:
     where that can be told. ``product`` and ``memory_mib`` describe the GPU; ``single`` is the
     MIG profile, as resource names write it, of which all devices are (strategy "single"),
     INVALID if the layout has no such name. ``replicas`` are by resource, without ``.shared``;
-    ``mps``: NVIDIA's MPS shares them.
+    ``mps``: NVIDIA's MPS shares them. ``claimed`` is the profile of GPUs that NVIDIA's DRA driver
+    gives to claims.
     """
 
     name: str
@@ -50,6 +52,7 @@ class GpuNode:
     replicas: Mapping[str, int] = field(default_factory=dict)
     mps: bool = False
     divvy: bool = False
+    claimed: Any = None
     architecture: str = ""
     runtime: str = "containerd"
     kubelet: str = ""
@@ -73,8 +76,13 @@ class GpuNode:
             return None
 
 
-def gpu_node(node: Mapping[str, Any], *, has_gpus: bool = False) -> GpuNode | None:
-    """Read a Node of the API; None if nothing tells of GPUs, nor ``has_gpus`` says so."""
+def gpu_node(
+    node: Mapping[str, Any], claimed: ClaimedGpus | None = None, *, has_gpus: bool = False
+) -> GpuNode | None:
+    """Read a Node of the API; None if nothing tells of GPUs, nor ``has_gpus`` says so.
+
+    ``claimed`` are the GPUs that a driver of claims has there.
+    """
     metadata, status = node["metadata"], node.get("status") or {}
     labels: Mapping[str, str] = metadata.get("labels") or {}
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
@@ -82,8 +90,9 @@ def gpu_node(node: Mapping[str, Any], *, has_gpus: bool = False) -> GpuNode | No
     capacity = _devices(status.get("capacity"))
     product = labels.get(f"{GPU}.product")
     is_labelled = any(labels.get(key) == "true" for key in _PRESENT)
-    if not (offered or capacity or product or is_labelled or has_gpus):
+    if not (offered or capacity or product or is_labelled or has_gpus or claimed):
         return None
+    claimed = ClaimedGpus() if offered or claimed is None else claimed
     match = _PRODUCT.fullmatch(product or "")
     mig = match["mig"] if match else None
     # Of an invalid layout the label speaks in strategy "single" alone.
@@ -97,15 +106,17 @@ def gpu_node(node: Mapping[str, Any], *, has_gpus: bool = False) -> GpuNode | No
         labels=dict(labels),
         offered=offered,
         capacity=capacity,
-        product=hami.product or (match["product"] if match else None),
-        memory_mib=None if single else _number(labels.get(f"{GPU}.memory")),
-        gpus=hami.gpus
+        product=claimed.product or hami.product or (match["product"] if match else None),
+        memory_mib=claimed.memory_mib or (None if single else _number(labels.get(f"{GPU}.memory"))),
+        gpus=claimed.gpus
+        or hami.gpus
         or _agents_gpus(annotations)
         or (None if single else _number(labels.get(f"{GPU}.count"))),
         single=single,
         replicas={**_replicas(labels), **hami.replicas},
         mps=labels.get(f"{GPU}.sharing-strategy") == "mps",
         divvy=STATUS_ANNOTATION in annotations,
+        claimed=claimed.profile,
         architecture=str(info.get("architecture") or ""),
         runtime={"cri-o": "cri-o", "docker": "docker"}.get(runtime, "containerd"),
         kubelet=str(info.get("kubeletVersion") or ""),

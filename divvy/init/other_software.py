@@ -20,7 +20,10 @@ class Other:
 
 _ALONE = "take it off a pool's nodes before `divvy up`: Divvy advertises nothing until it stops"
 _CUTS = "it partitions the same GPUs: switch it off on a pool's nodes before `divvy up`"
-_CLAIMED = "it gives the same GPUs to ResourceClaims: take it off a pool's nodes before `divvy up`"
+_CLAIMED = (
+    "it gives the same GPUs to ResourceClaims: take it off a pool's nodes before `divvy up`; node "
+    "by node as docs/coming-from.md says, with every command"
+)
 _LABELS = "it writes the labels that Divvy's agent writes: remove it with the device plugin"
 # The driver and the toolkit, which Divvy needs, stay.
 _OPERATOR = (
@@ -56,6 +59,7 @@ _PROGRAMS = (
 )  # fmt: skip
 _DEFINITIONS = {
     "clusterpolicies.nvidia.com": "GPU Operator",
+    "gpuclusters.nvidia.com": "GPU Operator",
     "nvidiadrivers.nvidia.com": "GPU Operator",
     "computedomains.resource.nvidia.com": "NVIDIA's DRA driver",
     "queues.scheduling.run.ai": "KAI Scheduler",

@@ -18,6 +18,12 @@ def allocation_results(claim: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return list((allocation.get("devices") or {}).get("results") or ())
 
 
+def allocated_parameters(claim: Mapping[str, Any]) -> list[Any]:
+    """Return the parameters for drivers that a claim was allocated with, its classes' too."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return list((allocation.get("devices") or {}).get("config") or ())
+
+
 def consumer_pods(claim: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return name and UID of the pods that a claim is reserved for."""
     return tuple(

@@ -8,6 +8,7 @@ from typing import Any
 
 from divvy.model import claim_names as names
 from divvy.model.claim_devices import ClaimDevice
+from divvy.model.nvidia_claims import TYPE
 
 Attributes = Mapping[str, Mapping[str, Any]]
 # DeviceAttributeMaxValueLength of Kubernetes. NVML's names of products may have 95 bytes, and a
@@ -26,7 +27,11 @@ def nvidia_attributes(device: ClaimDevice, own: Attributes) -> Attributes:
     attributes = {
         "uuid" if device.profile is None else "parentUUID": own[names.UUID],
         "productName": own[names.PRODUCT],
+        names.INDEX: own[names.INDEX],
     }
+    # A part of a GPU that no request for a whole one may take has none: no class selects it.
+    if device.whole or device.profile is not None:
+        attributes[TYPE] = {"string": "gpu" if device.profile is None else "mig"}
     alike = (
         names.ARCHITECTURE,
         names.PROFILE,

@@ -180,9 +180,13 @@ def _device(
         "attributes": _attributes(gpu, device, facts),
         "capacity": {names.MEMORY: {"value": mib_quantity(device.memory_mib)}},
     }
+    of_nvidia: dict[str, Any] = {"value": mib_quantity(device.memory_mib)}
     if device.share is not None:
         described["allowMultipleAllocations"] = True
         described["capacity"] = _capacity(device.share)
+        # For conditions alone: what has no policy is taken whole by the first claim.
+        of_nvidia["requestPolicy"] = {"default": "0", "validValues": ["0"]}
+    described["capacity"][f"{names.NVIDIA}/{names.MEMORY}"] = of_nvidia
     if device.consumes is not None:
         described["consumesCounters"] = [
             {

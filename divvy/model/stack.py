@@ -194,6 +194,8 @@ class Names(StackPart):
     """Compute time of each share in per cent of the GPU."""
     fraction: Text | None = None
     """Annotation with which pods ask for a part of a GPU: gpu-fraction for KAI's and Run:ai's."""
+    classes: Literal["nvidia"] | None = None
+    """nvidia: claims of NVIDIA's DeviceClasses gpu.nvidia.com and mig.nvidia.com are served."""
 
     def listed(self) -> tuple[tuple[str, str], ...]:
         """Return the names of resources by the keys of the stack file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,12 @@ NAMESPACE = str(NVIDIA_DRA.namespace)
 _MODULE = "sigs.k8s.io/dra-driver-nvidia-gpu"
 
 
-def deploy(configuration: DriverConfiguration, image: str) -> None:
-    """Deploy one configuration."""
+def deploy(
+    configuration: DriverConfiguration, image: str, more: Mapping[str, Any] | None = None
+) -> None:
+    """Deploy one configuration, with further values of the chart."""
     chart = module_folder(PROGRAMS, _MODULE) / "deployments/helm/dra-driver-nvidia-gpu"
-    values = chart_values(configuration, image)
+    values = {**chart_values(configuration, image), **(more or {})}
     apply_chart(
         NAMESPACE, chart, NAMESPACE, values, partial(give_parameters, configuration.gpu_config)
     )

@@ -10,10 +10,12 @@ import pytest
 
 from divvy.agent.claims.device_attributes import gpu_attributes
 from divvy.agent.gpu.hardware import Gpu, Snapshot
+from divvy.model.nvidia_claims import CLASSES
 from divvy.model.slice_specs import slice_specs
 from tests.agent.claim_values import ON_DEMAND, offered_gpu
 from tests.claim_templates.stock_scheduler import make_node, running_scheduler
 from tests.claim_templates.test_maker_on_api_server import claims
+from tests.render.documents import objects_of
 from tests.render.objects.claims.api_server import ApiServer
 
 pytestmark = pytest.mark.lab
@@ -63,6 +65,17 @@ def scheduler(server: ApiServer, tmp_path: Path) -> Iterator[None]:
         server.send("DELETE", f"/apis/resource.k8s.io/v1/resourceslices/{name}")
     server.send("DELETE", "/apis/resource.k8s.io/v1/deviceclasses/nic")
     server.send("DELETE", f"/api/v1/nodes/{NODE}")
+
+
+@pytest.fixture
+def nvidias_classes(server: ApiServer) -> None:
+    value = {
+        "profiles": {"own": {"claims": {}}},
+        "pools": {"all": {"profile": "own"}},
+        "names": {"classes": "nvidia"},
+    }
+    objects = objects_of(value, "image")
+    server.apply(*(obj for obj in objects if obj["metadata"]["name"] in CLASSES))
 
 
 def request(name: str, device_class: str, *conditions: str) -> dict[str, Any]:
@@ -129,6 +142,32 @@ def test_serves_a_claim_for_nvidias_driver_under_another_class(
     )
     assert by_request["small"].startswith("gpu-0-mig-1g5gb-")
     assert by_request["medium"].startswith("gpu-0-mig-2g10gb-")
+
+
+@pytest.mark.usefixtures("scheduler", "nvidias_classes")
+def test_serves_a_claim_for_nvidias_driver_as_it_is(server: ApiServer, namespace: str) -> None:
+    """The forms of its examples: a whole GPU by product, index and memory; MIG of one GPU."""
+    memory = "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('30Gi')) >= 0"
+    product = f"{NVIDIA}.productName.lowerAscii().matches('^.*a100.*$') && {NVIDIA}.index == 1"
+    by_request = devices(server, namespace, "", request("gpu", "gpu.nvidia.com", product, memory))
+    assert by_request == {"gpu": "gpu-1"}
+
+
+@pytest.mark.usefixtures("scheduler", "nvidias_classes")
+def test_serves_mig_devices_of_one_gpu_for_nvidias_driver(
+    server: ApiServer, namespace: str
+) -> None:
+    by_request = devices(
+        server,
+        namespace,
+        "gpu.nvidia.com/parentUUID",
+        *(
+            request(name, "mig.nvidia.com", f"{NVIDIA}.profile == '{profile}'")
+            for name, profile in (("a", "1g.5gb"), ("b", "1g.5gb"), ("c", "3g.20gb"))
+        ),
+    )
+    assert {name.partition("-mig-")[0] for name in by_request.values()} == {"gpu-0"}
+    assert by_request["c"].startswith("gpu-0-mig-3g20gb-")
 
 
 @pytest.mark.usefixtures("scheduler")

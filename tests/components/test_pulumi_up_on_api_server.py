@@ -26,7 +26,7 @@ from tests.components.pulumi_engine import OfficialEngine
 from tests.deploy.own_stack import NAMESPACE, OwnStack, left, objects_of
 from tests.thoroughness import at_length
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 PLACE = f"--namespace={NAMESPACE}"
 AGENT = ("daemonset", "divvy-agent", PLACE)
 
@@ -152,7 +152,7 @@ def test_goes_on_after_a_run_that_was_killed_at_any_instant(stack: PulumiStack) 
     seed = int(os.environ.get("DIVVY_RANDOM_SEED", "64"))
     dice = random.Random(seed)
     stack.init()
-    for number in range(at_length(2, 12)):
+    for number in range(at_length(2, 6)):
         scene = f"seed {seed}, run {number}"
         stack.own.value["pools"]["research"]["profile"] = dice.choice(("whole", "split", "slice-4"))
         stack.own.write()

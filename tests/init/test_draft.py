@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from divvy.init.answers import Answer, Answers
+from divvy.init.claimed_gpus import ClaimedGpus
 from divvy.init.draft import Draft, draft
 from divvy.init.gpu_node import gpu_node
 from divvy.init.stack_text import remarks, stack_text
@@ -26,12 +27,13 @@ def drafted(
     nodes: Sequence[Mapping[str, Any]],
     *replies: Answer,
     imported: Mapping[str, Any] | None = None,
-    claimed: Mapping[str, str] | None = None,
+    claimed: Mapping[str, ClaimedGpus] | None = None,
 ) -> Draft:
     answers = Answers(replies)
     read = [
-        gpu_node(raw_node, has_gpus=answers.about(raw_node["metadata"]["name"]))
+        gpu_node(raw_node, (claimed or {}).get(name), has_gpus=answers.about(name))
         for raw_node in nodes
+        for name in [raw_node["metadata"]["name"]]
     ]
     labels = {raw_node["metadata"]["name"]: raw_node["metadata"]["labels"] for raw_node in nodes}
     gpu_nodes = [candidate for candidate in read if candidate is not None]
@@ -340,12 +342,13 @@ def test_names_nodes_that_no_file_can_describe() -> None:
         node("a-4", {}, gfd(*A100), machine="p4", annotations=status(4)),
         node("a-5", {}, gfd(*A100), machine="p4"),
     ]
-    proposal = drafted(nodes, claimed={"a-5": "gpu.nvidia.com"})
+    others = ClaimedGpus(problem="is served to ResourceClaims by gpu.example.com")
+    proposal = drafted(nodes, claimed={"a-5": others})
     reasons = {omission.nodes: omission.reason for omission in proposal.left_out}
     assert "offers nvidia.com/gpu-vm" in reasons[("a-2",)]
     assert "cannot hold 15 × nvidia.com/mig-1g.5gb" in reasons[("a-3",)]
     assert "served by Divvy already" in reasons[("a-4",)]
-    assert "by gpu.nvidia.com" in reasons[("a-5",)]
+    assert "by gpu.example.com" in reasons[("a-5",)]
     # No label tells a-1 from them, so it is a pool of its own.
     cluster = written(proposal)
     assert [pool.select for pool in cluster.pools.values()] == [{"kubernetes.io/hostname": "a-1"}]
@@ -432,3 +435,22 @@ def test_parts_nodes_with_other_taints_by_a_label() -> None:
 
 def test_reports_nodes_without_any_sign_of_gpus() -> None:
     assert drafted([CPU]) == Draft()
+
+
+def test_makes_pools_of_nodes_that_nvidias_dra_driver_serves() -> None:
+    """Beside a node of the device plugin: the file has both, and NVIDIA's classes."""
+    plugin = node("a-1", {GPU: 4}, gfd(*A100), machine="p4")
+    served = node("b-1", {}, {}, machine="p4d")
+    gpus = ClaimedGpus(8, "NVIDIA-A100-SXM4-40GB", 40960, {"claims": {"mig": ["1g.5gb"]}})
+    proposal = drafted([plugin, served], claimed={"b-1": gpus})
+    assert (proposal.left_out, proposal.idle) == ((), ())
+    cluster = written(proposal)
+    assert cluster.names.classes == "nvidia"
+    (pool,) = (pool for pool in cluster.pools.values() if pool.select == {TYPE: "p4d"})
+    assert pool.hardware is not None
+    assert (pool.hardware.model, pool.hardware.gpus) == ("A100-SXM4-40GB", 8)
+    assert cluster.profiles[pool.profile].rules[0].claims is not None
+
+
+def test_names_no_class_of_nvidias_where_its_dra_driver_serves_nobody() -> None:
+    assert "names" not in drafted([node("a-1", {GPU: 4}, gfd(*A100))]).cluster

@@ -128,6 +128,10 @@ def test_publishes_the_attributes_that_other_drivers_know() -> None:
     assert instance["gpu.nvidia.com/profile"] == {"string": "1g.5gb"}
     whole = device(resource_slices, "gpu-0")["attributes"]
     assert whole["gpu.nvidia.com/uuid"] == {"string": "GPU-0"}
+    # NVIDIA's classes select by it: a share that is not for requests of a whole GPU has none.
+    assert whole["gpu.nvidia.com/type"] == {"string": "gpu"}
+    assert instance["gpu.nvidia.com/type"] == {"string": "mig"}
+    assert "gpu.nvidia.com/type" not in device(resource_slices, "gpu-0-share")["attributes"]
 
 
 def test_omits_attributes_that_the_driver_does_not_report() -> None:
@@ -178,6 +182,11 @@ def test_describes_a_share_as_a_claim_by_size_requests_it() -> None:
             },
         },
         "shares": {"value": "16", "requestPolicy": {"default": "1", "validValues": ["1"]}},
+        # A condition for NVIDIA's driver may name it; no claim takes any of it.
+        "gpu.nvidia.com/memory": {
+            "value": "40Gi",
+            "requestPolicy": {"default": "0", "validValues": ["0"]},
+        },
     }
 
 

@@ -114,6 +114,7 @@ FIELDS: dict[str, Any] = {
         "memoryPercentage": "nvidia.com/gpumem-percentage",
         "cores": "nvidia.com/gpucores",
         "fraction": "gpu-fraction",
+        "classes": "nvidia",
     },
     "devices": [{"resource": "rdma/hca", "paths": ["/dev/fuse"], "count": 8}],
     "plugin": {

@@ -14,8 +14,14 @@ from divvy.model.api_names import CLAIMS_DRIVER
 from divvy.model.claim_devices import CORES, ClaimableGpu, ClaimDevice, ShareSize
 from divvy.model.claim_names import CORES as CORES_CAPACITY
 from divvy.model.claim_names import MEMORY, unqualified
-from divvy.model.claim_status import allocation_results, consumer_pods, is_allocated
+from divvy.model.claim_status import (
+    allocated_parameters,
+    allocation_results,
+    consumer_pods,
+    is_allocated,
+)
 from divvy.model.gpu_models import MigProfile
+from divvy.model.nvidia_claims import parameters_problem
 from divvy.model.offered_gpu import OfferedGpu
 from divvy.model.sharing import Sharing
 
@@ -161,6 +167,9 @@ def held_claim(
         raise BadAllocation(f"claim {namespace}/{name} is allocated no device of {CLAIMS_DRIVER}")
     if foreign := [result["pool"] for result in results if result["pool"] != pool]:
         raise BadAllocation(f"pool {foreign[0]} does not belong to this node; its pool is {pool}")
+    requests = [result["request"] for result in results]
+    if refused := parameters_problem(allocated_parameters(claim), requests):
+        raise BadAllocation(f"claim {namespace}/{name} has {refused}")
     devices = {device.name: (gpu, device) for gpu in offered.values() for device in gpu.gpu.devices}
     return HeldClaim(
         uid,

@@ -85,7 +85,9 @@ class Advertiser:
         self._tried = asyncio.Event()
         self._look: asyncio.TimerHandle | None = None
         self.injection = Injection(settings)
-        self.plugins = DevicePlugins(settings.plugin_folder, self, on_change)
+        # Mounted where a profile has claims.
+        registry = settings.registry_folder if settings.registry_folder.is_dir() else None
+        self.plugins = DevicePlugins(settings.plugin_folder, self, on_change, registry)
 
     async def keep_installed(self) -> None:
         """Install what containers need of the image; what fails is retried; never returns.

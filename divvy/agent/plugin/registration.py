@@ -17,7 +17,7 @@ from divvy.agent.kubelet.api import deviceplugin_pb2_grpc as stubs
 from divvy.agent.plugin.device_plugin import API_VERSION, Allocator, ResourceServer
 from divvy.agent.plugin.inventory import Resource
 from divvy.agent.plugin.plugin_sockets import (
-    folder_version,
+    folders_version,
     serving_sockets,
     sockets_beside,
 )
@@ -40,14 +40,21 @@ class DevicePlugins:
     A resource that is no longer advertised goes on being served with an empty list,
     so that the node shows 0 at once instead of a stale number for five minutes.
     Registration is repeated when the kubelet's socket is a new one, when ours
-    was removed, when the kubelet ends a stream, and for other options. While another device plugin
-    serves the same GPUs (``rivals``), nothing of ours is served or registered:
-    the kubelet would take whichever registered last. A resource whose socket cannot be made is
-    tried again, and holds up no other.
+    was removed, when the kubelet ends a stream, and for other options. While another device plugin,
+    or a driver of claims whose socket is in ``registry``, serves the same GPUs (``rivals``),
+    nothing of ours is served or registered: the kubelet would take whichever registered last. A
+    resource whose socket cannot be made is tried again, and holds up no other.
     """
 
-    def __init__(self, folder: Path, allocator: Allocator, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        allocator: Allocator,
+        on_change: Callable[[], None],
+        registry: Path | None = None,
+    ) -> None:
         self._folder = folder
+        self._folders = (folder,) if registry is None else (folder, registry)
         self._socket = folder / "kubelet.sock"
         self._allocator = allocator
         self._servers: dict[str, ResourceServer] = {}
@@ -65,8 +72,8 @@ class DevicePlugins:
         self._reported: set[str] = set()  # since all were registered last
         # Why a resource is not served.
         self._unserved: dict[str, str] = {}
-        # The folder's version at the last look, where another look would find the same.
-        self._calm: int | None = None
+        # The folders' version at the last look, where another look would find the same.
+        self._calm: tuple[int, ...] | None = None
         self.listed = 0.0  # when a list became another last (monotonic)
         self.rivals: dict[str, str] = {}
 
@@ -174,13 +181,13 @@ class DevicePlugins:
         self._debouncer.set()
 
     async def _keep_registered(self) -> None:
-        version = folder_version(self._folder)
+        version = folders_version(self._folders)
         if version is not None and version == self._calm and not self._unregistered:
             return
         self._calm = None
         identity = self._attempted = _identity(self._socket)
-        others = sockets_beside(self._folder)
-        rivals = serving_sockets(self._folder, others)
+        others = sockets_beside(self._folders)
+        rivals = serving_sockets(others)
         if rivals != self.rivals:
             self.rivals = rivals
             self._on_change()

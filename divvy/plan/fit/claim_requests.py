@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from divvy.model.claim_names import (
     CORES,
@@ -16,11 +16,13 @@ from divvy.model.claim_names import (
     parse_template_name,
     share_class,
 )
+from divvy.model.nvidia_claims import TYPES
 from divvy.model.problems import printable
 from divvy.model.quantities import parse_count, parse_quantity
 from divvy.model.resource_names import SHARED_SUFFIX, VENDOR, gpu_resource
 from divvy.model.stack import Names
 
+Kind = Literal["gpu", "share", "mig"]
 _MIG_PREFIX = f"{VENDOR}/mig-"
 
 
@@ -30,13 +32,14 @@ class Request:
 
     ``memory_mib`` and ``cores`` are of each device, None for the default of a share; ``percent``
     is of each GPU's memory. The rest is of a claim that somebody wrote by hand: ``turns`` is how
-    many shares of a device, ``unknown`` are capacities that no device of ours has. Not looked at
-    are ``selectors`` and what ``unchecked`` names, which leave fewer devices, and what ``unread``
-    names, with which it may get others.
+    many shares of a device, ``unknown`` are capacities that no device of ours has, and
+    ``nvidias_class`` is the class where it is one of NVIDIA's. Not looked at are ``selectors`` and
+    what ``unchecked`` names, which leave fewer devices, and what ``unread`` names, with which it
+    may get others.
     """
 
     count: int
-    kind: Literal["gpu", "share", "mig"]
+    kind: Kind
     memory_mib: int | None = None
     percent: int | None = None
     cores: int | None = None
@@ -49,10 +52,13 @@ class Request:
     unknown: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    nvidias_class: str = ""
 
     @property
     def device_class(self) -> str:
         """Return the class of the devices."""
+        if self.nvidias_class:
+            return self.nvidias_class
         if self.kind == "mig":
             return MIG_CLASS if self.profile is None else mig_class(self.profile)
         return GPU_CLASS if self.kind == "gpu" else share_class(self.tenant)
@@ -105,7 +111,7 @@ def requests_of(
             .get("resource.kubernetes.io/extended-resource-claim")
         ):
             continue
-        requests += _of_claim(claim["spec"])
+        requests += _of_claim(claim["spec"], names)
     requests += _of_limits([*spec.get("containers", ()), *spec.get("initContainers", ())], names)
     return tuple(requests)
 
@@ -136,7 +142,7 @@ def _of_template(sized: SizedRequest) -> Request:
     )
 
 
-def _of_claim(spec: Mapping[str, Any]) -> Iterator[Request]:
+def _of_claim(spec: Mapping[str, Any], names: Names) -> Iterator[Request]:
     devices = spec.get("devices") or {}
     unchecked = ("constraints",) if devices.get("constraints") else ()
     for device_request in devices.get("requests") or ():
@@ -144,17 +150,31 @@ def _of_claim(spec: Mapping[str, Any]) -> Iterator[Request]:
         exact = device_request.get("exactly") or next(iter(alternatives), None)
         if exact is None:
             continue
-        request = _of_class(exact)
+        request = _of_class(exact, names)
         if request is not None:
             unread = ("alternatives (firstAvailable)",) if len(alternatives) > 1 else ()
             yield replace(request, unchecked=unchecked, unread=(*unread, *_unread(exact)))
 
 
-def classes_of_others(spec: Mapping[str, Any]) -> Iterator[str]:
+def names_of_own(spec: Mapping[str, Any], names: Names) -> Iterator[str]:
+    """Yield the names of a claim's requests for classes that Divvy serves, as parameters have them.
+
+    An alternative is ``request/alternative``.
+    """
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        name = str(request.get("name"))
+        if (exact := request.get("exactly")) and _kind(str(exact["deviceClassName"]), names):
+            yield name
+        for alternative in request.get("firstAvailable") or ():
+            if _kind(str(alternative["deviceClassName"]), names):
+                yield f"{name}/{alternative.get('name')}"
+
+
+def classes_of_others(spec: Mapping[str, Any], names: Names) -> Iterator[str]:
     """Yield in words what a claim asks for that is none of our classes."""
     for request in (spec.get("devices") or {}).get("requests") or ():
         for exact in (request.get("exactly"), *(request.get("firstAvailable") or ())):
-            if exact and _kind(str(exact["deviceClassName"])) is None:
+            if exact and _kind(str(exact["deviceClassName"]), names) is None:
                 yield f"devices of the class {exact['deviceClassName']}"
 
 
@@ -167,11 +187,12 @@ def _unread(exact: Mapping[str, Any]) -> Iterator[str]:
         yield "devices with taints (tolerations)"
 
 
-def _of_class(exact: Mapping[str, Any]) -> Request | None:
+def _of_class(exact: Mapping[str, Any], names: Names) -> Request | None:
     name = str(exact["deviceClassName"])
-    kind = _kind(name)
+    kind = _kind(name, names)
     if kind is None:
         return None
+    is_ours = name not in TYPES
     sizes = (exact.get("capacity") or {}).get("requests") or {}
     memory, cores, turns = (sizes.get(key) for key in (MEMORY, CORES, SHARES))
     return Request(
@@ -179,10 +200,8 @@ def _of_class(exact: Mapping[str, Any]) -> Request | None:
         kind,
         memory_mib=None if memory is None else _rounded_up(memory, 1 << 20),
         cores=None if cores is None else _rounded_up(cores, 1),
-        profile=(name.removeprefix(MIG_CLASS).removeprefix("-") or None) if kind == "mig" else None,
-        tenant=(name.removeprefix(SHARE_CLASS).removeprefix("-") or None)
-        if kind == "share"
-        else None,
+        profile=_rest(name, MIG_CLASS) if kind == "mig" and is_ours else None,
+        tenant=_rest(name, SHARE_CLASS) if kind == "share" else None,
         selectors=tuple(
             printable(" ".join(selector["cel"]["expression"].split()))
             for selector in exact.get("selectors") or ()
@@ -191,18 +210,23 @@ def _of_class(exact: Mapping[str, Any]) -> Request | None:
         turns=None if turns is None else _rounded_up(turns, 1),
         # Kubernetes 1.36 compares names as they are written: divvy.gpu/memory is not memory.
         unknown=tuple(sorted(sizes.keys() - {MEMORY, CORES, SHARES})),
+        nvidias_class="" if is_ours else name,
     )
 
 
-def _kind(device_class: str) -> Literal["gpu", "share", "mig"] | None:
-    """Return what a class of ours selects, None for one of others."""
+def _rest(name: str, prefix: str) -> str | None:
+    return name.removeprefix(prefix).removeprefix("-") or None
+
+
+def _kind(device_class: str, names: Names) -> Kind | None:
+    """Return what a class that Divvy serves selects, None for one of others."""
     if device_class == GPU_CLASS:
         return "gpu"
     if device_class == MIG_CLASS or device_class.startswith(f"{MIG_CLASS}-"):
         return "mig"
     if device_class == SHARE_CLASS or device_class.startswith(f"{SHARE_CLASS}-"):
         return "share"
-    return None
+    return None if names.classes is None else cast(Kind | None, TYPES.get(device_class))
 
 
 def _rounded_up(quantity: str, unit: int) -> int:

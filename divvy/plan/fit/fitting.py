@@ -7,6 +7,8 @@ from typing import Any
 
 from divvy.model import Cluster
 from divvy.model.api_names import CLASS_QUOTA, CLASS_RESOURCE
+from divvy.model.nvidia_claims import GPU_CLASS as NVIDIAS_GPUS
+from divvy.model.nvidia_claims import MIG_CLASS as NVIDIAS_MIG
 from divvy.model.problems import nearest
 from divvy.model.resource_names import gpu_resource, mig_resource
 from divvy.plan.fit.claim_matching import is_kind
@@ -173,6 +175,9 @@ def _class_kinds(cluster: Cluster) -> dict[str, Request]:
     owners = {owner for claim in cluster.claims if claim.shares for owner in claim.tenants or ()}
     requests += [Request(1, "share", tenant=owner) for owner in sorted(owners)]
     requests += [Request(1, "mig")] if any(claim.mig for claim in cluster.claims) else []
+    if cluster.names.classes is not None:
+        requests.append(Request(1, "gpu", nvidias_class=NVIDIAS_GPUS))
+        requests.append(Request(1, "mig", nvidias_class=NVIDIAS_MIG))
     return {f"{CLASS_RESOURCE}{request.device_class}": request for request in requests}
 
 

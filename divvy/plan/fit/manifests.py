@@ -459,7 +459,9 @@ def _claim_spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
         return spec or {}
     devices = spec.get("devices") or {}
     requests = [
-        request if request.get("firstAvailable") else {"exactly": request}
+        request
+        if request.get("firstAvailable")
+        else {"name": request.get("name"), "exactly": request}
         for request in devices.get("requests") or ()
         if request.get("deviceClassName") or request.get("firstAvailable")
     ]

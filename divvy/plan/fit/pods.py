@@ -17,11 +17,12 @@ from divvy.model.api_names import (
     USE_TYPES,
     VGPU_MODE,
 )
-from divvy.model.claim_names import SHARE_CLASS
+from divvy.model.claim_names import NVIDIA, SHARE_CLASS
 from divvy.model.fractions import KAI_FRACTION, MEMORY, asked_as, asking
+from divvy.model.nvidia_claims import parameters_problem
 from divvy.model.problems import printable
 from divvy.model.resource_names import gpu_resource
-from divvy.plan.fit.claim_requests import Request, classes_of_others, requests_of
+from divvy.plan.fit.claim_requests import Request, classes_of_others, names_of_own, requests_of
 from divvy.plan.fit.node_selection import NodeSelection, node_selection
 from divvy.plan.fit.pod_requests import claim_requests, most_per_container, pod_requests
 from divvy.plan.fit.sizes import read_sizes
@@ -138,14 +139,14 @@ def asking_pod(
     sizes = read_sizes(spec, meta, cluster, around.namespaces.get(namespace, {}))
     spec = sizes.spec
     requests = pod_requests(spec)
-    claims, missing = _claims(spec, cluster, around, namespace)
+    claims, problem = _claims(spec, cluster, around, namespace)
     created = {
         status["name"] for status in (raw.get("status") or {}).get("resourceClaimStatuses") or ()
     }
     gates = [
         str(scheduling_gate.get("name")) for scheduling_gate in spec.get("schedulingGates") or ()
     ]
-    blocked_reason = f"its scheduling gates are closed: {', '.join(gates)}" if gates else missing
+    blocked_reason = f"its scheduling gates are closed: {', '.join(gates)}" if gates else problem
     shares = _asks_for_shares((*sizes.requests, *claims.requests), requests)
     refused = sizes.refused or (_quota_problem(cluster, around, namespace, notes) if shares else "")
     blocked_reason = refused or blocked_reason
@@ -223,8 +224,8 @@ class _Claims:
 def _claims(
     spec: Mapping[str, Any], cluster: Cluster, around: Around, namespace: str
 ) -> tuple[_Claims, str]:
-    """Return what the pod's own claims ask for, and which of them are missing."""
-    claims, missing = _Claims(), ""
+    """Return what the pod's own claims ask for, and which of them is missing, or refused."""
+    claims, problem = _Claims(), ""
     for entry in spec.get("resourceClaims") or ():
         template, claim = entry.get("resourceClaimTemplateName"), entry.get("resourceClaimName")
         kind = "ResourceClaimTemplate" if template else "ResourceClaim"
@@ -240,14 +241,16 @@ def _claims(
             claims.templates[str(entry.get("name"))] = _specification(*ours)
         elif template and (namespace, template) in around.templates:
             claims.templates[str(entry.get("name"))] = around.templates[namespace, template]
-            _read(claims, template, around.templates[namespace, template], cluster, around)
+            specification = around.templates[namespace, template]
+            problem = problem or _read(claims, template, specification, cluster, around)
         elif claim and (namespace, claim) in around.claims:
-            _read(claims, claim, around.claims[namespace, claim], cluster, around)
+            specification = around.claims[namespace, claim]
+            problem = problem or _read(claims, claim, specification, cluster, around)
             if (namespace, claim) in around.shared:
                 claims.unread.setdefault(claim, []).append("which pods share it")
         else:
-            missing = missing or f"there is no {kind} {template or claim} in namespace {namespace}"
-    return claims, missing
+            problem = problem or f"there is no {kind} {template or claim} in namespace {namespace}"
+    return claims, problem
 
 
 def _specification(request: Request) -> Mapping[str, Any]:
@@ -258,11 +261,12 @@ def _specification(request: Request) -> Mapping[str, Any]:
 
 def _read(
     claims: _Claims, name: str, spec: Mapping[str, Any], cluster: Cluster, around: Around
-) -> None:
-    """Add what a claim asks for."""
+) -> str:
+    """Add what a claim asks for; return why Divvy would refuse it, "" if it would not."""
     claim = {"metadata": {"name": name}, "spec": spec}
     requests = requests_of({"spec": {}}, [claim], cluster.names)
-    unchecked = list(classes_of_others(spec))
+    others = list(classes_of_others(spec, cluster.names))
+    unchecked = list(others)
     if any(request.selectors for request in requests):
         unchecked.append("conditions (CEL)")
     unchecked += [word for request in requests for word in request.unchecked]
@@ -272,14 +276,18 @@ def _read(
         for request in requests
         if request.device_class in around.classes
     ]
-    for config in (spec.get("devices") or {}).get("config") or ():
+    configs = (spec.get("devices") or {}).get("config") or ()
+    for config in configs:
         opaque = config.get("opaque") if isinstance(config, dict) else None
         driver = opaque.get("driver") if isinstance(opaque, dict) else None
-        unread.append(f"its configuration for the driver {driver}")
+        if driver != NVIDIA or others or not requests:
+            unread.append(f"its configuration for the driver {driver}")
     claims.requests += requests
     for words_by_claim, words in ((claims.unchecked, unchecked), (claims.unread, unread)):
         if words:
             words_by_claim.setdefault(name, []).extend(dict.fromkeys(words))
+    problem = parameters_problem(configs, [*names_of_own(spec, cluster.names)])
+    return problem and f"claim {name} has {problem}"
 
 
 def _words(by_claim: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

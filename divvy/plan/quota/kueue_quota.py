@@ -16,6 +16,8 @@ from divvy.model import gpu_resource, mig_resource
 from divvy.model.api_names import CLAIMS_DRIVER
 from divvy.model.claim_devices import ClaimDevice
 from divvy.model.claim_names import GPU_CLASS, MIG_CLASS, mig_class, share_class
+from divvy.model.nvidia_claims import GPU_CLASS as NVIDIAS_GPUS
+from divvy.model.nvidia_claims import MIG_CLASS as NVIDIAS_MIG
 from divvy.model.offered_gpu import OfferedGpu
 from divvy.model.slice_specs import memory_counter
 from divvy.model.stack import Names
@@ -91,7 +93,10 @@ def kueue_quota(plan: Plan, names: Names) -> KueueQuota:
 def _mappings(classes: set[str], names: Names) -> tuple[ClassMapping, ...]:
     shares = sorted(name for name in classes if name.startswith(share_class(None)))
     partitions = sorted(name for name in classes if name.startswith(MIG_CLASS))
-    whole = [ClassMapping(names.gpu, (GPU_CLASS,), "count")] if GPU_CLASS in classes else []
+    gpus: tuple[str, ...] = (GPU_CLASS,)
+    if names.classes is not None:
+        gpus, partitions = (*gpus, NVIDIAS_GPUS), [*partitions, *[NVIDIAS_MIG][: len(partitions)]]
+    whole = [ClassMapping(names.gpu, gpus, "count")] if GPU_CLASS in classes else []
     return (
         *whole,
         *_parted(SHARE_MEMORY, shares, "capacity"),

@@ -31,6 +31,7 @@ EVERYTHING: dict[str, Any] = {
         "memoryPercentage": "percentage.names.invalid/one",
         "cores": "cores.names.invalid/one",
         "fraction": "fraction.names.invalid/one",
+        "classes": "nvidia",
     },
     "pools": {
         "another": {"select": {"example": "another"}, "profile": "watched"},

@@ -86,6 +86,11 @@ SWITCHES = (
         _without("profiles", "claimed", "claims", "mig"),
         "claims",
     ),
+    Switch(
+        f'if eq ({_value("names", "classes", default=chr(34) * 2)}) "nvidia"',
+        _without("names", "classes"),
+        "claims",
+    ),
     Switch('if include "divvy.byClaims" @', _without("profiles", "claimed"), "claims"),
     Switch("if @.Values.devices", _without("devices")),
     Switch("with @.Values.imagePullSecrets", _without("imagePullSecrets")),

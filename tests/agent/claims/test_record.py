@@ -47,6 +47,27 @@ def allocated(consumed: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize(("strategy", "is_served"), [("TimeSlicing", True), ("MPS", False)])
+def test_serves_or_refuses_parameters_for_nvidias_driver_by_name(
+    strategy: str, is_served: bool
+) -> None:
+    claim = allocated({})
+    parameters = {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "GpuConfig",
+        "sharing": {"strategy": strategy},
+    }
+    opaque = {"driver": "gpu.nvidia.com", "parameters": parameters}
+    # From a class, which a user does not see.
+    claim["status"]["allocation"]["devices"]["config"] = [{"source": "FromClass", "opaque": opaque}]
+    offered = {OFFERED.uuid: OFFERED}
+    if is_served:
+        assert len(held_claim(claim, "u", "node/divvy", offered).devices) == 1
+        return
+    with pytest.raises(BadAllocation, match=r"claim team/train has parameters .* MPS is not"):
+        held_claim(claim, "u", "node/divvy", offered)
+
+
 @pytest.mark.parametrize("prefix", ["", "divvy.gpu/"])
 def test_reads_the_sizes_of_a_share(prefix: str) -> None:
     consumed = {f"{prefix}memory": "3000Mi", f"{prefix}cores": "30"}

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from divvy.agent.gpu.coexistence import (
     sockets_of_others,
 )
 from divvy.agent.node_lock import NodeLock
-from divvy.agent.plugin.plugin_sockets import folder_version, serving_sockets, sockets_beside
+from divvy.agent.plugin.plugin_sockets import folders_version, serving_sockets, sockets_beside
 from divvy.agent.plugin.registration import DevicePlugins
 from lab.fakes.agent import agent_node
 from lab.fakes.api import NAMESPACE
@@ -45,10 +46,10 @@ def listen(path: Path) -> socket.socket:
 
 def test_counts_a_socket_only_while_somebody_listens_on_it(sockets: Path) -> None:
     with listen(sockets / "nvidia-gpu.sock"), listen(sockets / "divvy-nvidia.com_gpu.sock"):
-        beside = sockets_beside(sockets)
-        assert beside == {"nvidia-gpu.sock": "NVIDIA's device plugin"}
-        assert serving_sockets(sockets, beside) == beside
-    assert serving_sockets(sockets, beside) == {}
+        beside = sockets_beside([sockets, sockets / "none"])
+        assert beside == {sockets / "nvidia-gpu.sock": "NVIDIA's device plugin"}
+        assert serving_sockets(beside) == {"nvidia-gpu.sock": "NVIDIA's device plugin"}
+    assert serving_sockets(beside) == {}
 
 
 def test_counts_a_socket_whose_plugin_is_too_busy_to_accept(sockets: Path) -> None:
@@ -60,8 +61,7 @@ def test_counts_a_socket_whose_plugin_is_too_busy_to_accept(sockets: Path) -> No
                 client = waiting.enter_context(socket.socket(socket.AF_UNIX))
                 client.setblocking(False)
                 client.connect(str(sockets / "nvidia-gpu.sock"))
-        beside = sockets_beside(sockets)
-        assert serving_sockets(sockets, beside) == beside != {}
+        assert [*serving_sockets(sockets_beside([sockets]))] == ["nvidia-gpu.sock"]
         # The same look from within the agent's pod, as verify has it.
         look = _LOOK.replace("/var/lib/kubelet/device-plugins", str(sockets))
         seen = subprocess.run([sys.executable, "-c", look], capture_output=True, check=True)
@@ -131,14 +131,38 @@ async def test_yields_gpus_to_another_plugin_and_takes_them_back(sockets: Path) 
         await plugin.stop()
 
 
+async def test_yields_gpus_to_nvidias_driver_of_claims_and_takes_them_back(
+    sockets: Path,
+) -> None:
+    registry = sockets / "registry"
+    registry.mkdir()
+    async with fake_kubelet(sockets) as kubelet:
+        plugin = DevicePlugins(kubelet.plugins, Allocator(), lambda: None, registry)
+        await plugin.advertise((whole(2),))
+        async with running(plugin.watch()):
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            # Calm by now: only a look at this folder as well sees who comes there.
+            await asyncio.sleep(2.5)
+            for name in ("compute-domain.nvidia.com-reg.sock", "gpu.nvidia.com-1a2b-reg.sock"):
+                with listen(registry / name):
+                    await asyncio.sleep(1.2)
+                    beside = "gpu." in name
+                    assert kubelet.allocatable(GPU) == (0 if beside else 2)
+                    others = others_at_work(plugin.rivals, ())
+                    assert ("another DRA driver runs on this node: NVIDIA's" in others) is beside
+                (registry / name).unlink()
+                await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+        await plugin.stop()
+
+
 async def test_lists_an_unchanged_folder_only_once(
     sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[float] = []
 
-    def counted(folder: Path) -> dict[str, str]:
+    def counted(folders: Iterable[Path]) -> dict[Path, str]:
         looks.append(time.monotonic())
-        return sockets_beside(folder)
+        return sockets_beside(folders)
 
     monkeypatch.setattr("divvy.agent.plugin.registration.sockets_beside", counted)
     async with fake_kubelet(sockets) as kubelet:
@@ -162,15 +186,18 @@ async def test_lists_an_unchanged_folder_only_once(
 
 
 def test_trusts_no_folder_version_while_it_may_still_change(tmp_path: Path) -> None:
-    assert folder_version(tmp_path) is None
+    quiet, other = tmp_path / "quiet", tmp_path / "other"
+    quiet.mkdir()
+    other.mkdir()
     long_ago = time.time_ns() - 60 * 10**9
-    os.utime(tmp_path, ns=(long_ago, long_ago))
-    assert folder_version(tmp_path) == long_ago
+    os.utime(quiet, ns=(long_ago, long_ago))
+    assert folders_version([quiet]) == (long_ago,)
+    assert folders_version([quiet, other]) is None
     # The clock was put back meanwhile.
     ahead = time.time_ns() + 60 * 10**9
-    os.utime(tmp_path, ns=(ahead, ahead))
-    assert folder_version(tmp_path) is None
-    assert folder_version(tmp_path / "none") is None
+    os.utime(other, ns=(ahead, ahead))
+    assert folders_version([other]) is None
+    assert folders_version([tmp_path / "none"]) is None
 
 
 def test_names_the_agent_that_already_serves_the_node(tmp_path: Path) -> None:

@@ -426,7 +426,7 @@ CLAIMING: dict[str, tuple[str, str]] = {
             f"{{name: gpu, exactly: {{{_GPUS}}}}}",
             ", config: [{requests: [gpu], opaque: {driver: gpu.nvidia.com, parameters: {}}}]",
         ),
-        "unknown",
+        "no",
     ),
     "size by limits": (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n"

@@ -385,3 +385,69 @@ def test_imports_the_same_topology_from_what_it_generated(
         assume(False)
     assume(not translation.refusals)
     assert topology(imported(value, translation)) == topology(value)
+
+
+def by_claims(*claims: Any, **more: Any) -> dict[str, Any]:
+    """Return a cluster with a pool for each of these claims."""
+    pools = {
+        f"p{at}": {
+            "select": {"pool": str(at)},
+            "profile": f"p{at}",
+            "hardware": {"model": "H100-80GB", "gpus": 8, "count": 2},
+        }
+        for at in range(len(claims))
+    }
+    profiles = {f"p{at}": {"claims": value} for at, value in enumerate(claims)}
+    return {"profiles": profiles, "pools": pools, **more}
+
+
+def claimed(value: dict[str, Any]) -> tuple[set[tuple[str, bool]], dict[str, Any]]:
+    """Return what is refused, and whether it can be left out, with the operator's values."""
+    cluster = parse_cluster(value)
+    translation = translate(cluster)
+    files = operator_files(cluster, translation, Site("lab"))
+    assert list(files) == ["values.yaml"]
+    refused = {(refusal.key, refusal.droppable) for refusal in translation.refusals}
+    return refused, yaml.safe_load(files["values.yaml"])
+
+
+def test_writes_the_second_stack_of_the_operator_for_claims() -> None:
+    refused, values = claimed(by_claims({}))
+    assert refused == set()
+    assert values["gpuCluster"] == {"deployCR": True}
+    assert values["clusterPolicy"] == {"deployCR": False}
+    assert values["draDriver"] == {"featureGates": {}}
+    assert values["driver"] == {"enabled": False}
+    assert values.keys().isdisjoint({"devicePlugin", "migManager", "mig", "toolkit"})
+
+
+def test_names_what_the_operators_dra_driver_does_not_do() -> None:
+    refused, values = claimed(by_claims({"mig": ["1g.10gb"], "shares": {}}))
+    assert refused == {("claims.mig", True), ("claims.shares", True), ("names", True)}
+    assert values["draDriver"] == {
+        "featureGates": {"DynamicMIG": True, "ConsumableShares": True},
+        "gpus": {"kubeletPlugin": {"env": [{"name": "CONSUMABLE_SHARES", "value": "memory"}]}},
+    }
+    tenants = {"shares": {}, "tenants": ["prod"]}
+    assert ("claims.tenants", False) in claimed(by_claims(tenants))[0]
+    assert ("names.gpu", False) in claimed(by_claims({}, names={"gpu": "example.com/gpu"}))[0]
+
+
+def test_refuses_two_configurations_of_the_one_dra_driver() -> None:
+    translation = translate(parse_cluster(by_claims({}, {"mig": ["1g.10gb"]})))
+    (refusal,) = (refusal for refusal in translation.refusals if refusal.key == "claims")
+    assert (refusal.where, refusal.droppable) == ("pool p0, pool p1", False)
+
+
+def test_refuses_claims_beside_pools_without_claims() -> None:
+    value = by_claims({})
+    value["profiles"]["plain"] = {}
+    value["pools"]["q"] = {"select": {"pool": "q"}, "profile": "plain"}
+    translation = translate(parse_cluster(value))
+    assert translation.claims is None
+    assert [refusal.key for refusal in translation.refusals] == ["claims"]
+
+
+def test_has_a_driver_in_a_container_installed_as_the_second_stack_wants_it() -> None:
+    _, values = claimed(by_claims({}, driver={"root": "/run/nvidia/driver"}))
+    assert values["driver"]["nvidiaDriverCRD"] == {"enabled": True}

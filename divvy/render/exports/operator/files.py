@@ -37,15 +37,18 @@ def operator_files(cluster: Cluster, translation: Translation, site: Site) -> di
         f"helm upgrade -i gpu-operator nvidia/gpu-operator --namespace {site.namespace} "
         "--values values.yaml"
     )
+    values = operator_values(cluster, translation, site)
+    about = f"GPU Operator values of the stack {site.stack}"
+    if translation.claims is not None:
+        return {"values.yaml": f"# {about}: {install}\n{plain_yaml(values, _WIDTH)}"}
     heads = {
-        "values.yaml": f"GPU Operator values of the stack {site.stack}. After the ConfigMaps:\n"
-        f"# {install}",
+        "values.yaml": f"{about}. After the ConfigMaps:\n# {install}",
         f"{TIME_SLICING}.yaml": "How GPUs are shared, for the device plugin: kubectl apply -f",
         f"{MIG}.yaml": "How GPUs are cut, for mig-manager: kubectl apply -f",
         "node-labels.yaml": "Which nodes follow what: run each command after the operator is up",
     }
     bodies: dict[str, object] = {
-        "values.yaml": operator_values(cluster, translation, site),
+        "values.yaml": values,
         f"{TIME_SLICING}.yaml": _config_map(TIME_SLICING, site, time_slicing_data(translation)),
         f"{MIG}.yaml": _config_map(
             MIG, site, {"config.yaml": plain_yaml(mig_configs(translation))}
@@ -66,15 +69,15 @@ def operator_values(cluster: Cluster, translation: Translation, site: Site) -> d
     if len(runtimes) == 1:
         (runtime,) = runtimes
         values["operator"] = {"defaultRuntime": _RUNTIMES.get(runtime, runtime)}
-    values["mig"] = {"strategy": translation.strategy}
-    values["driver"] = _driver(cluster, site)
-    values["toolkit"] = {"enabled": True}
-    if _any_cut(translation):
-        default = _mig_name(translation, translation.default)
-        values["migManager"] = {"config": {"name": MIG, "default": default}}
-    plugin = _plugin(cluster, translation)
-    if plugin:
-        values["devicePlugin"] = plugin
+    driver = _driver(cluster, site)
+    if translation.claims is not None:
+        values |= translation.claims.values()
+        # The chart refuses this stack with a driver of the other one.
+        values["driver"] = driver | (
+            {"nvidiaDriverCRD": {"enabled": True}} if "image" in driver else {}
+        )
+    else:
+        values |= _plugin_stack(cluster, translation, driver)
     values["dcgmExporter"] = {"enabled": True}
     if cluster.observability.service_monitor:
         values["dcgmExporter"]["serviceMonitor"] = {"enabled": True}
@@ -83,6 +86,22 @@ def operator_values(cluster: Cluster, translation: Translation, site: Site) -> d
     root = cluster.driver.root.rstrip("/")
     if root not in ("", _DRIVER_CONTAINER):
         values["hostPaths"] = {"driverInstallDir": root}
+    return values
+
+
+def _plugin_stack(
+    cluster: Cluster, translation: Translation, driver: Mapping[str, Any]
+) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "mig": {"strategy": translation.strategy},
+        "driver": driver,
+        "toolkit": {"enabled": True},
+    }
+    if _any_cut(translation):
+        default = _mig_name(translation, translation.default)
+        values["migManager"] = {"config": {"name": MIG, "default": default}}
+    if plugin := _plugin(cluster, translation):
+        values["devicePlugin"] = plugin
     return values
 
 

@@ -76,7 +76,8 @@ def nvidia_profile(
     if profile.by_claims:
         refuse(
             "claims",
-            "NVIDIA's device plugin serves no claims: it advertises what its configuration lists",
+            "the operator has the device plugin or the DRA driver in a cluster, and other pools "
+            "have no claims",
         )
     parts = _parts(profile, hardware)
     if parts is None:

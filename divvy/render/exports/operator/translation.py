@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from divvy.model import Cluster, Pool
 from divvy.model.stack import Hardware
+from divvy.render.exports.operator.gpu_cluster import DraDriver, dra_driver
 from divvy.render.exports.operator.profile import NvidiaProfile, Refusal, nvidia_profile
 
 Uses = list[tuple[str, str | None, str, Hardware | None]]
@@ -14,12 +15,16 @@ Uses = list[tuple[str, str | None, str, Hardware | None]]
 
 @dataclass(frozen=True)
 class Translation:
-    """Every profile that the chosen pools use, as configurations; and what is refused."""
+    """Every profile that the chosen pools use, as configurations; and what is refused.
+
+    ``claims`` is the driver of the operator's second stack, which serves claims on all nodes.
+    """
 
     pools: Mapping[str, Pool]
     profiles: Mapping[str, NvidiaProfile]
     refusals: tuple[Refusal, ...]
     notes: tuple[str, ...] = field(default=())
+    claims: DraDriver | None = None
 
     @property
     def strategy(self) -> str:
@@ -37,13 +42,15 @@ def translate(cluster: Cluster, only: Iterable[str] = ()) -> Translation:
     """Translate a cluster, or some of its pools."""
     wanted = set(only)
     pools = {name: pool for name, pool in cluster.pools.items() if not wanted or name in wanted}
+    if all(cluster.profiles[name].by_claims for _, _, name, _ in _uses(pools)):
+        return _by_claims(cluster, pools)
     profiles: dict[str, NvidiaProfile] = {}
     unexpressed: dict[str, NvidiaProfile] = {}
     first: dict[str, str] = {}
     refusals: list[Refusal] = []
     listed: set[tuple[str, str, str]] = set()
     for pool, node, name, hardware in _uses(pools):
-        where = f"pool {pool}" + (f", node {node}" if node else "")
+        where = _where(pool, node)
         profile, reasons = nvidia_profile(name, cluster.profiles[name], hardware, where)
         for reason in reasons:
             # One line says it for all pools.
@@ -62,6 +69,22 @@ def translate(cluster: Cluster, only: Iterable[str] = ()) -> Translation:
     refusals += _strategies(pools, profiles)
     refusals += _promises(cluster, cuts=any(profile.cut for profile in profiles.values()))
     return Translation(pools, profiles, tuple(refusals), tuple(_notes(cluster, pools, profiles)))
+
+
+def _by_claims(cluster: Cluster, pools: Mapping[str, Pool]) -> Translation:
+    uses = [(_where(pool, node), cluster.profiles[name]) for pool, node, name, _ in _uses(pools)]
+    driver, refusals = dra_driver(cluster, uses)
+    refusals += _promises(cluster, cuts=False)
+    notes = ["the operator's GPUCluster is for new clusters: it replaces no ClusterPolicy in place"]
+    if driver.mig:
+        notes.append(
+            "a GPU older than Hopper needs MIG mode on before the driver makes MIG devices"
+        )
+    return Translation(pools, {}, tuple(refusals), tuple(notes), driver)
+
+
+def _where(pool: str, node: str | None) -> str:
+    return f"pool {pool}" + (f", node {node}" if node else "")
 
 
 def _uses(pools: Mapping[str, Pool]) -> Uses:

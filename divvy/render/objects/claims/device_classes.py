@@ -11,12 +11,14 @@ from divvy.model.claim_names import (
     GPU_CLASS,
     KIND,
     MIG_CLASS,
+    NVIDIA,
     PROFILE,
     TENANT,
     WHOLE,
     mig_class,
     share_class,
 )
+from divvy.model.nvidia_claims import CLASSES, TYPE, TYPES
 from divvy.render.objects.claims.claimable import Claimable, claimable
 
 
@@ -38,7 +40,7 @@ def device_classes(cluster: Cluster, offered: Claimable) -> list[dict[str, Any]]
     mig = f'{_attribute(KIND)}.orValue("") == "mig"'
     if offered.mig:
         classes.append(_class(MIG_CLASS, mig))
-    return classes + [
+    classes += [
         _class(
             mig_class(profile),
             f'{mig} && {_attribute(PROFILE)}.orValue("") == "{profile}"',
@@ -46,6 +48,9 @@ def device_classes(cluster: Cluster, offered: Claimable) -> list[dict[str, Any]]
         )
         for profile in offered.mig
     ]
+    return classes + (
+        [] if cluster.names.classes is None else [_of_nvidia(name) for name in CLASSES]
+    )
 
 
 def rival_classes(
@@ -71,14 +76,25 @@ def _resource_of(device_class: Mapping[str, Any]) -> str:
     return str((device_class.get("spec") or {}).get("extendedResourceName") or "")
 
 
-def _attribute(name: str) -> str:
+def _of_nvidia(name: str) -> dict[str, Any]:
+    """Return a class of NVIDIA's driver: of its devices, too, while nodes move to or from it."""
+    drivers = f'device.driver in ["{CLAIMS_DRIVER}", "{NVIDIA}"]'
+    return _selecting(
+        name, f'{drivers} && {_attribute(TYPE, NVIDIA)}.orValue("") == "{TYPES[name]}"'
+    )
+
+
+def _attribute(name: str, domain: str = CLAIMS_DRIVER) -> str:
     # Optional: an expression that fails on one device fails the claim on every node.
-    return f'device.attributes["{CLAIMS_DRIVER}"].?{name}'
+    return f'device.attributes["{domain}"].?{name}'
 
 
 def _class(name: str, expression: str, resource: str | None = None) -> dict[str, Any]:
-    own = f'device.driver == "{CLAIMS_DRIVER}" && {expression}'
-    spec: dict[str, Any] = {"selectors": [{"cel": {"expression": own}}]}
+    return _selecting(name, f'device.driver == "{CLAIMS_DRIVER}" && {expression}', resource)
+
+
+def _selecting(name: str, expression: str, resource: str | None = None) -> dict[str, Any]:
+    spec: dict[str, Any] = {"selectors": [{"cel": {"expression": expression}}]}
     if resource is not None:
         spec["extendedResourceName"] = resource
     return {

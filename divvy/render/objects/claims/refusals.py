@@ -156,12 +156,12 @@ def _class_variables(offered: Claimable) -> dict[str, str]:
         "asksForAdmin": "variables.requests.exists(r, "
         "r.?exactly.?adminAccess.orValue(false) && "
         f"r.exactly.deviceClassName.startsWith({text(TEMPLATE_PREFIX)}))",
-        # One without a key tolerates every taint.
+        # One without a key tolerates every taint. Any class may have Divvy's devices.
         "tolerates": "variables.requests.exists(r, ([r.?exactly.orValue({})] "
         "+ r.?firstAvailable.orValue([])).exists(d, "
-        f"d.?deviceClassName.orValue('').startsWith({text(TEMPLATE_PREFIX)}) "
-        "&& d.?tolerations.orValue([]).exists(t, t.?key.orValue('') == '' "
-        f"|| t.key.startsWith({text(f'{CLAIMS_DRIVER}/')}))))",
+        "d.?tolerations.orValue([]).exists(t, t.?key.orValue('') == '' "
+        f"? d.?deviceClassName.orValue('').startsWith({text(TEMPLATE_PREFIX)}) "
+        f": t.key.startsWith({text(f'{CLAIMS_DRIVER}/')}))))",
         "configured": "variables.spec.?devices.?config.orValue([]).exists(c, "
         f"c.?opaque.?driver.orValue('') == {text(CLAIMS_DRIVER)})",
     }

@@ -57,6 +57,16 @@ def test_renders_only_the_gpu_class_for_whole_gpus_by_claims() -> None:
     assert classes(cluster({}))["divvy-gpu"][0] == "nvidia.com/gpu"
 
 
+def test_has_nvidias_classes_where_the_stack_file_says_so() -> None:
+    own = classes(cluster({}, names={"classes": "nvidia"}))
+    assert own.keys() - classes(cluster({})).keys() == {"gpu.nvidia.com", "mig.nvidia.com"}
+    resource, expression = own["gpu.nvidia.com"]
+    # Of two classes with a resource the newer one has it: nobody should have to know which.
+    assert resource is None
+    assert 'device.driver in ["divvy.gpu", "gpu.nvidia.com"]' in expression
+    assert classes(cluster(names={"classes": "nvidia"})) == {}
+
+
 def test_names_no_class_like_an_amount() -> None:
     """The scheduler would take ``nvidia.com/gpumem: 3000`` for 3,000 devices of such a class."""
     names = {"memory": "example.com/mib", "cores": "nvidia.com/gpu.percent"}
