@@ -182,10 +182,12 @@ class MemoryWatch:
         is_told = True
         for listed in await self._driver.processes(gpu):
             host_process = find_process(listed["pid"] or 0)
-            if host_process is not None and listed["used_mib"] is None:
+            if host_process is None:
+                continue
+            if (used_mib := listed["used_mib"]) is None:
                 is_told = False
-            elif host_process is not None:
-                process, where = host_process
-                device = by_gi.get(listed["gi"] or 0) or gpu.uuid
-                uses.append(Use(where, process, device, listed["used_mib"]))
+                continue
+            process, where = host_process
+            device = by_gi.get(listed["gi"] or 0) or gpu.uuid
+            uses.append(Use(where, process, device, used_mib))
         return uses, is_told
