@@ -1,8 +1,7 @@
 """The options of `divvy verify`, in one table.
 
 The command line, the options of the suite that it runs, what a report says of its run, the options
-of a Job, and which options exclude each other follow from it. The list for users does not: it is
-written by hand in docs/conformance_page.py.
+of a Job, which options exclude each other, and the list in docs/conformance.md follow from it.
 """
 
 from __future__ import annotations
@@ -83,7 +82,8 @@ OPTIONS = (
         of=_CLUSTER, needs="--compare",
     ),
     Option(
-        "time-limit", "Start no check after this many minutes.", int, suite="--divvy-time-limit"
+        "time-limit", "Start no check after this many minutes: the rest is not made.",
+        int, suite="--divvy-time-limit",
     ),
     Option(
         "select",
@@ -100,7 +100,10 @@ OPTIONS = (
         "Restart agents and kubelets, change profiles and back, break simulated GPUs.",
         of=_CLUSTER, suite="--disruptive",
     ),
-    Option("no-exec", "Do not enter the agent's pods.", of=_CLUSTER, suite="--no-exec"),
+    Option(
+        "no-exec", "Do not enter the agent's pods: checks that need it are skipped by name.",
+        of=_CLUSTER, suite="--no-exec",
+    ),
     Option("bare", "Check this host, without Kubernetes; a stack is optional.", suite="--bare"),
     Option(
         "host", "With --bare, another host: ssh://user@name.",
@@ -115,11 +118,11 @@ OPTIONS = (
         Path, of=_HOST, suite="--workloads", names_host=True,
     ),
     Option(
-        "mig", "With --bare, partition an idle GPU by MIG, and make it whole again.",
+        "mig", "With --bare, partition an idle GPU by MIG, and make it whole again; needs root.",
         of=_HOST, suite="--mig",
     ),
     Option(
-        "workload-image", "Image with the workloads.",
+        "workload-image", "Image with the workloads, instead of building and pushing it.",
         str, of=_CLUSTER, suite="--workload-image", of_command=True,
     ),
     Option(
@@ -130,12 +133,15 @@ OPTIONS = (
         "gpu-burn-image", "Also run this third-party gpu-burn image.",
         str, of=_CLUSTER, suite="--gpu-burn-image",
     ),
-    Option("out", "Folder for the reports.", Path, Path("out/conformance"), of_command=True),
+    Option(
+        "out", "Folder for reports (HTML, YAML, JUnit) and the archive of the run.",
+        Path, Path("out/conformance"), of_command=True,
+    ),
     Option(
         "require", "Exit 3 if a MUST check could not be made: for CI.", suite="--divvy-require"
     ),
     Option(
-        "strict", "Exit 1 if a recommendation (SHOULD) does not hold, too.",
+        "strict", "Exit 1 if a recommendation (SHOULD) does not hold, too: for CI.",
         suite="--divvy-strict",
     ),
     Option(
@@ -146,10 +152,11 @@ OPTIONS = (
     ),
     Option("product", "Write PRODUCT.yaml: rows of the CNCF's AI conformance product file."),
     Option(
-        "in-cluster", "Run nothing: write a Job that runs it.", of=_CLUSTER, of_command=True
+        "in-cluster", "Run nothing: write a Job that runs it in the cluster.",
+        of=_CLUSTER, of_command=True,
     ),
     Option(
-        "runner-image", "With --in-cluster, the image of the suite.",
+        "runner-image", "With --in-cluster, the image of the suite, instead of building it.",
         str, needs="--in-cluster", of_command=True,
     ),
 )  # fmt: skip

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from conformance.catalogue import CATALOGUE
 from conformance.check import EVERY, LIMITED, PARTITIONED, SHARED
+from divvy.verify_options import OPTIONS
 from tests.conformance.faults import FAULTS
 
 _INTRODUCTION = """\
@@ -13,31 +14,12 @@ _INTRODUCTION = """\
 of its pools, runs small pods on their devices and reports what holds. It removes
 its pods and namespaces. A run on simulated GPUs says so everywhere and is at best *partial*.
 
-| option | does |
-|---|---|
-| (none) | takes one device per resource for a few seconds; disturbs no pod |
-| `--exclusive` | fills nodes, burns GPUs, requests too much memory: needs idle GPUs |
-| `--disruptive` | restarts agents and kubelets, changes profiles and back, breaks simulated GPUs |
-| `--select PLUG,ISO-02`, `--pool P` | only these checks, only this pool |
-| `--target nvidia-device-plugin` or `nvidia-dra` | NVIDIA's, not Divvy ([the field](field.md)) |
-| `--sample 5%`, `--sample N` | a part, or N, of the nodes of each pool; `--seed` says which |
-| `--changed` | only nodes that changed since the report that `--compare` names |
-| `--time-limit MINUTES` | starts no check after this many minutes; the rest is *not made* |
-| `--strict` | exits with 1 if a SHOULD check failed, too: for CI and after an upgrade |
-| `--require` | exits with 3 if a MUST check could not be run: for CI |
-| `--no-exec` | runs no command in the agents' pods; checks that need it are skipped by name |
-| `--bare` | checks this host, without Kubernetes or stack: driver, discovery, workloads |
-| `--host ssh://user@name` | with `--bare`: another host |
-| `--driver-root FOLDER` | with `--bare`: the driver root, if it is not the host itself |
-| `--workloads FOLDER` | with `--bare`: the compiled workloads, for a host without a compiler |
-| `--mig` | with `--bare`: partitions an idle GPU by MIG, and makes it whole again; needs root |
-| `--workload-image I` | the image of the workloads, instead of building and pushing it |
-| `--vector-add-image I`, `--gpu-burn-image I` | runs well-known images, reads their output |
-| `--compare OLD` | compares with an earlier `report.yaml`, archive, or `last`: see below |
-| `--product` | writes `PRODUCT.yaml`: rows of the CNCF's AI conformance product file |
-| `--in-cluster` | runs nothing: writes a Job that runs it in the cluster |
-| `--runner-image I` | with `--in-cluster`, the image of the suite, instead of building it |
-| `--out FOLDER` | folder for reports (HTML, YAML, JUnit, CTRF) and the archive of the run |
+Without options it takes one device per resource for a few seconds, and disturbs no pod.
+
+"""
+_RUN = """\
+
+With another `--target` the same checks run on NVIDIA's ([the field](field.md)).
 
 While it runs there is a line for each check with a sign for each case: `+` passed, `F` failed, `-`
 not checked; the report says why.
@@ -83,7 +65,7 @@ was made before could not be made now. What an option left out is counted and ch
 A simulated report is not compared with one of hardware, nor are reports of two stacks.
 
 **The archive** `conformance.tar.gz` has everything that a run stands on: `report.json`,
-`junit.xml`, `ctrf.json`, the stack file, `versions.json` and `SHA256SUMS`. Equal files give equal
+`junit.xml`, the stack file, `versions.json` and `SHA256SUMS`. Equal files give equal
 bytes; one that is not as its checksums say is refused. To sign one: `ssh-keygen -Y sign` or
 `cosign sign-blob`. **The cluster keeps the archive of the last run**, in the ConfigMap
 `divvy-conformance` of Divvy's namespace; `--compare last` reads it. A run of a part (`--select`,
@@ -243,7 +225,7 @@ test_fabric.py.
 
 def conformance_page() -> str:
     """Return what users need, with the catalogue."""
-    return "\n".join([_INTRODUCTION, *_catalogue()]) + "\n"
+    return "\n".join([_INTRODUCTION + "\n".join(_options()), _RUN, *_catalogue()]) + "\n"
 
 
 def faults_page() -> str:
@@ -260,6 +242,14 @@ def unseen() -> list[str]:
     """List the checks without a fault in the tables here; a check that cannot fail is none."""
     seen = {identity for fault in FAULTS for identity in fault.checks} | set(_ELSEWHERE)
     return [identity for identity in CATALOGUE if identity not in seen]
+
+
+def _options() -> Iterator[str]:
+    yield "| option | does |"
+    yield "|---|---|"
+    for option in OPTIONS:
+        typed = f"--{option.name}" if option.is_flag else f"--{option.name}=…"
+        yield f"| `{typed}` | {option.help} |"
 
 
 def _catalogue() -> Iterator[str]:
