@@ -6,10 +6,10 @@ from typing import Any
 
 from divvy.model import gpu_models
 from divvy.model.schema import cluster_schema
-from divvy.render.objects.dashboard import panels
 from divvy.stack.keys import CLUSTER
 from docs.advise_page import advise_page
 from docs.conformance_page import conformance_page, faults_page
+from docs.dashboard import dashboard_page
 from docs.field_page import field_page
 from docs.fleets_page import fleets_page, fleets_plot
 from docs.guarantees_page import guarantees_page
@@ -133,7 +133,7 @@ def stack_file_page() -> str:
 
 
 PAGES = {
-    "divvy/render/objects/dashboard/divvy.json": panels.build,
+    "divvy/render/objects/dashboard/divvy.json": dashboard_page,
     "docs/advise.md": advise_page,
     "docs/conformance-faults.md": faults_page,
     "docs/conformance.md": conformance_page,

@@ -44,11 +44,6 @@ ROOMS = {
 OF_THE_SITE = "docs/site_pages.py"
 # Part of pydantic, of the same version.
 ALIASES = {"pydantic-core": "pydantic"}
-# The dashboard is built in development; what is installed reads the built file.
-DEVELOPMENT = {
-    "divvy/render/objects/dashboard/panel_kinds.py",
-    "divvy/render/objects/dashboard/panels.py",
-}
 
 
 def name_of(requirement: str) -> str:
@@ -79,13 +74,12 @@ def test_declares_every_import(room: str) -> None:
     distributions = packages_distributions()
     known = declared("").union(*map(declared, ROOMS[room]))
     for path in sorted({*(ROOT / room).rglob("*.py")} - {ROOT / OF_THE_SITE}):
-        extra = declared("dev") if str(path.relative_to(ROOT)) in DEVELOPMENT else set()
         for name in imported(path):
             providers = {
                 name_of(distribution).replace("_", "-") for distribution in distributions[name]
             }
             providers = {ALIASES.get(provider, provider) for provider in providers}
-            assert providers & (known | extra), f"{path.relative_to(ROOT)} imports {name}"
+            assert providers & known, f"{path.relative_to(ROOT)} imports {name}"
 
 
 def test_says_in_the_docs_why_each_package_is_needed() -> None:

@@ -17,7 +17,7 @@ EVERYTHING = """\
 import importlib, pkgutil, sys
 import divvy
 packages = pkgutil.walk_packages(divvy.__path__, "divvy.")
-left_out = ("divvy.share", "divvy.render.objects.dashboard.panels", "__main__", "_child")
+left_out = ("divvy.share", "__main__", "_child")
 for name in [found.name for found in packages]:
     if not any(part in name for part in left_out):
         importlib.import_module(name)

@@ -1,7 +1,7 @@
 """The Grafana dashboard, cluster → node → GPU → device.
 
-``panels`` builds it with Grafana's typed SDK; ``python -m docs.generate`` writes what it builds to
-``divvy.json`` beside it, so that neither the program nor the chart needs the SDK.
+``docs/dashboard.py`` builds it with Grafana's typed SDK; ``python -m docs.generate`` writes it to
+``divvy.json``, so that nothing that is installed needs the SDK.
 """
 
 from importlib.resources import files
