@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from lab.cluster.tools import KUBERNETES
+from lab.fakes.kubeconfig import write_kubeconfig
 from lab.fakes.ports import free_port
 from tests.api_reader import ApiReader
 
@@ -87,7 +87,8 @@ def bare_cluster(*controllers: str) -> Iterator[BareCluster]:
         server = f"https://127.0.0.1:{api}"
         serve: list[Callable[[], None]] = []
         cluster = BareCluster(folder / "kubeconfig", server, lambda: serve[0]())
-        cluster.kubeconfig.write_text(yaml.safe_dump(_kubeconfig(server)))
+        unverified = {"insecure-skip-tls-verify": True}
+        write_kubeconfig(cluster.kubeconfig, server, {"token": _TOKEN}, **unverified)
         _start(
             run,
             folder,
@@ -185,15 +186,3 @@ def _write_keys(folder: Path) -> None:
     (folder / "tokens.csv").write_text(
         f'{_TOKEN},administrator,1,"system:masters"\n{VIEWER_TOKEN},viewer,2\n'
     )
-
-
-def _kubeconfig(server: str) -> dict[str, Any]:
-    cluster = {"server": server, "insecure-skip-tls-verify": True}
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "bare",
-        "contexts": [{"name": "bare", "context": {"cluster": "bare", "user": "administrator"}}],
-        "clusters": [{"name": "bare", "cluster": cluster}],
-        "users": [{"name": "administrator", "user": {"token": _TOKEN}}],
-    }

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from lab.fakes.kubeconfig import write_kubeconfig
 from lab.fakes.resources import FakeResources
 
 NAMESPACE = "divvy-system"
@@ -78,17 +79,7 @@ class FakeApi:
 
     def kubeconfig(self, path: Path) -> Path:
         """Write a kubeconfig for this API."""
-        server = {"server": f"http://127.0.0.1:{self.port}"}
-        value = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "fake", "cluster": server}],
-            "users": [{"name": "fake", "user": {}}],
-            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
-            "current-context": "fake",
-        }
-        path.write_text(json.dumps(value))
-        return path
+        return write_kubeconfig(path, f"http://127.0.0.1:{self.port}")
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._client, "127.0.0.1", 0)

@@ -12,12 +12,12 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
-import yaml
 
 from divvy.claim_templates.client import Api, templates_of
 from divvy.claim_templates.desired_templates import Key
 from divvy.kube import async_client
 from divvy.kube.errors import Unreachable
+from lab.fakes.kubeconfig import write_kubeconfig
 from lab.fakes.scene import running, until
 
 
@@ -86,14 +86,8 @@ async def serving(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     api = PodsApi()
     server = await asyncio.start_server(api.answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    config: Mapping[str, Any] = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "u", "user": {}}],
-    }
-    (folder / "kubeconfig").write_text(yaml.safe_dump(config))
-    monkeypatch.setenv("KUBECONFIG", str(folder / "kubeconfig"))
+    path = write_kubeconfig(folder / "kubeconfig", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("KUBECONFIG", str(path))
     yield api
     server.close()
 

@@ -19,6 +19,7 @@ from conformance.report.report import Record
 from divvy.cli import verify
 from divvy.cli.main import app
 from divvy.reports.archive import REPORT, SUMS, checksums, pack, report_json, unpack
+from lab.fakes.kubeconfig import write_kubeconfig
 from tests.reports.documents import document, record
 
 PATH = "/api/v1/namespaces/divvy-system/configmaps/divvy-conformance"
@@ -76,13 +77,7 @@ def _cluster(tmp_path: Path) -> Iterator[Cluster]:
         thread = Thread(target=server.serve_forever)
         thread.start()
         port = server.server_address[1]
-        value = {
-            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-            "users": [{"name": "c", "user": {}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
-            "current-context": "c",
-        }
-        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(value))
+        write_kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{port}")
         stack = STACK.format(kubeconfig=tmp_path / "kubeconfig")
         (tmp_path / "Pulumi.s.yaml").write_text(stack)
         yield cluster

@@ -27,6 +27,7 @@ from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
 from divvy.version_info import install_command
 from lab.cluster.paths import REPOSITORY
+from lab.fakes.kubeconfig import write_kubeconfig
 
 FORBIDDEN = {
     "kind": "Status",
@@ -75,16 +76,7 @@ def stack_file(folder: Path, kubeconfig: Path, **more: Any) -> Path:
 
 
 def kubeconfig(folder: Path, port: int) -> Path:
-    path = folder / "kubeconfig"
-    context = {"cluster": "c", "user": "u"}
-    value = {
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "u", "user": {}}],
-        "contexts": [{"name": "c", "context": context}],
-        "current-context": "c",
-    }
-    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **value}))
-    return path
+    return write_kubeconfig(folder / "kubeconfig", f"http://127.0.0.1:{port}")
 
 
 class Options:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from lab.fakes.kubeconfig import write_kubeconfig
+
 _DEEP = b"[" * 4900 + b"]" * 4900
 DEEP, ODD, LARGE = "deep", "odd", "large"
 KINDS = (DEEP, ODD, LARGE)
@@ -132,15 +134,7 @@ class HostileServer:
         to.wfile.write(text)
 
     def kubeconfig(self, folder: Path) -> Path:
-        path = folder / "kubeconfig"
-        config = {
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": self.url}}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-        }
-        path.write_text(json.dumps(config))
-        return path
+        return write_kubeconfig(folder / "kubeconfig", self.url, {"token": "t"})
 
     def close(self) -> None:
         self._http.shutdown()

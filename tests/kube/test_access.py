@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import ssl
 from collections.abc import Callable
@@ -15,19 +14,14 @@ import pytest
 from divvy.kube.access import access_from
 from divvy.kube.errors import KubeconfigError
 from lab.cluster.certificates import create_authority
+from lab.fakes.kubeconfig import write_kubeconfig
 
 POD = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
 
 
 def kubeconfig(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> dict[str, str]:
-    value = {
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": user}],
-        "contexts": [{"name": "now", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "now",
-    }
-    (folder / "config").write_text(json.dumps(value))
-    return {"KUBECONFIG": str(folder / "config")}
+    server = cluster.pop("server")
+    return {"KUBECONFIG": str(write_kubeconfig(folder / "config", server, user, **cluster))}
 
 
 def authority(folder: Path) -> Path:
