@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lab.fakes.ports import free_port
 from tests.bare_cluster import bare_cluster
 from tests.claim_templates.link import Link
 from tests.render.objects.claims.api_server import MEMORY, ApiServer, pod, policies_of
@@ -38,9 +38,7 @@ class MakerProcess:
         self._folder = folder
         self._server = server
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         token = server.cluster.kubectl(
             *("create", "token", ACCOUNT, "--namespace=divvy-system", "--duration=2h")
         ).strip()

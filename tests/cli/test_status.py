@@ -40,7 +40,6 @@ class StatusApi(ClusterApi):
             }
             for name in self.nodes
         }
-        self.refused: set[str] = set()
 
     @staticmethod
     def say(node: dict[str, Any], state: str, reason: str = "", gpu: str = "") -> None:
@@ -52,8 +51,6 @@ class StatusApi(ClusterApi):
         node["metadata"]["annotations"] = {"divvy.gpu/status": json.dumps(status)}
 
     def answer(self, request: httpx2.Request) -> httpx2.Response:
-        if request.url.path in self.refused:
-            return httpx2.Response(403, json={"message": "no"})
         self.lists[AGENTS] = list(self.agents.values())
         return super().answer(request)
 
@@ -196,9 +193,9 @@ def test_shows_dead_nodes_first_and_counts_what_exceeds_a_page(api: StatusApi) -
 
 
 def test_reports_what_a_user_may_not_read(api: StatusApi) -> None:
-    api.refused.add(AGENTS)
+    api.forbidden.add(AGENTS)
     text = words(status(expect=2))
-    assert f"note: not shown: this user may not read {AGENTS}: no" in text
+    assert f"note: not shown: this user may not read {AGENTS}: forbidden" in text
     assert "nothing to look at in what this user may read" in text
 
 

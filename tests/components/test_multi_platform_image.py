@@ -17,6 +17,7 @@ from divvy.image import published
 from divvy.image.build import build_and_push, build_layout, exists, inspect
 from divvy.image.published import published_platforms
 from lab.cluster.images import BASE_ARM64, IMAGES, Image
+from lab.fakes.ports import free_port
 from lab.target import emulator
 from release.image import image_archive
 from tests.image_layers import unpack
@@ -30,9 +31,7 @@ BOTH = ("linux/amd64", "linux/arm64")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Run a registry without TLS; return its address."""
     folder = tmp_path_factory.mktemp("registry")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     storage = {"filesystem": {"rootdirectory": str(folder / "storage")}}
     config = {"version": 0.1, "storage": storage, "http": {"addr": address}}
     (folder / "config.yml").write_text(json.dumps(config))
