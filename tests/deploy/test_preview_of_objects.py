@@ -66,17 +66,6 @@ def client(cluster: Cluster) -> Iterator[Client]:
         yield http
 
 
-@pytest.mark.parametrize("take_over", [False, True])
-def test_takes_nothing_from_a_release_of_another_namespace(client: Client, take_over: bool) -> None:
-    """Helm would uninstall it there, whoever has taken it over."""
-    preview = preview_objects(client, OWN, [CLASS], [], take_over=take_over, namespace_exists=True)
-    assert preview.changes == ()
-    (problem,) = preview.problems
-    assert problem.startswith(
-        "DeviceClass divvy-gpu belongs to Helm's release divvy in namespace first: nothing is taken"
-    )
-
-
 def test_takes_over_what_a_lost_release_of_the_same_namespace_has_left(
     cluster: Cluster, client: Client
 ) -> None:

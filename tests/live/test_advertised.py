@@ -47,14 +47,6 @@ def test_reports_a_damaged_status(text):
     assert "cannot be read" in live.reason
 
 
-def test_reads_a_list_of_no_items():
-    transport = httpx2.MockTransport(
-        lambda _: httpx2.Response(200, json={"items": None, "metadata": {}})
-    )
-    with Client(ClusterConfig("https://here:1"), transport=transport) as client:
-        assert ClusterReader(client).listed("/api/v1/nodes") == []
-
-
 POD = {n: {"metadata": {"name": f"p{n}"}, "spec": {}} for n in (1, 2)}
 
 

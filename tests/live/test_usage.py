@@ -264,17 +264,6 @@ def test_shows_pending_pods_with_the_schedulers_reason_and_omits_others() -> Non
     ]
 
 
-def test_counts_init_containers_as_the_scheduler_does() -> None:
-    pod = raw_pod("p", "a", {GPU: "2"})
-    pod["spec"]["initContainers"] = [
-        {"name": "i", "resources": {"limits": {GPU: "3"}}},
-        {"name": "s", "restartPolicy": "Always", "resources": {"limits": {GPU: "1"}}},
-    ]
-    nodes = [raw_node("a", [raw_gpu("a", 0, GPU)], {GPU: "8"})]
-    # The sidecar starts after the init container has ended.
-    assert usage(nodes, [pod]).nodes[0].resources[0].requested == 3
-
-
 def test_omits_unknown_gpus_from_sums() -> None:
     nodes = two_nodes().nodes
     whole = sums(nodes)

@@ -147,20 +147,6 @@ def test_offers_an_unknown_card_whole():
     assert any("model is unknown" in problem for problem in node.problems)
 
 
-def test_time_slices_an_unknown_card_by_the_drivers_memory():
-    strange = [GpuFacts(0, UUIDS[0], "NVIDIA Z1", 24000, None)]
-    rule = {"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}}
-    hardware = {"model": "Z1", "memory": "24Gi", "gpus": 1, "count": 1}
-    stack = parse_cluster(
-        {"profiles": {"p": rule}, "pools": {"main": {"hardware": hardware, "profile": "p"}}}
-    )
-    node = resolve(stack, Selection("main", "p", "pool", None), strange)
-    (offer,) = node.gpus[0].offers
-    assert (offer.resource, offer.sharing.replicas) == ("nvidia.com/gpu.shared", 4)
-    assert offer.sharing.memory_mib == 6000
-    assert node.problems == ()
-
-
 @pytest.mark.parametrize(
     ("product", "memory", "model"),
     [("NVIDIA Z1", 16000, None), ("Tesla T4", 24000, gpu_model("T4"))],

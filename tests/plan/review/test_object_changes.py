@@ -24,11 +24,6 @@ def compare(edit: dict[str, Any], image: tuple[str, str] = ("i", "i")) -> Object
     )
 
 
-def test_reports_nothing_when_no_object_changes() -> None:
-    assert not compare({})
-    assert compare({}) == ObjectChanges()
-
-
 def test_names_a_configuration_that_only_an_object_shows() -> None:
     changes = compare({"profiles": {**BASE["profiles"], "twin": {}}})
     assert changes.updated == ("ConfigMap divvy",)

@@ -152,12 +152,6 @@ def test_grants_the_template_maker_these_rights_and_no_more() -> None:
     }
 
 
-@pytest.mark.parametrize(("claims", "sees"), [(SHARES, True), ({}, False)])
-def test_shows_the_agent_the_hosts_processes_only_for_shares(claims: Any, sees: bool) -> None:
-    (agent,) = (obj for obj in objects_of(cluster(claims), IMAGE) if obj["kind"] == "DaemonSet")
-    assert ("hostPID" in agent["spec"]["template"]["spec"]) is sees
-
-
 @pytest.mark.parametrize(
     ("image", "expected"),
     [
