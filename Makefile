@@ -73,7 +73,7 @@ test: setup        ## every commit: pure tests first, then five lanes at once
 		-m "agent_process and second_lane and not thorough"
 
 test-all: setup-all ## everything: sanitizers, long walks, every fault, the wheel, random programs, the mixed lab
-	@DIVVY_THOROUGH=1 $(LANES) --at-once 4 -m "$(ALONE) and not lab" \
+	@DIVVY_THOROUGH=1 $(if $(CONTINUE),DIVVY_PASSED=$(CURDIR)/out/passed-$$(git rev-parse HEAD)) $(LANES) --at-once 4 -m "$(ALONE) and not lab" \
 		--second-lab "shared_lab and second_lane" -m "shared_lab and not second_lane" \
 		-m "$(ALONE) and lab and not second_lane" -m "$(ALONE) and lab and second_lane" \
 		-m "agent_process and not second_lane" -m "agent_process and second_lane"

@@ -35,6 +35,7 @@ from typing import BinaryIO
 import yaml
 
 from lab.cluster.paths import REPOSITORY
+from tests.continued import VARIABLE
 
 _PERIOD = 0.1
 _GIVES_WAY = 5
@@ -176,7 +177,8 @@ def main() -> int:
 
 
 def _pytest(timeout: object) -> list[str]:
-    return [sys.executable, "-m", "pytest", f"--timeout={timeout}"]
+    continued = ["-p", "tests.continued"] if VARIABLE in os.environ else []
+    return [sys.executable, "-m", "pytest", f"--timeout={timeout}", *continued]
 
 
 def _second_lab(stack_file: Path) -> list[str]:
