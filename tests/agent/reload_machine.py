@@ -792,7 +792,9 @@ def reloaded_node(seed: int) -> Iterator[ReloadedNode]:
                 node.fsync(opened)
 
         logging.disable()
-        with mock.patch("os.fsync", fsync):
+        # A claim that nobody asks for again keeps its problem for minutes, of which this has none.
+        at_once = mock.patch("divvy.agent.claims.preparation._ASKED_AGAIN_SECONDS", 0.0)
+        with mock.patch("os.fsync", fsync), at_once:
             node = ReloadedNode(seed, Path(folder))
             try:
                 yield node

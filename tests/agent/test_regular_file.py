@@ -94,6 +94,12 @@ def no_words(root: Path) -> bool:
     return MpsDaemon(root, root, root, "GPU-0", lambda: None).last_words() == "it says nothing"
 
 
+def owners_unknown(root: Path) -> bool:
+    with pytest.raises(OSError, match="not a regular file"):
+        _device_ids(root)
+    return True
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("file", "read"),
@@ -107,7 +113,7 @@ def no_words(root: Path) -> bool:
         (CHECKPOINT, no_limiters),
         ("log/control.log", no_words),
         (f"shares/{share_name(SHARE)}/limits", lambda root: laid_share(root, SHARE, ()) is None),
-        ("devices", lambda root: not _device_ids(root)),
+        ("devices", owners_unknown),
     ],
 )
 def test_waits_for_no_pipe(tmp_path: Path, file: str, read: Callable[[Path], bool]) -> None:
