@@ -5,16 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-_MAX_BYTES = 16 << 20
+_MAX_BYTES, _PIECE_BYTES = 16 << 20, 64 << 10
 
 
 def read_regular_file(path: Path) -> bytes:
     """Return a file's content; raises OSError if it is not a regular file, or is too large."""
     with opened_regular_file(path) as file:
-        return file.read(_MAX_BYTES)
+        # In pieces: in /proc/sys the kernel has no room for who asks for much at once (ENOMEM).
+        pieces = iter(partial(file.read, _PIECE_BYTES), b"")
+        return b"".join(islice(pieces, _MAX_BYTES // _PIECE_BYTES))
 
 
 def opened_regular_file(path: Path | str, folder: int | None = None) -> BinaryIO:

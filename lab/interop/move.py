@@ -7,6 +7,7 @@ other, the same pod runs again after each move, unchanged.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from divvy.stack.file import read_stack
 from lab.cluster import lifecycle
 from lab.cluster.paths import KUBECONFIG, NAME
 from lab.cluster.section import read_lab
-from lab.cluster.tools import FIELD_TOOLS, NVIDIA_DRA_DRIVER
+from lab.cluster.tools import FIELD_TOOLS, HELM, NVIDIA_DEVICE_PLUGIN, NVIDIA_DRA_DRIVER
 from lab.interop import deployment, dra_driver
 from lab.interop.configurations import CONFIGURATIONS, DriverConfiguration
 from lab.interop.deployment import DRIVER_ROOT, GpuNode, kubectl, until
@@ -84,7 +85,7 @@ def main() -> int:
 def _deploy_dra_driver(place: Mapping[str, str]) -> None:
     configuration = CONFIGURATIONS["dra-whole"]
     assert isinstance(configuration, DriverConfiguration)
-    programs = [NVIDIA_DRA_DRIVER.bin]
+    programs = [tool.bin for tool in (NVIDIA_DEVICE_PLUGIN, NVIDIA_DRA_DRIVER)]
     image = deployment.build_image(place["registry"], place["base"], programs, dra_driver.files())
     nodes = [GpuNode(_STAYS, 2, has_mig=True), GpuNode(_MOVES, 1, has_mig=False)]
     for node in nodes:
@@ -111,7 +112,8 @@ def _move(project: Path, place: Mapping[str, Any]) -> None:
         _require(after["driver"] == driver, f"{driver} serves the pod, as it is, on {_MOVES}")
         _require("GPU 0: Tesla T4" in after["smi"], f"its nvidia-smi shows the GPU: {after['smi']}")
         if mover:
-            _divvy(project, "status", "-s", "prod", "--wait")
+            # The other node is in no pool yet.
+            _divvy(project, "status", "-s", "prod", ends=2)
             _divvy(project, "verify", "-s", "prod")
         _require(_pod("stays") == stays, f"the pod on {_STAYS} has run on, with its GPU")
     # What Helm would take along with NVIDIA's release is made again.
@@ -193,9 +195,11 @@ def _until_only(driver: str) -> None:
     until(drivers, f"{driver} alone serves {_MOVES}")
 
 
-def _divvy(project: Path, *arguments: str) -> None:
-    done = subprocess.run([str(_DIVVY), *arguments], cwd=project, check=False)
-    _require(done.returncode == 0, f"divvy {' '.join(arguments)}: exit {done.returncode}")
+def _divvy(project: Path, *arguments: str, ends: int = 0) -> None:
+    path = f"{HELM.bin}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    done = subprocess.run([str(_DIVVY), *arguments], cwd=project, env=environment, check=False)
+    _require(done.returncode == ends, f"divvy {' '.join(arguments)}: exit {done.returncode}")
 
 
 def _require(is_so: bool, what: str) -> None:

@@ -20,6 +20,7 @@ from divvy.agent.mps.daemon import MpsDaemon
 from divvy.agent.nvml.cap_nodes import cap_minors, make_cap_nodes
 from divvy.agent.nvml.driver import boot_id, loaded_module
 from divvy.agent.plugin.device_holders import CHECKPOINT, DeviceHolders, HoldersUnknown
+from divvy.agent.regular_file import read_regular_file
 from lab.cluster.paths import REPOSITORY
 
 AGENT = REPOSITORY / "divvy/agent"
@@ -94,6 +95,12 @@ def no_words(root: Path) -> bool:
     return MpsDaemon(root, root, root, "GPU-0", lambda: None).last_words() == "it says nothing"
 
 
+def test_reads_settings_of_the_kernel() -> None:
+    """Who asks for 16 MiB at once is told that there is no memory, and the boot had no name."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    assert read_regular_file(path) == path.read_bytes()
+
+
 def owners_unknown(root: Path) -> bool:
     with pytest.raises(OSError, match="not a regular file"):
         _device_ids(root)
@@ -105,7 +112,7 @@ def owners_unknown(root: Path) -> bool:
     ("file", "read"),
     [
         ("proc/driver/nvidia/version", lambda root: loaded_module(root) is None),
-        ("proc/sys/kernel/random/boot_id", lambda root: boot_id(root) == boot_id(Path("/"))),
+        ("proc/sys/kernel/random/boot_id", lambda root: boot_id(root) == boot_id(Path("/")) != ""),
         ("proc/driver/nvidia-caps/mig-minors", lambda root: not cap_minors(root, 0)),
         ("proc/devices", lambda root: not make_cap_nodes(root, [1])),
         ("proc/meminfo", no_memory),
