@@ -76,7 +76,9 @@ def _sharing_problem(sharing: object) -> str:
         return f"the strategy {_word(strategy)} is not known; {TIME_SLICING} is"
     if unknown := _unknown(sharing, "strategy", "timeSlicingConfig"):
         return f"`sharing` has the unknown field {_word(unknown)}"
-    slicing = sharing.get("timeSlicingConfig") or {}
+    slicing = sharing.get("timeSlicingConfig")
+    if slicing is None:
+        return ""
     if not isinstance(slicing, Mapping) or _unknown(slicing, "interval"):
         return "`timeSlicingConfig` has more than `interval`"
     interval = slicing.get("interval", _DEFAULT)
