@@ -82,8 +82,8 @@ def _preview(
     try:
         live = _find_served(client, name)
         if live is not None and not release.owns(live):
-            is_nvidias = name.kind == "DeviceClass" and name.name in CLASSES
-            problem = "" if is_nvidias and take_over else _why_not_taken_over(name, live, release)
+            is_given = take_over and _is_nvidias(name, live)
+            problem = "" if is_given else _why_not_taken_over(name, live, release)
             if problem:
                 return Preview(problems=(problem,))
             if not take_over:
@@ -136,9 +136,14 @@ def served_kinds(client: Client, api_versions: Iterable[str]) -> set[tuple[str, 
     return served
 
 
+def _is_nvidias(name: ObjectName, live: Mapping[str, Any]) -> bool:
+    """Return whether an object is a class of NVIDIA's driver that no Divvy has taken over."""
+    return name.kind == "DeviceClass" and name.name in CLASSES and not is_divvys(live)
+
+
 def _why_not_taken_over(name: ObjectName, live: Mapping[str, Any], release: Release) -> str:
     """Return why an object is never taken over, "" if it may be."""
-    if name.kind == "DeviceClass" and name.name in CLASSES:
+    if _is_nvidias(name, live):
         return (
             f"{name} exists (made by {whose(live)}), and `names.classes` makes it Divvy's: take it "
             "over with --take-over, and it has the devices of both drivers; no claim changes"

@@ -17,6 +17,7 @@ from divvy.kube.kubeconfig import ClusterConfig
 
 OWN = Release("divvy", "divvy-system")
 LABELS = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/managed-by": "Helm"}
+NVIDIAS = {"app.kubernetes.io/managed-by": "Helm"}
 CLASS = {
     "apiVersion": "resource.k8s.io/v1",
     "kind": "DeviceClass",
@@ -73,6 +74,26 @@ def test_takes_over_what_a_lost_release_of_the_same_namespace_has_left(
     other = Release("gpus", OWN.namespace)
     preview = preview_objects(client, other, [CLASS], [], take_over=True, namespace_exists=True)
     assert preview.others == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("labels", "take_over", "words"),
+    [
+        (NVIDIAS, False, "over with --take-over"),
+        (NVIDIAS, True, ""),
+        (LABELS, True, "nothing is taken over"),  # of a Divvy in another namespace
+    ],
+)
+def test_takes_nvidias_classes_over_only_when_told_and_only_from_nvidia(
+    cluster: Cluster, client: Client, labels: dict[str, str], take_over: bool, words: str
+) -> None:
+    live = released("first")
+    metadata = {**live["metadata"], "name": "gpu.nvidia.com", "labels": labels}
+    cluster.live = {**live, "metadata": metadata}
+    wanted = {**CLASS, "metadata": {"name": "gpu.nvidia.com", "labels": LABELS}}
+    preview = preview_objects(client, OWN, [wanted], [], take_over=take_over, namespace_exists=True)
+    assert words in "".join(preview.problems)
+    assert bool(preview.problems) is bool(words)
 
 
 def test_an_object_of_a_kind_that_is_gone_is_gone(cluster: Cluster, client: Client) -> None:
