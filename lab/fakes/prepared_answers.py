@@ -6,8 +6,10 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+
+from lab.fakes.listening import listening
 
 
 @dataclass
@@ -41,12 +43,7 @@ class Server:
                 await writer.drain()
                 if b"Length" not in answer and not answer.endswith(b"0\r\n\r\n"):
                     break
-        except (OSError, EOFError):
-            pass
         finally:
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
             self.open -= 1
 
 
@@ -54,13 +51,9 @@ class Server:
 async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     """Serve on a port of this machine."""
     server = Server()
-    listening = await asyncio.start_server(server.client, "127.0.0.1", 0, ssl=tls)
-    server.port = listening.sockets[0].getsockname()[1]
-    try:
+    async with listening(server.client, tls) as server.port:
         yield server
-    finally:
-        listening.close()
-        while server.open:
+        while server.open:  # the client leaves its connections first
             await asyncio.sleep(0.01)
 
 
@@ -80,15 +73,9 @@ def chunked(*parts: str, end: bool = True) -> bytes:
 @asynccontextmanager
 async def silent() -> AsyncIterator[int]:
     """Take connections and say nothing; yield the port."""
-    ended = asyncio.Event()
 
-    async def say_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await ended.wait()
-        writer.close()
+    async def say_nothing(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
 
-    listening = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
-    try:
-        yield listening.sockets[0].getsockname()[1]
-    finally:
-        ended.set()
-        listening.close()
+    async with listening(say_nothing) as port:
+        yield port

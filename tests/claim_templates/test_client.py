@@ -18,6 +18,7 @@ from divvy.claim_templates.desired_templates import Key
 from divvy.kube import async_client
 from divvy.kube.errors import Unreachable
 from lab.fakes.kubeconfig import write_kubeconfig
+from lab.fakes.listening import listening
 from lab.fakes.scene import running, until
 
 
@@ -64,7 +65,6 @@ class PodsApi:
             page = self.single or {"metadata": metadata, "items": items}
             await asyncio.sleep(self.seconds_per_page)
             writer.write(json.dumps(page).encode())
-        writer.close()
 
     async def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.gone:
@@ -84,12 +84,10 @@ class PodsApi:
 @asynccontextmanager
 async def serving(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PodsApi]:
     api = PodsApi()
-    server = await asyncio.start_server(api.answer, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    path = write_kubeconfig(folder / "kubeconfig", f"http://127.0.0.1:{port}")
-    monkeypatch.setenv("KUBECONFIG", str(path))
-    yield api
-    server.close()
+    async with listening(api.answer) as port:
+        path = write_kubeconfig(folder / "kubeconfig", f"http://127.0.0.1:{port}")
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        yield api
 
 
 async def test_reads_for_the_maker_as_long_as_the_server_works_on_it(

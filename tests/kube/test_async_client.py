@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
@@ -14,6 +14,7 @@ from divvy.kube.access import Access
 from divvy.kube.async_client import AsyncClient
 from divvy.kube.errors import ApiError, Unreachable
 from divvy.kube.objects import Page
+from lab.fakes.listening import listening
 from lab.fakes.prepared_answers import Server, answer, chunked, serving, silent
 from lab.fakes.scene import play
 
@@ -74,21 +75,18 @@ def test_discards_an_unsolicited_answer_before_the_next_request() -> None:
 
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             nonlocal asked
-            with suppress(OSError, EOFError):
-                while await reader.readuntil(b"\r\n\r\n"):
-                    asked += 1
-                    writer.write(answer(asked) + (unasked if at_once else b""))
-                    await asyncio.sleep(0.02)
-                    writer.write(b"" if at_once else unasked)
-            writer.close()
+            while await reader.readuntil(b"\r\n\r\n"):
+                asked += 1
+                writer.write(answer(asked) + (unasked if at_once else b""))
+                await asyncio.sleep(0.02)
+                writer.write(b"" if at_once else unasked)
 
-        listening = await asyncio.start_server(talk, "127.0.0.1", 0)
-        client = client_of(Server(listening.sockets[0].getsockname()[1]))
-        for number in (1, 2, 3):
-            assert await client.request("GET", "/api") == number
-            await asyncio.sleep(0.05)
-        await client.close()
-        listening.close()
+        async with listening(talk) as port:
+            client = client_of(Server(port))
+            for number in (1, 2, 3):
+                assert await client.request("GET", "/api") == number
+                await asyncio.sleep(0.05)
+            await client.close()
 
     for at_once in (True, False):
         play(lambda at_once=at_once: scene(at_once=at_once))  # type: ignore[misc]
@@ -189,20 +187,15 @@ async def trickling(status: str) -> AsyncIterator[int]:
     """Answer with a body that goes on byte by byte forever; yield the port."""
 
     async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, EOFError):
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 1000\r\n\r\n".encode())
-            while not writer.is_closing():
-                writer.write(b" ")
-                await writer.drain()
-                await asyncio.sleep(0.02)
-        writer.close()
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 1000\r\n\r\n".encode())
+        while not writer.is_closing():
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(0.02)
 
-    listening = await asyncio.start_server(trickle, "127.0.0.1", 0)
-    try:
-        yield listening.sockets[0].getsockname()[1]
-    finally:
-        listening.close()
+    async with listening(trickle) as port:
+        yield port
 
 
 @pytest.mark.parametrize(
