@@ -15,7 +15,7 @@ from divvy.cli.exit_codes import CHANGES, FAILED, INTERRUPTED
 from divvy.cli.node_wait import wait_advertised
 from divvy.cli.options import Diff, ExpectNoChanges, Stack, Yes
 from divvy.deploy.changes import Action, Change, FieldChange
-from divvy.deploy.claims_checks import check_claims, check_held
+from divvy.deploy.claims_checks import check_claims, check_held, warn_of_lost_classes
 from divvy.deploy.clean_up import CleanUp, stays
 from divvy.deploy.deployment import Deployment, Look
 from divvy.deploy.deployment import Stack as DeployedStack
@@ -139,6 +139,7 @@ class _Run:
         look = self._deployment.look(take_over=take_over)
         if cluster.claims or may_have_claims(look.deployed, look.before):
             check_claims(cluster, preview=is_preview)
+        warn_of_lost_classes(look.before, cluster)
         warn_of_weaker_rungs(cluster)
         for unknown in look.preview.unknown:
             typer.echo(f"warning: {printable(unknown)}", err=True)
@@ -224,6 +225,7 @@ class _Run:
         before = self._deployment.cluster_of(deployed)
         if deployed is None or may_have_claims(deployed, before):
             check_held(cluster, preview=False)
+        warn_of_lost_classes(before or cluster, None)
         _confirm(yes=yes, question=f"Delete Divvy from {self.where()}?")
         with _interruptible(f"divvy destroy -s {self._stack.name}"):
             self._remove(before or cluster, keep_nodes=keep_nodes)

@@ -9,7 +9,9 @@ from divvy.errors import fail
 from divvy.live.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.live.node_moves_reader import NodeMovesReader
 from divvy.model import Cluster
+from divvy.model.claim_names import NVIDIA
 from divvy.model.kubernetes_support import floor_problems, floor_warnings
+from divvy.model.nvidia_claims import CLASSES
 from divvy.model.phrases import some
 from divvy.plan.fit.live_claims import pods_with_claims
 from divvy.plan.quota.share_quota import quota_warning, size_quota_warning, uncovered_quotas
@@ -19,7 +21,9 @@ from divvy.render.views.node_moves import node_move_lines
 
 _CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 _CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
+_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 _MAX_PODS = 5
+_MAX_NODES = 5
 
 
 def check_claims(cluster: Cluster, *, preview: bool) -> None:
@@ -49,6 +53,39 @@ def check_held(cluster: Cluster, *, preview: bool) -> None:
         pods = pods_with_claims(claims, unread=unread, note=reader.note)
     where = "without a profile with `claims`"
     _refuse(pods, where, "end them first", preview=preview)
+
+
+def warn_of_lost_classes(before: Cluster | None, after: Cluster | None) -> None:
+    """Warn where a run deletes the classes of NVIDIA's driver while it may still serve nodes."""
+    if before is None or before.names.classes is None:
+        return
+    if after is not None and after.names.classes is not None:
+        return
+    with reading(before.kubeconfig, before.context) as reader:
+        driver = _nvidias_nodes(reader)
+    if driver:
+        typer.echo(
+            f"warning: {driver}: the run deletes the classes {' and '.join(CLASSES)}, and new "
+            "claims of its pods wait until `helm upgrade` of its release has made them again",
+            err=True,
+        )
+
+
+def _nvidias_nodes(reader: ClusterReader) -> str:
+    """Return in words what NVIDIA's driver still serves, "" if it is nothing."""
+    try:
+        specs = [slice_["spec"] for slice_ in reader.paged(_SLICES)]
+    except NotAllowed as refusal:
+        return f"whether NVIDIA's driver still serves nodes is not known ({refusal})"
+    nodes = {spec.get("nodeName", "a node") for spec in specs if spec.get("driver") == NVIDIA}
+    if nodes:
+        return f"NVIDIA's driver still serves {some(sorted(nodes), _MAX_NODES)}"
+    if unread := reader.unread("resourceslices"):
+        return (
+            "whether NVIDIA's driver still serves nodes is not known (cannot be read: "
+            f"{some(unread, _MAX_NODES)})"
+        )
+    return ""
 
 
 def _refuse(pods: Sequence[str], where: str, remedy: str, *, preview: bool) -> None:

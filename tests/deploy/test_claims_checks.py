@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from divvy.deploy import claims_checks
-from divvy.deploy.claims_checks import check_claims
+from divvy.deploy.claims_checks import check_claims, warn_of_lost_classes
 from divvy.errors import CommandError
 from divvy.live.cluster_reader import NotAllowed
 from divvy.model import Cluster, parse_cluster
@@ -136,3 +136,59 @@ def test_tells_who_may_not_read_the_classes_that_they_are_not_known(
         "warning: it is not known whether other DeviceClasses name the same resources: this user "
         "may not read deviceclasses: forbidden"
     ) in capsys.readouterr().err
+
+
+class ServedByNvidia(Reader):
+    """A cluster where NVIDIA's driver serves some nodes, or nobody may know which."""
+
+    def __init__(self, nodes: tuple[str, ...], unread: tuple[str, ...] = ()) -> None:
+        self._nodes, self._unread = nodes, unread
+
+    def unread(self, _: str) -> tuple[str, ...]:
+        return self._unread
+
+    def paged(self, path: str) -> Iterator[dict[str, Any]]:
+        assert path.endswith("/resourceslices")
+        if "secret" in self._nodes:
+            raise NotAllowed("resourceslices", "no right")
+        yield from ({"spec": {"driver": "divvy.gpu", "nodeName": "c"}},)
+        for node in self._nodes:
+            yield {"spec": {"driver": "gpu.nvidia.com", "nodeName": node}}
+
+
+@pytest.mark.parametrize(
+    ("reader", "words"),
+    [
+        (ServedByNvidia(("b", "a", "a")), "NVIDIA's driver still serves a, b: "),
+        (ServedByNvidia(("secret",)), "whether NVIDIA's driver still serves nodes is not known"),
+        (ServedByNvidia((), ("odd",)), "is not known (cannot be read: odd): "),
+        (ServedByNvidia(()), ""),
+    ],
+)
+def test_warns_where_the_classes_of_nvidias_driver_go(
+    reader: Reader,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @contextmanager
+    def reading(*_: object) -> Iterator[Reader]:
+        yield reader
+
+    monkeypatch.setattr(claims_checks, "reading", reading)
+    own = stack({"a": CLAIMS})
+    nvidias = parse_cluster(
+        {
+            "profiles": PROFILES,
+            "pools": {"a": CLAIMS},
+            "names": {"classes": "nvidia"},
+        }
+    )
+    for kept in ((own, None), (own, own), (nvidias, nvidias), (None, nvidias)):
+        warn_of_lost_classes(*kept)
+    assert capsys.readouterr().err == ""
+    for gone in ((nvidias, None), (nvidias, own)):
+        warn_of_lost_classes(*gone)
+        warning = capsys.readouterr().err
+        assert words in warning
+        assert ("deletes the classes gpu.nvidia.com and mig.nvidia.com" in warning) == bool(words)
