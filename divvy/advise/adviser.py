@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, inf
+from math import ceil
 from typing import Any
 
 from divvy.advise.advice import (
@@ -24,6 +24,7 @@ from divvy.advise.candidates import (
     candidates,
 )
 from divvy.advise.needs import Need, Needs, given_of, held_or_needed, needs_of
+from divvy.advise.recommendation import Comparison, rank
 from divvy.advise.replay import TIMES, Replay, Timeline, fill, replay
 from divvy.advise.trace import CLAIMS, RecordedPod, Trace
 from divvy.model import Cluster, hardware_model
@@ -153,20 +154,20 @@ class _PoolAdviser:
             words = "no pod held one of its GPUs, so that nothing says what pods would need"
             return replace(self._base, today=today, reason=words)
         drawn = self._drawn()
+        comparison = Comparison(self._pool.nodes, self._allow, self._has_tenants, today)
         best = tuple(
             option
-            for option in self._best(today, drawn)
-            if self._is_better(option, today)
-            or (not option.is_harmless and option.gpus < today.gpus)
+            for option in self._best(comparison, drawn)
+            if comparison.is_better(option) or (not option.is_harmless and option.gpus < today.gpus)
         )
-        kept = [option for option in best if self._is_kept(option, today)]
-        chosen = min(kept, key=self._rank, default=None)
+        kept = [option for option in best if comparison.is_kept(option)]
+        chosen = min(kept, key=rank, default=None)
         advice = replace(
             self._base,
             today=today,
             best=best,
             recommended=chosen,
-            reason=self._reason(chosen, best, today),
+            reason=comparison.reason(chosen, best),
             times=self._times(),
         )
         if chosen is None and self._known_part() < _LEAST_KNOWN:
@@ -383,13 +384,13 @@ class _PoolAdviser:
             requests=dict(sorted(requests.items())),
         )
 
-    def _best(self, today: Option, drawn: Sequence[_Drawn]) -> tuple[Option, ...]:
+    def _best(self, comparison: Comparison, drawn: Sequence[_Drawn]) -> tuple[Option, ...]:
         """Replay the most promising candidates, until no other can be better.
 
         Those that keep all first, then those that would have to be allowed, then the best that only
         few pods are in the way of.
         """
-        kept = [entry for entry in drawn if self._is_kept(entry.option, today)]
+        kept = [entry for entry in drawn if comparison.is_kept(entry.option)]
         refusing = [entry for entry in drawn if entry.option.refused]
         others = [entry for entry in drawn if entry not in kept and entry not in refusing]
         few = _FEW * len(self._pods)
@@ -400,19 +401,19 @@ class _PoolAdviser:
         ]
         options = [*self._replayed(kept, _KEPT), *self._replayed(others, _OTHERS)]
         crowded = [option for option in options if option.killed and len(option.killed) <= few]
-        near = sorted((*self._replayed(missed, 1), *crowded), key=self._rank)[:1]
+        near = sorted((*self._replayed(missed, 1), *crowded), key=rank)[:1]
         return (*(option for option in options if not option.killed), *near)
 
     def _replayed(self, drawn: list[_Drawn], most: int) -> list[Option]:
         results: list[Option] = []
         crowded: list[Option] = []
-        for entry in sorted(drawn, key=lambda entry: (entry.estimate, self._rank(entry.option))):
+        for entry in sorted(drawn, key=lambda entry: (entry.estimate, rank(entry.option))):
             enough = sorted(option.gpus for option in results)[:most]
             if len(enough) == most and entry.estimate >= enough[0]:
                 break
             option = self._option(entry)
             (crowded if option.killed else results).append(option)
-        return [*sorted(results, key=self._rank)[:most], *crowded]
+        return [*sorted(results, key=rank)[:most], *crowded]
 
     def _option(self, entry: _Drawn) -> Option:
         nodes = self._pool.nodes
@@ -489,93 +490,6 @@ class _PoolAdviser:
         words = f"`divvy fit` finds no room for the busiest moment on {2 * result.nodes} nodes"
         return result.nodes, (words,)
 
-    def _is_kept(self, option: Option, today: Option) -> bool:
-        """Return whether no pod would be worse off, but for what is allowed."""
-        return set(option.to_allow) <= self._allow and self._is_no_burden(option, today)
-
-    def _is_no_burden(self, option: Option, today: Option) -> bool:
-        """Return whether it runs every pod, with no longer waits and on no more nodes."""
-        return (
-            option.is_harmless
-            and (not option.waiting or option.gpus < today.gpus)
-            and option.longest_wait <= today.longest_wait
-            and option.nodes <= max(today.nodes, self._pool.nodes)
-        )
-
-    def _rank(self, option: Option) -> tuple[Any, ...]:
-        """Return what puts the best first."""
-        by_claims = isinstance(option.profile, dict) and "claims" in option.profile
-        changed = sum(option.requests.values())
-        mixed = isinstance(option.profile, list)
-        return (
-            bool(option.waiting),
-            option.gpus,
-            option.nodes,
-            len(option.to_allow),
-            sum(change.steps for change in option.lost),
-            by_claims,
-            mixed,
-            changed,
-            -len(option.gained),
-            option.words,
-        )
-
-    def _is_better(self, option: Option, today: Option) -> bool:
-        before = bool(today.refused), bool(today.waiting), today.gpus
-        return (bool(option.refused), bool(option.waiting), option.gpus) < before
-
-    def _reason(self, chosen: Option | None, best: Sequence[Option], today: Option) -> str:
-        """Return why, in one sentence."""
-        if chosen is not None:
-            words = [f"with {chosen.words} the pods need {plural(chosen.gpus, 'GPU')} at the peak"]
-            if chosen.gpus < today.gpus:
-                words[0] += f" instead of {today.gpus:,}"
-            if today.refused:
-                words.append(f"none is refused where {plural(len(today.refused), 'pod')} would be")
-            if today.waiting and not chosen.waiting:
-                words.append(f"none waits where {plural(len(today.waiting), 'pod')} would")
-            if chosen.nodes > self._pool.nodes:
-                more = plural(chosen.nodes - self._pool.nodes, "node")
-                words.append(f"{more} more than the pool has")
-            if chosen.waiting:
-                words.append(
-                    f"on its {plural(self._pool.nodes, 'node')} {_waiting(chosen)} would wait "
-                    f"instead of {_waiting(today)}"
-                )
-            if chosen.nodes <= self._pool.nodes:
-                is_known = not self._has_tenants and not today.refused
-                spare = today.spare_nodes if is_known else 0
-                words.append(self._spare(chosen.spare_nodes, spare))
-            verb = "gets" if len(chosen.to_allow) == 1 else "get"
-            weaker = f"{_listed(chosen.to_allow)} {verb} weaker, as allowed"
-            words.append(weaker if chosen.to_allow else "no guarantee gets weaker")
-            return f"{', '.join(words[:-1])}, and {words[-1]}"
-        gpus = plural(today.gpus, "GPU")
-        reason = f"no profile that keeps every guarantee needs fewer than the {gpus}"
-        reason += " that the pods take at the peak today"
-        if any(option.is_harmless and set(option.to_allow) <= self._allow for option in best):
-            reason += ", without more nodes or longer waits"
-        cheaper = next(
-            (
-                option
-                for option in best
-                if set(option.to_allow) - self._allow and self._is_no_burden(option, today)
-            ),
-            None,
-        )
-        if cheaper is not None:
-            options = " ".join(f"--allow {name}" for name in cheaper.to_allow)
-            reason += f"; with {options}, {cheaper.words} would need {cheaper.gpus:,}"
-        if today.spare_nodes and not self._has_tenants:
-            reason += f"; {self._spare(today.spare_nodes, 0)}"
-        return reason
-
-    def _spare(self, nodes: int, today: int) -> str:
-        """Say how many nodes could go, and how many of them without a change."""
-        could_go = f"{nodes:,} of {self._pool.nodes:,} nodes" if nodes else "no node"
-        with_today = f" ({today:,} without a change)" if today else ""
-        return f"{could_go} could go{with_today}"
-
     def _times(self) -> Times:
         return Times(
             self._trace.begin,
@@ -587,16 +501,6 @@ class _PoolAdviser:
 
 _BEST_SHARE = share_guarantees(sharing_of_claims(None), tenants=False)
 _NOTHING_AROUND = Around({}, {}, 0, {}, {})
-
-
-def _waiting(option: Option) -> str:
-    longest = option.longest_wait
-    how_long = "for ever" if longest == inf else f"up to {duration_words(longest)}"
-    return f"{plural(len(option.waiting), 'pod')} ({how_long})"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join((", ".join(words[:-1]), words[-1]) if len(words) > 1 else words)
 
 
 def _asked(choice: Choice) -> str:
