@@ -42,9 +42,9 @@ async def test_recognises_a_missing_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API server is well, and the node may be changed as it was told to be."""
-    monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.2)
-    monkeypatch.setattr(client, "_ABSENT_SECONDS", 0.5)
-    async with watching(tmp_path) as (api, link, configs), asyncio.timeout(20):
+    monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 3)
+    monkeypatch.setattr(client, "_ABSENT_SECONDS", 1.5)
+    async with watching(tmp_path) as (api, link, configs), asyncio.timeout(60):
         while not link.in_touch:
             await asyncio.sleep(0.01)
         assert configs == [None]
@@ -52,8 +52,8 @@ async def test_recognises_a_missing_configuration(
         for _ in range(300):
             assert link.in_touch
             await asyncio.sleep(0.01)
-        # One look in each half second, however long it took.
-        assert len(configs) <= 4 + 2 * (time.monotonic() - began)
+        # One look in 1.5 seconds, however long it took.
+        assert len(configs) <= 2 + (time.monotonic() - began)
         api.configure("{}")
         while configs[-1] is None:
             await asyncio.sleep(0.01)
