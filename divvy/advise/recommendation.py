@@ -118,8 +118,8 @@ def rank(option: Option) -> tuple[Any, ...]:
 
 def _waiting(option: Option) -> str:
     longest = option.longest_wait
-    how_long = "for ever" if longest == inf else f"up to {duration_words(longest)}"
-    return f"{plural(len(option.waiting), 'pod')} ({how_long})"
+    wait = "forever" if longest == inf else f"up to {duration_words(longest)}"
+    return f"{plural(len(option.waiting), 'pod')} ({wait})"
 
 
 def _listed(words: Sequence[str]) -> str:

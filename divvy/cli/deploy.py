@@ -139,7 +139,8 @@ class _Run:
         look = self._deployment.look(take_over=take_over)
         if cluster.claims or may_have_claims(look.deployed, look.before):
             check_claims(cluster, preview=is_preview)
-        warn_of_lost_classes(look.before, cluster)
+        deleted = (change.name for change in look.changes if change.action is Action.DELETE)
+        warn_of_lost_classes(cluster, deleted)
         warn_of_weaker_rungs(cluster)
         for unknown in look.preview.unknown:
             typer.echo(f"warning: {printable(unknown)}", err=True)
@@ -225,7 +226,7 @@ class _Run:
         before = self._deployment.cluster_of(deployed)
         if deployed is None or may_have_claims(deployed, before):
             check_held(cluster, preview=False)
-        warn_of_lost_classes(before or cluster, None)
+        warn_of_lost_classes(cluster, self._deployment.deletable())
         _confirm(yes=yes, question=f"Delete Divvy from {self.where()}?")
         with _interruptible(f"divvy destroy -s {self._stack.name}"):
             self._remove(before or cluster, keep_nodes=keep_nodes)

@@ -1,10 +1,11 @@
 """Checks of claims against the cluster, before anything is changed."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import typer
 
+from divvy.deploy.changes import ObjectName
 from divvy.errors import fail
 from divvy.live.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.live.node_moves_reader import NodeMovesReader
@@ -55,17 +56,16 @@ def check_held(cluster: Cluster, *, preview: bool) -> None:
     _refuse(pods, where, "end them first", preview=preview)
 
 
-def warn_of_lost_classes(before: Cluster | None, after: Cluster | None) -> None:
-    """Warn where a run deletes the classes of NVIDIA's driver while it may still serve nodes."""
-    if before is None or before.names.classes is None:
+def warn_of_lost_classes(cluster: Cluster, deleted: Iterable[ObjectName]) -> None:
+    """Warn where a run deletes classes of NVIDIA's driver while that may still serve nodes."""
+    classes = sorted({name.name for name in deleted if name.kind == "DeviceClass"} & {*CLASSES})
+    if not classes:
         return
-    if after is not None and after.names.classes is not None:
-        return
-    with reading(before.kubeconfig, before.context) as reader:
+    with reading(cluster.kubeconfig, cluster.context) as reader:
         driver = _nvidias_nodes(reader)
     if driver:
         typer.echo(
-            f"warning: {driver}: the run deletes the classes {' and '.join(CLASSES)}, and new "
+            f"warning: {driver}: the run deletes the DeviceClasses {', '.join(classes)}, and new "
             "claims of its pods wait until `helm upgrade` of its release has made them again",
             err=True,
         )

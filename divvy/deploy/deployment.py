@@ -212,8 +212,11 @@ class Deployment:
         live = self._client.find(NAMESPACE.path("", self._namespace))
         if live is not None and is_divvys(live):
             return True
-        possible = [*self._possible(), *self._desired(AgentImage(""))]
-        return any_owned(self._client, self.release, removed(possible, []))
+        return any_owned(self._client, self.release, self.deletable())
+
+    def deletable(self) -> list[ObjectName]:
+        """Return the objects that `destroy` deletes where they are this release's."""
+        return removed([*self._possible(), *self._desired(AgentImage(""))], [])
 
     def whose_agents(self) -> str | None:
         """Return who else has deployed the agents of the namespace, None if nobody has."""
@@ -256,14 +259,14 @@ class Deployment:
         """Uninstall the release; return what else of it was found and deleted."""
         with self._alone() if self.namespace.live() else nullcontext():
             self._records.settle()
-            known = [*self._possible(), *self._desired(AgentImage(""))]
+            deletable = self.deletable()
             try:
                 helm.uninstall(self.release)
             except HelmFailed:
                 # It does not say which object it could not delete, nor why: the cluster does.
-                delete_owned(self._client, self.release, removed(known, []))
+                delete_owned(self._client, self.release, deletable)
                 helm.uninstall(self.release)
-            return delete_owned(self._client, self.release, removed(known, []))
+            return delete_owned(self._client, self.release, deletable)
 
     @staticmethod
     def cluster_of(record: Record | None) -> Cluster | None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from divvy.deploy import claims_checks
+from divvy.deploy.changes import ObjectName
 from divvy.deploy.claims_checks import check_claims, warn_of_lost_classes
 from divvy.errors import CommandError
 from divvy.live.cluster_reader import NotAllowed
@@ -172,23 +173,23 @@ def test_warns_where_the_classes_of_nvidias_driver_go(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     @contextmanager
-    def reading(*_: object) -> Iterator[Reader]:
+    def reading(kubeconfig: str | None, context: str | None) -> Iterator[Reader]:
+        # The stack file's: the record of what is deployed does not name a cluster.
+        assert (kubeconfig, context) == ("theirs", "prod")
         yield reader
 
     monkeypatch.setattr(claims_checks, "reading", reading)
-    own = stack({"a": CLAIMS})
-    nvidias = parse_cluster(
-        {
-            "profiles": PROFILES,
-            "pools": {"a": CLAIMS},
-            "names": {"classes": "nvidia"},
-        }
+    cluster = parse_cluster(
+        {"profiles": PROFILES, "pools": {"a": CLAIMS}, "kubeconfig": "theirs", "context": "prod"}
     )
-    for kept in ((own, None), (own, own), (nvidias, nvidias), (None, nvidias)):
-        warn_of_lost_classes(*kept)
+    kept = [
+        ObjectName("DeviceClass", "", "divvy-gpu", "resource.k8s.io/v1"),
+        ObjectName("ConfigMap", "", "gpu.nvidia.com", "v1"),
+    ]
+    warn_of_lost_classes(cluster, kept)
     assert capsys.readouterr().err == ""
-    for gone in ((nvidias, None), (nvidias, own)):
-        warn_of_lost_classes(*gone)
-        warning = capsys.readouterr().err
-        assert words in warning
-        assert ("deletes the classes gpu.nvidia.com and mig.nvidia.com" in warning) == bool(words)
+    nvidias = ObjectName("DeviceClass", "", "gpu.nvidia.com", "resource.k8s.io/v1")
+    warn_of_lost_classes(cluster, [*kept, nvidias])
+    warning = capsys.readouterr().err
+    assert words in warning
+    assert ("deletes the DeviceClasses gpu.nvidia.com, and" in warning) == bool(words)

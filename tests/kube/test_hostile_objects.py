@@ -23,6 +23,7 @@ from divvy.cli.cluster_survey import survey
 from divvy.cli.deploy import _Run
 from divvy.cli.main import app
 from divvy.cli.node_wait import wait_advertised
+from divvy.deploy.changes import ObjectName
 from divvy.deploy.claims_checks import check_claims, check_held, warn_of_lost_classes
 from divvy.deploy.clean_up import CleanUp, clean_nodes
 from divvy.deploy.enforcement_check import warn_of_weaker_rungs
@@ -206,8 +207,8 @@ def test_checks_before_a_run_read_the_others(
     cluster = read_cluster(read_path(Path("Pulumi.prod.yaml")))
     check_claims(cluster, preview=True)
     check_held(cluster, preview=True)
-    names = cluster.names.model_copy(update={"classes": "nvidia"})
-    warn_of_lost_classes(cluster.model_copy(update={"names": names}), None)
+    nvidias = ObjectName("DeviceClass", "", "gpu.nvidia.com", "resource.k8s.io/v1")
+    warn_of_lost_classes(cluster, [nvidias])
     warn_of_weaker_rungs(cluster)
     with Client(cluster_config(None, None, os.environ)) as client:
         check_platforms(client, cluster)
