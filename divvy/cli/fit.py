@@ -17,7 +17,7 @@ from divvy.model import Cluster, InvalidValue
 from divvy.plan import plan as predict
 from divvy.plan.fit import Fit, FitNode, PodToFit, nodes_of_plan, read_manifests
 from divvy.plan.fit import fit as put
-from divvy.plan.fit.manifests import Document
+from divvy.plan.fit.manifest_kinds import Document
 from divvy.plan.fit.pods import Around
 from divvy.render.views.fit import fit_json, fit_text
 from divvy.stack.file import read_path, stack_path

@@ -15,7 +15,7 @@ from divvy.live.node_moves import MoveTarget, NodeMove
 from divvy.model import parse_cluster
 from divvy.plan import diff, plan
 from divvy.plan.fit import fit, nodes_of_plan, read_manifests
-from divvy.plan.fit.manifests import Document
+from divvy.plan.fit.manifest_kinds import Document
 from divvy.plan.predict.guarantees import MEMORY_LEVELS, Guarantees, level
 from divvy.plan.review.review import Review
 from divvy.render.views.fit import fit_json

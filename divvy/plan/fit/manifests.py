@@ -1,37 +1,43 @@
-"""Reads the pods of manifests: what is wrong with them at once, each with its place."""
+"""Reads the pods of manifests, and says of each object what it does not understand."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
 from divvy.model import Cluster, InvalidValue, Problem
 from divvy.model.api_names import component_of
 from divvy.model.fractions import KUEUE_JOB, KUEUE_QUEUE
-from divvy.model.problems import Keys, path_of, printable, problem, value_text
-from divvy.model.quantities import parse_quantity
+from divvy.model.problems import Keys, path_of, printable, value_text
+from divvy.plan.fit.manifest_kinds import (
+    CLAIM_GROUP,
+    CLAIMS,
+    FLAT_VERSION,
+    MAKERS,
+    Document,
+    claim_version,
+    is_claim,
+    is_class,
+    is_maker,
+    is_to_render,
+    value_at,
+)
+from divvy.plan.fit.manifest_problems import claim_problems, object_problems, pod_problems
 from divvy.plan.fit.manifest_schema import (
     CLAIM_SPECS,
-    CLASS,
     DECIDING,
-    META,
     OBJECT,
     POD_META,
     POD_SPEC,
-    shape_problems,
     unknown_fields,
 )
-from divvy.plan.fit.pod_requests import quantities
 from divvy.plan.fit.pods import Around, PodToFit, asking_pod, claims_by_name, unknown_pod
 from divvy.plan.fit.readable import UNREADABLE, full_name, key_of
 from divvy.plan.fit.readable import problem as unreadable
 from divvy.plan.fit.workloads import (
     FoundPod,
     asks_for_gpus,
-    group_of,
     holds_objects,
     makes_no_pods,
     objects_in,
@@ -40,47 +46,17 @@ from divvy.plan.fit.workloads import (
     requests_outside,
 )
 
-# The kinds of Kubernetes that make pods: the version that is served, and where the pod is.
-_TEMPLATE = ("spec", "template", "spec")
-_MAKERS: Mapping[str, tuple[str, Keys]] = {
-    "Pod": ("v1", ("spec",)),
-    "PodTemplate": ("v1", ("template", "spec")),
-    "Deployment": ("apps/v1", _TEMPLATE),
-    "ReplicaSet": ("apps/v1", _TEMPLATE),
-    "ReplicationController": ("v1", _TEMPLATE),
-    "StatefulSet": ("apps/v1", _TEMPLATE),
-    "DaemonSet": ("apps/v1", _TEMPLATE),
-    "Job": ("batch/v1", _TEMPLATE),
-    "CronJob": ("batch/v1", ("spec", "jobTemplate", *_TEMPLATE)),
-}
-_CLAIMS = {"ResourceClaim": ("spec",), "ResourceClaimTemplate": ("spec", "spec")}
-_CLAIM_GROUP = "resource.k8s.io"
-_FLAT = "v1beta1"
-_ROOT = "the document"
 # Of what scales an object: its kind, namespace and name, and the most pods, as Kubernetes and KEDA
 # call them; KEDA's scales a Deployment where it names no kind.
 _Target = tuple[str, str, str]
 _MOST_PODS = ("maxReplicas", "maxReplicaCount")
 _DEFAULT_KIND = "Deployment"
-# So many places are named.
 # Kinds that Kueue starts as a whole; of others it admits the pods.
 _JOBS = ("Job", "JobSet", "RayCluster")
+# So many places are named.
 _MOST_WORDS = 5
-_CLOSE = 0.8
-_OWN_RESOURCES = re.compile(r"cpu|memory|ephemeral-storage|hugepages-.+")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*", re.ASCII)
-# Values of a template that nothing has rendered: Helm's, Go's, Jinja's, OpenShift's.
-_TO_RENDER = re.compile(r"\{\{|\{%|\$\{")
 # More than clusters have; what goes beyond it is repeated by YAML aliases.
 _MAX_OBJECTS, _MAX_LISTS, _MAX_VALUES = 100_000, 10, 5_000_000
-
-
-@dataclass(frozen=True)
-class Document:
-    """One document of a file: ``source`` says which, for errors."""
-
-    source: str
-    value: Any
 
 
 @dataclass(frozen=True)
@@ -104,7 +80,7 @@ def read_manifests(
     if len(objects) > _MAX_OBJECTS or sum(map(_size, objects)) > _MAX_VALUES:
         reason = f"are more than {_MAX_OBJECTS:,} objects: are YAML aliases repeated?"
         raise InvalidValue([Problem(objects[-1].source.partition(",")[0], reason)])
-    problems = [problem for obj in objects for problem in _problems(obj)]
+    problems = [problem for obj in objects for problem in object_problems(obj)]
     if problems:
         raise InvalidValue(problems)
     pods_by_object = [(obj, tuple(_pods(obj))) for obj in objects]
@@ -153,7 +129,7 @@ def unread_of_claims(
     """Yield what of a cluster's claims, or templates of claims, is not understood."""
     for claim in claims:
         obj = {**claim, "kind": kind}
-        words = tuple(map(str, _claim_problems(obj))) or _claim_words(obj)
+        words = tuple(map(str, claim_problems(obj))) or _claim_words(obj)
         if words:
             yield (kind, *key_of(claim)), tuple(map(printable, words))
 
@@ -197,183 +173,8 @@ def _objects(document: Document, lists: int = 0) -> Iterator[Document]:
         yield from _objects(Document(f"{document.source}, {path_of(keys)}", item), lists + 1)
 
 
-def _problems(document: Document) -> Iterator[Problem]:
-    value = document.value
-    problems: list[Problem] = []
-    if not isinstance(value, Mapping):
-        problems.append(
-            problem((), f"is {value_text(value)}; a Kubernetes object is expected", root=_ROOT)
-        )
-    elif not isinstance(value.get("kind"), str):
-        reason = f"is {value_text(value.get('kind'))}; a kind such as Pod or Deployment is expected"
-        problems.append(problem(("kind",), reason))
-    elif _is_maker(value):
-        version = _MAKERS[value["kind"]][0]
-        if value.get("apiVersion") not in (None, version):
-            reason = f"is {value_text(value['apiVersion'])}; {version} is expected"
-            problems.append(problem(("apiVersion",), reason))
-        problems += _maker_problems(value)
-    else:
-        close = get_close_matches(value["kind"], _MAKERS, n=1, cutoff=_CLOSE)
-        if close and group_of(value) in _GROUPS and not makes_no_pods(value):
-            reason = f"is {value_text(value['kind'])}"
-            problems.append(problem(("kind",), reason, f"did you mean {close[0]}?"))
-        problems += shape_problems(("metadata",), value.get("metadata"), META)
-        if _is_class(value):
-            problems += shape_problems((), value, CLASS)
-        if _is_claim(value) and _claim_version(value) in CLAIM_SPECS:
-            problems += _claim_problems(value)
-    for object_problem in problems:
-        yield Problem(
-            f"{document.source}: {object_problem.path}",
-            object_problem.reason,
-            object_problem.remedy,
-            object_problem.keys,
-        )
-
-
-_GROUPS = frozenset(version.rpartition("/")[0] for version, _ in _MAKERS.values())
-
-
-def _is_maker(value: Mapping[str, Any]) -> bool:
-    """Return whether Kubernetes makes pods of an object: a kind is its group and its name."""
-    version = _MAKERS.get(value["kind"], ("", ()))[0]
-    return bool(version) and (
-        "apiVersion" not in value or group_of(value) == version.rpartition("/")[0]
-    )
-
-
 def _kind(obj: Document) -> str:
     return printable(obj.value["kind"])
-
-
-def _maker_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
-    keys = _MAKERS[value["kind"]][1]
-    yield from shape_problems(("metadata",), value.get("metadata"), POD_META)
-    spec, at = _at(value, keys)
-    if not isinstance(spec, Mapping):
-        yield problem(at, f"is {value_text(spec)}; a mapping with `containers` is expected")
-        return
-    if not spec.get("containers"):
-        reason = f"is {value_text(spec.get('containers'))}; one container or more are expected"
-        yield problem((*keys, "containers"), reason)
-        return
-    yield from _pod_problems(pod_at(value, keys))
-
-
-def _pod_problems(pod: FoundPod) -> Iterator[Problem]:
-    """Yield what Kubernetes would refuse of a pod, wherever it is."""
-    spec, at = pod.spec, pod.keys
-    problems = [problem(keys, reason) for keys, reason in pod.problems]
-    problems += shape_problems((*at[:-1], "metadata"), pod.meta, POD_META)
-    problems += shape_problems(at, spec, POD_SPEC)
-    yield from problems
-    if problems:
-        return
-    claims = {entry.get("name") for entry in spec.get("resourceClaims") or ()}
-    for key in ("containers", "initContainers"):
-        for number, container in enumerate(spec.get(key) or ()):
-            place = (*at, key, number, "resources")
-            resources = container.get("resources") or {}
-            yield from _resources_problems(place, resources)
-            for count, claim in enumerate(resources.get("claims") or ()):
-                if claim.get("name") not in claims:
-                    reason = f"is {value_text(claim.get('name'))}, which is not in resourceClaims"
-                    yield problem((*place, "claims", count, "name"), reason)
-    yield from _resources_problems((*at, "resources"), spec.get("resources"))
-    for side, named in (spec.get("resources") or {}).items():
-        for name in named if side in ("limits", "requests") and named else ():
-            if "/" in name:
-                reason = "is a device, and stands at the pod; a container is expected to have it"
-                yield problem((*at, "resources", side, name), reason)
-    yield from _quantities_problems((*at, "overhead"), spec.get("overhead"))
-
-
-def _claim_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
-    keys: Keys = _CLAIMS[value["kind"]]
-    spec = _at(value, keys)[0]
-    if not isinstance(spec, Mapping):
-        yield problem(keys, f"is {value_text(spec)}; a mapping with `devices` is expected")
-        return
-    problems = list(shape_problems(keys, spec, CLAIM_SPECS[_claim_version(value)]))
-    yield from problems
-    requests = () if problems else (spec.get("devices") or {}).get("requests") or ()
-    for number, request in enumerate(requests):
-        at: Keys = (*keys, "devices", "requests", number)
-        if request.get("exactly"):
-            yield from _device_problems((*at, "exactly"), request["exactly"])
-        elif _claim_version(value) == _FLAT and not request.get("firstAvailable"):
-            yield from _device_problems(at, request)
-        for place, other in enumerate(request.get("firstAvailable") or ()):
-            yield from _device_problems((*at, "firstAvailable", place), other)
-
-
-def _device_problems(keys: Keys, request: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is wrong with a request of a claim; its shape is right."""
-    if not request.get("deviceClassName"):
-        yield problem((*keys, "deviceClassName"), "is empty; a class such as divvy-gpu is expected")
-    if (request.get("count") or 1) < 1:
-        yield problem((*keys, "count"), f"is {request['count']}; 1 or more is expected")
-    sizes = (request.get("capacity") or {}).get("requests")
-    yield from _quantities_problems((*keys, "capacity", "requests"), sizes, any_name=True)
-    for number, selector in enumerate(request.get("selectors") or ()):
-        if "cel" in selector and not (selector["cel"] or {}).get("expression"):
-            place = (*keys, "selectors", number, "cel", "expression")
-            yield problem(place, "is empty; an expression is expected")
-
-
-def _resources_problems(keys: Keys, resources: Mapping[str, Any] | None) -> Iterator[Problem]:
-    sides = {side: (resources or {}).get(side) or {} for side in ("limits", "requests")}
-    problems = [
-        quantity_problem
-        for side, named in sides.items()
-        for quantity_problem in _quantities_problems((*keys, side), named)
-    ]
-    yield from problems
-    if problems:
-        return
-    limits, requests = quantities(sides["limits"]), quantities(sides["requests"])
-    for name, number in requests.items():
-        if "/" in name and limits.get(name) != number:
-            reason = "is not what the limit says; Kubernetes requires them to be equal"
-            remedy = "leave it out of requests, and write the limit alone"
-            yield problem((*keys, "requests", name), reason, remedy)
-
-
-def _quantities_problems(
-    keys: Keys, named: Mapping[Any, Any] | None, *, any_name: bool = False
-) -> Iterator[Problem]:
-    for name, quantity in (named or {}).items():
-        place = (*keys, str(name))
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            yield problem(place, "is not a resource name; one such as nvidia.com/gpu is expected")
-            continue
-        if not any_name and "/" not in name and not _OWN_RESOURCES.fullmatch(name):
-            reason = "is no resource of Kubernetes; devices have names such as nvidia.com/gpu"
-            yield problem(place, reason)
-            continue
-        try:
-            number = parse_quantity(quantity)
-        except ValueError as error:
-            remedy = "it is a template: render it first" if _to_render(quantity) else ""
-            yield problem(place, str(error), remedy)
-            continue
-        if number < 0:
-            yield problem(place, f"is {value_text(quantity)}; 0 or more is expected")
-        elif "/" in name and number.denominator != 1:
-            reason = (
-                f"is {value_text(quantity)}; a whole number is expected: devices are not divided"
-            )
-            yield problem(place, reason)
-
-
-def _at(value: object, keys: Keys) -> tuple[Any, Keys]:
-    """Return what is below some keys, None with the first keys that lead nowhere."""
-    for number, key in enumerate(keys):
-        if not isinstance(value, Mapping):
-            return None, keys[:number]
-        value = value.get(key)
-    return value, keys
 
 
 def _around(
@@ -394,24 +195,16 @@ def _around(
         elif obj["kind"] == "PriorityClass" and isinstance(obj.get("value"), int):
             priorities[name] = obj["value"]
             default = obj["value"] if obj.get("globalDefault") is True else default
-        elif _is_claim(obj):
+        elif is_claim(obj):
             words = _claim_words(obj)
             if words:
                 unread[(obj["kind"], *key)] = words
             by_key = claims if obj["kind"] == "ResourceClaim" else templates
             by_key[key] = _claim_spec(obj)
-        elif _is_class(obj) and component_of({"metadata": meta}) is None:
+        elif is_class(obj) and component_of({"metadata": meta}) is None:
             classes[name] = frozenset(_texts(obj))
     shared = known.shared | _shared(pods_by_object)
     return Around(namespaces, priorities, default, claims, templates, shared, unread, classes)
-
-
-def _is_claim(value: Mapping[str, Any]) -> bool:
-    return value["kind"] in _CLAIMS and group_of(value) in ("", _CLAIM_GROUP)
-
-
-def _is_class(value: Mapping[str, Any]) -> bool:
-    return value["kind"] == "DeviceClass" and group_of(value) == _CLAIM_GROUP
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -422,18 +215,13 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _claim_version(value: Mapping[str, Any]) -> str:
-    """Return the version of the API that a claim is written for, the current one if none is."""
-    return str(value.get("apiVersion") or "v1").rpartition("/")[2]
-
-
 def _claim_words(obj: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what of a claim, or of a template, is not understood."""
-    version, keys = _claim_version(obj), _CLAIMS[obj["kind"]]
+    version, keys = claim_version(obj), CLAIMS[obj["kind"]]
     if version not in CLAIM_SPECS:
         known = ", ".join(CLAIM_SPECS)
-        return (f"its API version {_CLAIM_GROUP}/{version} is not read ({known} are)",)
-    spec, at = _at(obj, keys)
+        return (f"its API version {CLAIM_GROUP}/{version} is not read ({known} are)",)
+    spec, at = value_at(obj, keys)
     # Of what is around the specification all is known, too.
     around = {"spec": CLAIM_SPECS[version]}
     if len(keys) > 1:
@@ -443,7 +231,7 @@ def _claim_words(obj: Mapping[str, Any]) -> tuple[str, ...]:
     requests = (spec.get("devices") or {}).get("requests") or ()
     words += [] if requests else [f"{path_of(at)}, which asks for no devices"]
     for number, request in enumerate(requests):
-        named = "deviceClassName" if version == _FLAT else "exactly"
+        named = "deviceClassName" if version == FLAT_VERSION else "exactly"
         if not request.get(named) and not request.get("firstAvailable"):
             words.append(f"devices.requests[{number}], which asks for no devices")
     words += [path_of(keys) for keys in _unrendered(at, spec)]
@@ -452,10 +240,10 @@ def _claim_words(obj: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _claim_spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the specification of a claim as version v1 has it."""
-    spec = _at(obj, _CLAIMS[obj["kind"]])[0]
-    if _claim_version(obj) not in CLAIM_SPECS:
+    spec = value_at(obj, CLAIMS[obj["kind"]])[0]
+    if claim_version(obj) not in CLAIM_SPECS:
         return {}
-    if _claim_version(obj) != _FLAT:
+    if claim_version(obj) != FLAT_VERSION:
         return spec or {}
     devices = spec.get("devices") or {}
     requests = [
@@ -483,14 +271,14 @@ def _shared(
 
 
 def _pods(obj: Document) -> Iterator[FoundPod]:
-    if _is_maker(obj.value):
-        yield replace(pod_at(obj.value, _MAKERS[obj.value["kind"]][1]), is_counted=True)
+    if is_maker(obj.value):
+        yield replace(pod_at(obj.value, MAKERS[obj.value["kind"]][1]), is_counted=True)
     elif not _makes_no_pods(obj.value):
         yield from pods_in(obj.value)
 
 
 def _makes_no_pods(value: Mapping[str, Any]) -> bool:
-    return makes_no_pods(value) or _is_claim(value)
+    return makes_no_pods(value) or is_claim(value)
 
 
 def _unread_of(obj: Document, pods: tuple[FoundPod, ...]) -> Iterator[str]:
@@ -500,7 +288,7 @@ def _unread_of(obj: Document, pods: tuple[FoundPod, ...]) -> Iterator[str]:
     outside = list(islice(requests_outside(obj.value, pods), _MOST_WORDS))
     if outside:
         yield f"not understood in this {_kind(obj)}: {', '.join(map(printable, outside))}"
-    if _is_maker(obj.value):
+    if is_maker(obj.value):
         return
     for keys, inner in objects_in(obj.value):
         if any(requests_outside(inner, ())):
@@ -545,7 +333,7 @@ def _places(pod: FoundPod) -> list[Keys]:
 
 
 def _refusals(pod: FoundPod) -> list[str]:
-    return [str(refusal) for refusal in _pod_problems(pod)]
+    return [str(refusal) for refusal in pod_problems(pod)]
 
 
 def _asking(obj: Document, pod: FoundPod, cluster: Cluster, around: Around) -> PodToFit:
@@ -568,7 +356,7 @@ def _asking(obj: Document, pod: FoundPod, cluster: Cluster, around: Around) -> P
     )
     words = [f"not understood: {path_of(place)}" for place in _places(pod)[:_MOST_WORDS]]
     deciding = {key: value for key, value in pod.spec.items() if key in DECIDING}
-    if _is_maker(obj.value):
+    if is_maker(obj.value):
         others = [key for key in obj.value if key not in OBJECT and key != pod.keys[0]]
         words += [f"not understood: {path_of((key,))}" for key in others[:_MOST_WORDS]]
     words += [f"to be rendered: {path_of(place)}" for place in _unrendered(pod.keys, deciding)]
@@ -589,10 +377,6 @@ def _name(obj: Document) -> str:
     return str(own.get("name") or own.get("generateName") or "")
 
 
-def _to_render(value: object) -> bool:
-    return isinstance(value, str) and bool(_TO_RENDER.search(value))
-
-
 def _unrendered(keys: Keys, value: object) -> Iterator[Keys]:
     """Yield the texts in what decides about a pod that a template has left open."""
     if isinstance(value, Mapping):
@@ -602,7 +386,7 @@ def _unrendered(keys: Keys, value: object) -> Iterator[Keys]:
     elif isinstance(value, list):
         for number, item in enumerate(value):
             yield from _unrendered((*keys, number), item)
-    elif _to_render(value):
+    elif is_to_render(value):
         yield keys
 
 

@@ -29,7 +29,7 @@ from divvy.plan import NodePlan, Plan, plan
 from divvy.plan.fit import Fit, fit, nodes_of_cluster, nodes_of_plan, read_manifests
 from divvy.plan.fit.claim_allocation import NodeDevices
 from divvy.plan.fit.live_claims import claimed_gpus
-from divvy.plan.fit.manifests import Document
+from divvy.plan.fit.manifest_kinds import Document
 from divvy.plan.fit.node_selection import Labels
 from divvy.plan.predict.claimable import BY_CLAIMS
 from lab.cluster.tools import KUBERNETES

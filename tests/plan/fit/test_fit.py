@@ -19,7 +19,7 @@ from divvy.plan.fit import (
     read_manifests,
 )
 from divvy.plan.fit.live_claims import Holder
-from divvy.plan.fit.manifests import Document
+from divvy.plan.fit.manifest_kinds import Document
 from divvy.plan.fit.pods import Around
 
 SHARED = "nvidia.com/gpu.shared"

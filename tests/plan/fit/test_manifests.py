@@ -10,7 +10,7 @@ import yaml
 
 from divvy.model import InvalidValue, parse_cluster
 from divvy.plan.fit import Manifests, read_manifests
-from divvy.plan.fit.manifests import Document
+from divvy.plan.fit.manifest_kinds import Document
 
 CLUSTER = parse_cluster({"profiles": {"whole": {}}, "pools": {"all": {"profile": "whole"}}})
 SPEC = "{containers: [{name: a, resources: {limits: {nvidia.com/gpu: 1}}}]}"

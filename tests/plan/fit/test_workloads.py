@@ -12,7 +12,7 @@ import pytest
 from divvy.model import Cluster, InvalidValue, parse_cluster
 from divvy.plan import plan
 from divvy.plan.fit import Fit, fit, nodes_of_plan, read_manifests
-from divvy.plan.fit.manifests import Document
+from divvy.plan.fit.manifest_kinds import Document
 from divvy.stack.yaml_documents import yaml_documents
 from tests.plan.fit.workload_shapes import CLAIMING, COUNTED, UNKNOWN
 from tests.thoroughness import at_length
