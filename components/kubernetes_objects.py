@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypedDict
 import pulumi
 
 from divvy.model.api_names import POOL_LABEL
+from divvy.render.objects.claims.refusals import CLAIMS
 
 # A pod needs its account, rights and configuration first.
 _WAIT_FOR_ALL = ("DaemonSet", "Deployment")
@@ -79,14 +80,15 @@ class ObjectsComponent(pulumi.ComponentResource):
 def object_names(objects: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what each object of a component is called in it: its kind, and what tells it apart.
 
-    That is its pool, or its own name where it is not the first of its kind.
+    That is its pool, or its own name where it is not the first of its kind. The policy over claims
+    is not, once a profile has shares: a name that changed would delete it.
     """
     seen: set[str] = set()
     names = []
     for obj in objects:
         kind, metadata = obj["kind"].lower(), obj["metadata"]
         pool = (metadata.get("labels") or {}).get(POOL_LABEL)
-        apart = pool or (metadata["name"] if kind in seen else None)
+        apart = pool or (metadata["name"] if kind in seen or metadata["name"] == CLAIMS else None)
         names.append(f"{kind}-{apart}" if apart else kind)
         seen.add(kind)
     return names

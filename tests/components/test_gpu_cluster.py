@@ -57,6 +57,16 @@ def test_groups_claims_in_a_component() -> None:
     assert set(without) <= set(names)
 
 
+def test_keeps_the_name_of_a_policy_when_a_profile_gets_shares() -> None:
+    """With another name in the state, its deletion would follow its creation."""
+    pools = {"all": {"profile": "p"}}
+    name = "lab-claims-validatingadmissionpolicy-divvy-claims"
+    for claims in ({}, {"shares": {}}):
+        names = registered(profiles={"p": {"claims": claims}}, pools=pools)
+        assert name in names
+        assert ("lab-claims-validatingadmissionpolicy" in names) == bool(claims)
+
+
 def test_omits_components_that_nothing_asks_for() -> None:
     names = registered(observability={"dashboard": False})
     assert "lab-agent" in names

@@ -123,7 +123,7 @@ def _filled(pattern: Any, files: dict[str, str]) -> Any:
         (ingress,) = template["spec"]["ingress"]
         readers = Lines(f"{{{{- toYaml ({READERS}) | nindent %d }}}}")
         ingress["from"][0]["namespaceSelector"]["matchLabels"] = readers
-    for variable in template.get("spec", {}).get("variables", ()):
+    for variable in map(unwrap, template.get("spec", {}).get("variables", ())):
         if variable["name"] in DERIVED:
             computed = f'{{{{ include "divvy.claims.{variable["name"]}" @ | quote }}}}'
             variable["expression"] = Expression(computed)

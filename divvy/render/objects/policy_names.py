@@ -15,6 +15,7 @@ def policy_names(namespace: str) -> tuple[str, ...]:
         refusals.CLAIMS,
         template_names.NAME,
         warnings.NAME,
-        f"{share_quota.NAME}-pods",
-        f"{share_quota.NAME}-claims",
+        share_quota.PODS,
+        share_quota.CLAIMS,
+        share_quota.NVIDIAS_CLAIMS,
     )

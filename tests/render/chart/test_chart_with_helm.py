@@ -124,8 +124,9 @@ BY_CLAIMS: dict[str, Any] = {
             "profiles": {"by-size": {"claims": {}}},
             "pools": {"a": {"profile": "by-size"}},
         },
+        {**BY_CLAIMS, "names": {"classes": "nvidia"}, "quota": {"shares": "required"}},
     ],
-    ids=["all", "unknown-hardware", "tenants-alone", "whole"],
+    ids=["all", "unknown-hardware", "tenants-alone", "whole", "of-nvidia"],
 )
 def test_renders_the_programs_objects_for_a_cluster_of_claims(
     value: dict[str, Any], tmp_path: Path

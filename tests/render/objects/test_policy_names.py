@@ -18,7 +18,11 @@ SHARES = {"claims": {"shares": {}}}
     [
         {"profiles": {"p": {}}},
         {"profiles": {"p": SHARES}},
-        {"profiles": {"p": SHARES}, "quota": {"shares": "required"}},
+        {
+            "profiles": {"p": SHARES},
+            "quota": {"shares": "required"},
+            "names": {"classes": "nvidia"},
+        },
     ],
 )
 def test_names_every_validating_policy(stack: dict[str, Any]) -> None:

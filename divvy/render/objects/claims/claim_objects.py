@@ -7,7 +7,7 @@ from typing import Any
 from divvy.model import Cluster
 from divvy.render.objects.claims.claimable import claimable
 from divvy.render.objects.claims.device_classes import device_classes
-from divvy.render.objects.claims.refusals import refusal_policies
+from divvy.render.objects.claims.refusals import claims_policy, refusal_policies
 from divvy.render.objects.claims.share_quota import share_quota_policies
 from divvy.render.objects.claims.sized_limits import sized_limits_policy
 from divvy.render.objects.claims.template_maker import template_maker
@@ -24,7 +24,7 @@ def claim_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
         return []
     classes = device_classes(cluster, offered)
     if not offered.shares:
-        return classes
+        return [*classes, *claims_policy(cluster, offered)]
     return [
         *classes,
         # What refuses, and what makes templates, before what lets pods ask.

@@ -13,6 +13,7 @@ from divvy.model.api_names import (
     TENANT_LABEL,
 )
 from divvy.model.claim_names import MAX_TYPES, SHARE_CLASS
+from divvy.model.nvidia_claims import CLASSES
 from divvy.render.objects.atomic_values import match_constraints
 from divvy.render.objects.claims.cel import BOTH_LISTS, line, text, texts
 from divvy.render.objects.claims.claimable import Claimable
@@ -25,6 +26,10 @@ PODS, CLAIMS = "divvy-gpu-requests", "divvy-claims"
 _TENANT_CLASS = f"{SHARE_CLASS}-"
 _RESOURCE = f"{CLASS_RESOURCE}{_TENANT_CLASS}"
 _TENANT = "variables.tenant"
+# Of one of a claim's requests ``d``. A toleration without a key is of every taint.
+_CLASS, _IS_ADMIN = "d.?deviceClassName.orValue('')", "d.?adminAccess.orValue(false)"
+_KEYS = "d.?tolerations.orValue([]).map(t, t.?key.orValue(''))"
+_IS_WITHOUT_KEY = f"'' in {_KEYS}"
 
 
 def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any]]:
@@ -55,34 +60,56 @@ def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any
             conditions={"asks-for-gpus": _asks(cluster)},
             variables=pod_variables(cluster, offered),
         ),
-        *validating_policy(
-            CLAIMS,
-            match_constraints("resource.k8s.io", "resourceclaims", "resourceclaimtemplates"),
-            [
-                ("variables.foreign.size() == 0", _not_yours("variables.foreign")),
-                (
-                    "!variables.asksForAdmin",
-                    text("Divvy's devices do not offer adminAccess; leave it out"),
-                ),
-                (
-                    "!variables.tolerates",
-                    text(
-                        f"tolerations of taints {CLAIMS_DRIVER}/… are not accepted: such a device "
-                        "is failing, or about to change"
-                    ),
-                ),
-                (
-                    "!variables.configured",
-                    text(
-                        f"devices.config has parameters for {CLAIMS_DRIVER}, which takes none; "
-                        "request memory and cores as capacity"
-                    ),
-                ),
-            ],
-            variables=_class_variables(offered),
-        ),
+        *claims_policy(cluster, offered),
         *template_names_policy(cluster),
     ]
+
+
+def claims_policy(cluster: Cluster, offered: Claimable) -> list[dict[str, Any]]:
+    """Return the policy over claims with its binding: what profiles let pods claim is not asked."""
+    because = ": such a device is failing, or about to change"
+    is_ours = f"{_CLASS}.startsWith({text(TEMPLATE_PREFIX)})"
+    # Any class may have Divvy's devices.
+    has_our_key = f"{_KEYS}.exists(k, k.startsWith({text(f'{CLAIMS_DRIVER}/')}))"
+    refused = [
+        (f"{_IS_ADMIN} && {is_ours}", "Divvy's devices do not offer adminAccess; leave it out"),
+        (
+            f"{has_our_key} || ({_IS_WITHOUT_KEY} && {is_ours})",
+            f"tolerations of taints {CLAIMS_DRIVER}/… are not accepted{because}",
+        ),
+    ]
+    if cluster.names.classes is not None:
+        # What watches devices of NVIDIA's driver may tolerate all: it has admin access.
+        also = f"tolerations without a key are also of taints {CLAIMS_DRIVER}/…{because}"
+        is_nvidias = f"{_CLASS} in {texts(CLASSES)} && !{_IS_ADMIN}"
+        refused.append((f"{_IS_WITHOUT_KEY} && {is_nvidias}", f"{also}; name the key"))
+    validations = [
+        (f"!variables.requests.exists(d, {asked})", text(words)) for asked, words in refused
+    ]
+    parameters = (
+        f"devices.config has parameters for {CLAIMS_DRIVER}, which takes none; request memory and "
+        "cores as capacity"
+    )
+    is_configured = f"c.?opaque.?driver.orValue('') == {text(CLAIMS_DRIVER)}"
+    configs = "variables.spec.?devices.?config.orValue([])"
+    validations.append((f"!{configs}.exists(c, {is_configured})", text(parameters)))
+    variables = {
+        "spec": "has(object.spec.spec) ? object.spec.spec : object.spec",
+        "requests": "variables.spec.?devices.?requests.orValue([]).map(r, "
+        "[r.?exactly.orValue({})] + r.?firstAvailable.orValue([])).flatten()",
+    }
+    if offered.shares:
+        validations.append(("variables.foreign.size() == 0", _not_yours("variables.foreign")))
+        variables |= {
+            "tenants": texts(offered.tenants),
+            "tenant": f"namespaceObject.metadata.?labels[?{text(TENANT_LABEL)}].orValue('')",
+            "foreign": f"variables.requests.map(d, {_CLASS})"
+            f".filter(k, k.startsWith({text(_TENANT_CLASS)}))"
+            f".map(k, k.substring({len(_TENANT_CLASS)}))"
+            f".filter(t, t in variables.tenants && t != {_TENANT})",
+        }
+    constraints = match_constraints("resource.k8s.io", "resourceclaims", "resourceclaimtemplates")
+    return validating_policy(CLAIMS, constraints, validations, variables=variables)
 
 
 def _asks(cluster: Cluster) -> str:
@@ -139,32 +166,6 @@ def _foreign_resources() -> str:
         f"l.filter(k, k.startsWith({text(_RESOURCE)}))).flatten()).flatten()"
         f".map(k, k.substring({len(_RESOURCE)})).filter(t, t != {_TENANT})"
     )
-
-
-def _class_variables(offered: Claimable) -> dict[str, str]:
-    return {
-        "tenants": texts(offered.tenants),
-        "tenant": f"namespaceObject.metadata.?labels[?{text(TENANT_LABEL)}].orValue('')",
-        "requests": "(has(object.spec.spec) ? object.spec.spec : object.spec)"
-        ".?devices.?requests.orValue([])",
-        "foreign": "variables.requests.map(r, r.?firstAvailable.orValue([])"
-        ".map(s, s.deviceClassName) + [r.?exactly.?deviceClassName.orValue('')]).flatten()"
-        f".filter(k, k.startsWith({text(_TENANT_CLASS)}))"
-        f".map(k, k.substring({len(_TENANT_CLASS)}))"
-        f".filter(t, t in variables.tenants && t != {_TENANT})",
-        "spec": "has(object.spec.spec) ? object.spec.spec : object.spec",
-        "asksForAdmin": "variables.requests.exists(r, "
-        "r.?exactly.?adminAccess.orValue(false) && "
-        f"r.exactly.deviceClassName.startsWith({text(TEMPLATE_PREFIX)}))",
-        # One without a key tolerates every taint. Any class may have Divvy's devices.
-        "tolerates": "variables.requests.exists(r, ([r.?exactly.orValue({})] "
-        "+ r.?firstAvailable.orValue([])).exists(d, "
-        "d.?tolerations.orValue([]).exists(t, t.?key.orValue('') == '' "
-        f"? d.?deviceClassName.orValue('').startsWith({text(TEMPLATE_PREFIX)}) "
-        f": t.key.startsWith({text(f'{CLAIMS_DRIVER}/')}))))",
-        "configured": "variables.spec.?devices.?config.orValue([]).exists(c, "
-        f"c.?opaque.?driver.orValue('') == {text(CLAIMS_DRIVER)})",
-    }
 
 
 def _not_yours(tenants: str) -> str:

@@ -12,12 +12,16 @@ from typing import Any
 from divvy.model import Cluster
 from divvy.model.api_names import CLASS_QUOTA, CLASS_RESOURCE, SHARE_QUOTA_LABEL, TEMPLATE_PREFIX
 from divvy.model.claim_names import SHARE_CLASS
+from divvy.model.nvidia_claims import GPU_CLASS as NVIDIAS_GPUS
 from divvy.model.resource_names import gpu_resource
 from divvy.render.objects.atomic_values import match_constraints
 from divvy.render.objects.claims.cel import BOTH_LISTS, line, text
 from divvy.render.objects.policy import validating_policy
 
-NAME = "divvy-share-quota"
+PODS, CLAIMS, NVIDIAS_CLAIMS = (
+    f"divvy-share-quota-{name}" for name in ("pods", "claims", "nvidias-claims")
+)
+_CLASS = "d.?deviceClassName.orValue('')"
 
 
 def share_quota_policies(cluster: Cluster) -> list[dict[str, Any]]:
@@ -30,15 +34,22 @@ def share_quota_policies(cluster: Cluster) -> list[dict[str, Any]]:
         f"'{CLASS_QUOTA} in a ResourceQuota of the namespace ' + namespaceObject.metadata.name + "
         + text(f", then label the namespace {SHARE_QUOTA_LABEL}: true")
     )
+    claims = match_constraints("resource.k8s.io", "resourceclaims")
+    asked = [
+        (PODS, match_constraints("", "pods"), _classes_of_pod()),
+        (CLAIMS, claims, _classes(f"{_CLASS}.startsWith({text(SHARE_CLASS)})")),
+    ]
+    if cluster.names.classes is not None:
+        # By a size, a claim of NVIDIA's class for whole GPUs is one for a share.
+        sized = "d.?capacity.?requests.orValue({}).size() > 0"
+        nvidias = f"{_CLASS} == {text(NVIDIAS_GPUS)} && {sized}"
+        asked.append((NVIDIAS_CLAIMS, claims, _classes(nvidias)))
     return [
         obj
-        for kind, group, classes in (
-            ("pods", "", _classes_of_pod()),
-            ("resourceclaims", "resource.k8s.io", _classes_of_claim()),
-        )
+        for name, constraints, classes in asked
         for obj in validating_policy(
-            f"{NAME}-{kind.removeprefix('resource')}",
-            match_constraints(group, kind),
+            name,
+            constraints,
             [(labelled, message)],
             conditions={"asks-for-shares": f"({classes}).size() > 0"},
             variables={"classes": classes},
@@ -62,10 +73,10 @@ def _classes_of_pod() -> str:
     )
 
 
-def _classes_of_claim() -> str:
-    """Return the classes of shares that a claim asks for."""
+def _classes(condition: str) -> str:
+    """Return the classes of a claim's requests ``d``, and of their alternatives, by a condition."""
     return line(
-        "object.spec.?devices.?requests.orValue([]).map(r, r.?firstAvailable.orValue([])"
-        ".map(s, s.deviceClassName) + [r.?exactly.?deviceClassName.orValue('')]).flatten()"
-        f".filter(k, k.startsWith({text(SHARE_CLASS)}))"
+        "object.spec.?devices.?requests.orValue([]).map(r, ([r.?exactly.orValue({})] "
+        f"+ r.?firstAvailable.orValue([])).filter(d, {condition})"
+        ".map(d, d.deviceClassName)).flatten()"
     )

@@ -23,6 +23,7 @@ CLUSTER = {
             "hardware": {"model": "A100-SXM4-40GB", "gpus": 2, "count": 1},
         }
     },
+    "names": {"classes": "nvidia"},
 }
 
 

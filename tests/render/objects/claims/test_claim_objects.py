@@ -47,10 +47,12 @@ def test_renders_nothing_of_claims_without_them() -> None:
         assert word not in text, word
 
 
-def test_renders_only_the_gpu_class_for_whole_gpus_by_claims() -> None:
+def test_renders_the_gpu_class_and_what_claims_are_refused_for_whole_gpus() -> None:
     added = kinds(cluster({})) - kinds(cluster())
     assert added == {
         ("DeviceClass", "divvy-gpu"),
+        ("ValidatingAdmissionPolicy", "divvy-claims"),
+        ("ValidatingAdmissionPolicyBinding", "divvy-claims"),
         ("ValidatingAdmissionPolicy", "divvy-system-divvy-agent-slices"),
         ("ValidatingAdmissionPolicyBinding", "divvy-system-divvy-agent-slices"),
     }
@@ -65,6 +67,31 @@ def test_has_nvidias_classes_where_the_stack_file_says_so() -> None:
     assert resource is None
     assert 'device.driver in ["divvy.gpu", "gpu.nvidia.com"]' in expression
     assert classes(cluster(names={"classes": "nvidia"})) == {}
+
+
+def policy(value: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return what a validating policy has, {} if there is none."""
+    kind = "ValidatingAdmissionPolicy"
+    named = (obj for obj in objects_of(value, IMAGE) if obj["metadata"]["name"] == name)
+    return next((obj["spec"] for obj in named if obj["kind"] == kind), {})
+
+
+def test_asks_for_the_key_of_tolerations_where_nvidias_classes_have_divvys_devices() -> None:
+    """A claim of another driver alone may tolerate what it likes."""
+    for claims in ({}, SHARES):
+        words = json.dumps(policy(cluster(claims), "divvy-claims"))
+        assert "gpu.nvidia.com" not in words
+        assert ("tenants" in words) == bool(claims)
+        own = policy(cluster(claims, names={"classes": "nvidia"}), "divvy-claims")
+        assert "['gpu.nvidia.com', 'mig.nvidia.com']" in json.dumps(own)
+        assert "name the key" in json.dumps(own)
+
+
+def test_requires_a_quota_for_shares_of_nvidias_class() -> None:
+    required = cluster(SHARES, quota={"shares": "required"})
+    assert policy(required, "divvy-share-quota-nvidias-claims") == {}
+    own = policy({**required, "names": {"classes": "nvidia"}}, "divvy-share-quota-nvidias-claims")
+    assert "gpu.nvidia.com" in own["variables"][0]["expression"]
 
 
 def test_names_no_class_like_an_amount() -> None:

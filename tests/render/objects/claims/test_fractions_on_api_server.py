@@ -14,7 +14,7 @@ from tests.render.objects.claims.api_server import CORES, GPU, MEMORY, ApiServer
 from tests.render.objects.claims.conftest import CLUSTER, serving
 
 pytestmark = pytest.mark.lab
-FRACTIONS = {**CLUSTER, "names": {"fraction": "gpu-fraction"}}
+FRACTIONS = {**CLUSTER, "names": {"fraction": "gpu-fraction", "classes": "nvidia"}}
 NUMBER, NAME = "gpu-fraction-num-devices", "gpu-fraction-container-name"
 
 

@@ -420,6 +420,24 @@ def test_refuses_to_tolerate_our_taints(
     assert made_by_hand(server, "ResourceClaim", spec, "default") == ""
 
 
+def test_refuses_to_tolerate_all_taints_by_a_class_that_has_our_devices(server: ApiServer) -> None:
+    """Also of those of NVIDIA's driver: but for what only looks at devices."""
+    spec = claim("gpu.nvidia.com")
+    exactly = spec["devices"]["requests"][0]["exactly"]
+    exactly["tolerations"] = [{"operator": "Exists"}]
+    for kind in ("ResourceClaim", "ResourceClaimTemplate"):
+        assert made_by_hand(server, kind, spec, "default") == (
+            "tolerations without a key are also of taints divvy.gpu/…: such a device is failing, "
+            "or about to change; name the key"
+        )
+    exactly["adminAccess"] = True
+    server.namespace("watching", **{"resource.kubernetes.io/admin-access": "true"})
+    assert made_by_hand(server, "ResourceClaim", spec, "watching") == ""
+    other = claim("gpu.example.com")
+    other["devices"]["requests"][0]["exactly"]["tolerations"] = [{"operator": "Exists"}]
+    assert made_by_hand(server, "ResourceClaim", other, "default") == ""
+
+
 def test_refuses_parameters(server: ApiServer) -> None:
     opaque = {"driver": "divvy.gpu", "parameters": {"apiVersion": "v1", "kind": "GpuConfig"}}
     spec = claim("divvy-share")

@@ -125,6 +125,31 @@ def test_refuses_shares_over_each_quota_that_covers_them(server: ApiServer, name
     assert "exceeded quota" in server.send("POST", path, body, dryRun="All").body["message"]
 
 
+@pytest.mark.parametrize(
+    ("name", "is_counted"),
+    [
+        (f"requests.{GPU}", False),
+        ("divvy-gpu.deviceclass.resource.k8s.io/devices", False),
+        ("gpu.nvidia.com.deviceclass.resource.k8s.io/devices", True),
+        ("requests.deviceclass.resource.kubernetes.io/gpu.nvidia.com", True),
+    ],
+)
+def test_counts_claims_of_nvidias_class_under_its_name_alone(
+    server: ApiServer, name: str, *, is_counted: bool
+) -> None:
+    namespace = server.namespace(f"nvidia-{len(name)}")
+    quota(server, namespace, {name: "0"})
+    body = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "mine", "namespace": namespace},
+        "spec": claim("gpu.nvidia.com"),
+    }
+    path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+    answer = server.send("POST", path, body, dryRun="All")
+    assert ("exceeded quota" in answer.body.get("message", "")) == is_counted
+
+
 def test_names_the_namespaces_whose_quota_leaves_out_shares(
     server: ApiServer, tmp_path: Any
 ) -> None:
@@ -152,6 +177,16 @@ def test_names_the_namespaces_whose_quota_leaves_out_shares(
 def test_refuses_shares_without_a_required_quota(strict: ApiServer, limits: dict[str, int]) -> None:
     strict.until(lambda: strict.dry_run(pod(limits)).refusal == NEEDS_QUOTA)
     assert strict.dry_run(pod(limits, namespace="covered")).refusal == ""
+
+
+def test_refuses_a_share_of_nvidias_class_without_a_required_quota(strict: ApiServer) -> None:
+    sized = claim("gpu.nvidia.com")
+    sized["devices"]["requests"][0]["exactly"]["capacity"] = {"requests": {"memory": "4Gi"}}
+    refusal = NEEDS_QUOTA.replace("divvy-share.", "gpu.nvidia.com.")
+    strict.until(lambda: made_by_hand(strict, "ResourceClaim", sized, "default") == refusal)
+    assert made_by_hand(strict, "ResourceClaim", sized, "covered") == ""
+    whole = claim("gpu.nvidia.com")
+    assert made_by_hand(strict, "ResourceClaim", whole, "default") == ""
 
 
 def test_applies_a_required_quota_to_shares_alone(strict: ApiServer) -> None:
