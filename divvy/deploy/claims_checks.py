@@ -10,9 +10,8 @@ from divvy.errors import fail
 from divvy.live.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.live.node_moves_reader import NodeMovesReader
 from divvy.model import Cluster
-from divvy.model.claim_names import NVIDIA
 from divvy.model.kubernetes_support import floor_problems, floor_warnings
-from divvy.model.nvidia_claims import CLASSES
+from divvy.model.nvidia_claims import CLASSES, nvidias_nodes
 from divvy.model.phrases import some
 from divvy.plan.fit.live_claims import pods_with_claims
 from divvy.plan.quota.share_quota import quota_warning, size_quota_warning, uncovered_quotas
@@ -74,12 +73,11 @@ def warn_of_lost_classes(cluster: Cluster, deleted: Iterable[ObjectName]) -> Non
 def _nvidias_nodes(reader: ClusterReader) -> str:
     """Return in words what NVIDIA's driver still serves, "" if it is nothing."""
     try:
-        specs = [slice_["spec"] for slice_ in reader.paged(_SLICES)]
+        nodes = nvidias_nodes(reader.paged(_SLICES))
     except NotAllowed as refusal:
         return f"whether NVIDIA's driver still serves nodes is not known ({refusal})"
-    nodes = {spec.get("nodeName", "a node") for spec in specs if spec.get("driver") == NVIDIA}
     if nodes:
-        return f"NVIDIA's driver still serves {some(sorted(nodes), _MAX_NODES)}"
+        return f"NVIDIA's driver still serves {some(nodes, _MAX_NODES)}"
     if unread := reader.unread("resourceslices"):
         return (
             "whether NVIDIA's driver still serves nodes is not known (cannot be read: "
@@ -159,12 +157,13 @@ def _class_warnings(cluster: Cluster, reader: ClusterReader) -> list[str]:
 
 
 def _quota_warnings(cluster: Cluster, reader: ClusterReader) -> list[str | None]:
-    """Return what the quotas of namespaces leave out of shares, None if it is nothing."""
-    if not any(claims.shares for claims in cluster.claims):
+    """Return what the quotas of namespaces leave out of claims, None if it is nothing."""
+    sized = any(claims.shares for claims in cluster.claims)
+    if not sized and cluster.names.classes is None:
         return []
     try:
         quotas = list(reader.paged("/api/v1/resourcequotas"))
         uncovered = uncovered_quotas(cluster, quotas, reader.paged("/api/v1/namespaces"))
     except NotAllowed as refusal:
-        return [f"it is not known whether ResourceQuotas limit shares: {refusal}"]
-    return [quota_warning(uncovered), size_quota_warning(cluster, quotas)]
+        return [f"it is not known whether ResourceQuotas limit claims: {refusal}"]
+    return [quota_warning(uncovered), size_quota_warning(cluster, quotas if sized else ())]

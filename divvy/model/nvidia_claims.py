@@ -32,6 +32,13 @@ INSTEAD_OF_INTERVAL = (
 )
 
 
+def nvidias_nodes(slices: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the nodes that NVIDIA's driver serves by ResourceSlices, by name."""
+    specs = (resource_slice["spec"] for resource_slice in slices)
+    nodes = {spec.get("nodeName") or "a node" for spec in specs if spec.get("driver") == NVIDIA}
+    return tuple(sorted(nodes))
+
+
 def parameters_problem(configs: Iterable[Any], requests: Collection[str]) -> str:
     """Return why the parameters for NVIDIA's driver of some requests are refused, "" if none are.
 
@@ -81,8 +88,10 @@ def _sharing_problem(sharing: object) -> str:
         return ""
     if not isinstance(slicing, Mapping) or _unknown(slicing, "interval"):
         return "`timeSlicingConfig` has more than `interval`"
-    interval = slicing.get("interval", _DEFAULT)
-    return "" if interval == _DEFAULT else f"interval {_word(interval)}: {INSTEAD_OF_INTERVAL}"
+    interval = slicing.get("interval")
+    if interval in (None, _DEFAULT):
+        return ""
+    return f"interval {_word(interval)}: {INSTEAD_OF_INTERVAL}"
 
 
 def _unknown(values: Mapping[Any, Any], *known: str) -> str:

@@ -139,6 +139,31 @@ def test_tells_who_may_not_read_the_classes_that_they_are_not_known(
     ) in capsys.readouterr().err
 
 
+def test_warns_of_quotas_that_count_no_claims_of_nvidias_classes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where no profile has shares."""
+    hard = {"requests.nvidia.com/gpu": "1", "limits.nvidia.com/gpumem": "9"}
+    quota = {"metadata": {"namespace": "team", "name": "q"}, "spec": {"hard": hard}}
+
+    class WithQuota(Reader):
+        def paged(self, path: str) -> Iterator[dict[str, Any]]:
+            return iter([quota]) if path.endswith("quotas") else super().paged(path)
+
+    @contextmanager
+    def reading(*_: object) -> Iterator[Reader]:
+        yield WithQuota()
+
+    monkeypatch.setattr(claims_checks, "reading", reading)
+    value = {"profiles": {"p": {"claims": {}}}, "pools": {"all": {"profile": "p"}}}
+    check_claims(parse_cluster(value), preview=True)
+    assert "ResourceQuotas" not in capsys.readouterr().err
+    check_claims(parse_cluster({**value, "names": {"classes": "nvidia"}}), preview=True)
+    warning = capsys.readouterr().err
+    assert "add to team (gpu.nvidia.com.deviceclass.resource.k8s.io/devices, mig" in warning
+    assert "gpumem" not in warning
+
+
 class ServedByNvidia(Reader):
     """A cluster where NVIDIA's driver serves some nodes, or nobody may know which."""
 

@@ -30,6 +30,7 @@ def config(value: Any, *requests: str, driver: str = "gpu.nvidia.com") -> dict[s
         {"sharing": SLICING},
         {"sharing": {**SLICING, "timeSlicingConfig": {}}},
         {"sharing": {**SLICING, "timeSlicingConfig": {"interval": "Default"}}},
+        {"sharing": {**SLICING, "timeSlicingConfig": {"interval": None}}},
     ],
 )
 def test_serves_what_containers_of_a_claim_do_anyway(kind: str, more: dict[str, Any]) -> None:
@@ -48,6 +49,7 @@ def test_serves_what_containers_of_a_claim_do_anyway(kind: str, more: dict[str, 
             parameters(sharing={**SLICING, "timeSlicingConfig": {"interval": "Long"}}),
             "interval Long: a time slice is the whole GPU's",
         ),
+        (parameters(sharing={**SLICING, "timeSlicingConfig": {"interval": []}}), "(no text)"),
         (parameters(sharing={"strategy": "Spatial"}), "the strategy Spatial is not known"),
         (parameters(sharing={**SLICING, "mpsConfig": {}}), "unknown field mpsConfig"),
         (parameters(sharing={**SLICING, "timeSlicingConfig": [1]}), "more than `interval`"),

@@ -1,4 +1,4 @@
-"""Namespaces whose ResourceQuotas limit GPUs, and leave out the shares that claims give."""
+"""Namespaces whose ResourceQuotas limit GPUs, and leave out shares and NVIDIA's classes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ from divvy.model.api_names import (
     SHARE_QUOTA_LABEL,
     TENANT_LABEL,
 )
-from divvy.model.claim_names import GPU_CLASS, share_class
+from divvy.model.claim_names import GPU_CLASS, SHARE_CLASS, share_class
+from divvy.model.nvidia_claims import CLASSES
 from divvy.model.phrases import some
 from divvy.model.resource_names import VENDOR, gpu_resource
 from divvy.plan.quota.claim_quota import has_scopes
@@ -22,7 +23,7 @@ _MAX_NAMESPACES = 5
 
 @dataclass(frozen=True)
 class UncoveredQuota:
-    """A namespace with a quota for GPUs, and the names that a quota for its shares would have."""
+    """A namespace with a quota for GPUs, and the names that a quota for its claims would have."""
 
     namespace: str
     missing: tuple[str, ...]
@@ -33,10 +34,10 @@ def uncovered_quotas(
     quotas: Iterable[Mapping[str, Any]],
     namespaces: Iterable[Mapping[str, Any]],
 ) -> tuple[UncoveredQuota, ...]:
-    """Return the namespaces in which shares go round the quota for GPUs, by name.
+    """Return the namespaces in which claims go round the quota for GPUs, by name.
 
     A namespace that is labelled for shares counts, too: its label says that it has such a quota.
-    A quota with scopes limits GPUs, but counts no shares.
+    A quota with scopes limits GPUs, but counts no claims.
     """
     limited: dict[str, set[str]] = {}
     counted: dict[str, set[str]] = {}
@@ -48,6 +49,8 @@ def uncovered_quotas(
         namespace["metadata"]["name"]: namespace["metadata"].get("labels") or {}
         for namespace in namespaces
     }
+    # Of no extended resource, so that a quota of one counts none of their claims.
+    nvidias = CLASSES if cluster.claims and cluster.names.classes is not None else ()
     uncovered = []
     for namespace in sorted(limited.keys() | labels.keys()):
         limits, own = limited.get(namespace, set()), labels.get(namespace, {})
@@ -56,9 +59,9 @@ def uncovered_quotas(
             continue
         tenant = own.get(TENANT_LABEL)
         missing = [
-            f"{share_class(owner)}{CLASS_QUOTA}"
-            for owner in _owners(cluster, tenant)
-            if counted.get(namespace, set()).isdisjoint(_covering(owner))
+            f"{device_class}{CLASS_QUOTA}"
+            for device_class in (*map(share_class, _owners(cluster, tenant)), *nvidias)
+            if counted.get(namespace, set()).isdisjoint(_covering(device_class))
         ]
         if missing:
             uncovered.append(UncoveredQuota(namespace, tuple(missing)))
@@ -66,12 +69,12 @@ def uncovered_quotas(
 
 
 def quota_warning(uncovered: Iterable[UncoveredQuota]) -> str | None:
-    """Return one sentence for all namespaces, None if every quota covers shares."""
+    """Return one sentence for all namespaces, None if every quota covers claims."""
     listed = [f"{quota.namespace} ({', '.join(quota.missing)})" for quota in uncovered]
     if not listed:
         return None
     return (
-        "shares, which can be as large as a GPU, are not limited by the ResourceQuotas of these "
+        "claims, which can be as large as a GPU, are not limited by the ResourceQuotas of these "
         f"namespaces; add to {some(listed, _MAX_NAMESPACES)}"
     )
 
@@ -107,11 +110,11 @@ def _limits_gpus(name: str, cluster: Cluster) -> bool:
     return resource.startswith(gpus) or name == f"{GPU_CLASS}{CLASS_QUOTA}"
 
 
-def _covering(owner: str | None) -> set[str]:
-    """Return the names under which a quota counts the shares of a tenant, or of none."""
-    own = share_class(owner)
-    covering = {f"{own}{CLASS_QUOTA}", f"requests.{CLASS_RESOURCE}{own}", CLAIM_COUNT_QUOTA}
-    return covering | ({f"requests.{gpu_resource(shared=True)}"} if owner is None else set())
+def _covering(device_class: str) -> set[str]:
+    """Return the names under which a quota counts the devices of a class."""
+    by_class = {f"{device_class}{CLASS_QUOTA}", f"requests.{CLASS_RESOURCE}{device_class}"}
+    shared = {f"requests.{gpu_resource(shared=True)}"} if device_class == SHARE_CLASS else set()
+    return {*by_class, *shared, CLAIM_COUNT_QUOTA}
 
 
 def _owners(cluster: Cluster, tenant: str | None) -> list[str | None]:

@@ -107,6 +107,20 @@ def test_names_labelled_namespaces_without_a_quota() -> None:
     assert uncovered_quotas(cluster({"shares": {}}), (), [labelled, other]) == ()
 
 
+@pytest.mark.parametrize("claims", [{}, {"mig": ["1g.5gb"]}, {"shares": {}}])
+def test_names_nvidias_classes_which_no_quota_of_a_resource_counts(claims: dict[str, Any]) -> None:
+    known = cluster(claims, names={"classes": "nvidia"})
+    nvidias = tuple(
+        f"{name}.deviceclass.resource.k8s.io/devices"
+        for name in ("gpu.nvidia.com", "mig.nvidia.com")
+    )
+    limited = ["requests.nvidia.com/gpu", SHARES]
+    uncovered = uncovered_quotas(known, [quota("team", *limited)], ())
+    assert uncovered == (UncoveredQuota("team", nvidias),)
+    by_class = "requests.deviceclass.resource.kubernetes.io/mig.nvidia.com"
+    assert uncovered_quotas(known, [quota("team", *limited, nvidias[0], by_class)], ()) == ()
+
+
 def test_is_silent_without_shares() -> None:
     quotas = [quota("team", "requests.nvidia.com/gpu")]
     assert uncovered_quotas(cluster({"mig": ["1g.5gb"]}), quotas, ()) == ()
@@ -119,7 +133,7 @@ def test_warns_in_one_sentence() -> None:
     warning = quota_warning(uncovered)
     assert warning is not None
     assert warning.startswith(
-        "shares, which can be as large as a GPU, are not limited by the ResourceQuotas of these "
+        "claims, which can be as large as a GPU, are not limited by the ResourceQuotas of these "
         f"namespaces; add to team-0 ({SHARES}), "
     )
     assert warning.endswith(f"team-4 ({SHARES}) and 2 more")
