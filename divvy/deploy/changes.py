@@ -12,7 +12,6 @@ from divvy.kube.kind import kind_named
 # Helm adds these to every object of a release.
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _RELEASE, _NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
-_NAME, DIVVY = "app.kubernetes.io/name", "divvy"
 # The API server's own, which differ after every write.
 _OF_SERVER = frozenset({"managedFields", "resourceVersion", "generation", "creationTimestamp"})
 _COUNTED = "deprecated.daemonset.template.generation"
@@ -116,11 +115,6 @@ def is_pulumis(obj: Mapping[str, Any]) -> bool:
     """Return whether Pulumi applies an object of the API."""
     entries = obj["metadata"].get("managedFields") or ()
     return any(str(entry.get("manager")).startswith(PULUMI) for entry in entries)
-
-
-def is_divvys(obj: Mapping[str, Any]) -> bool:
-    """Return whether an object of the API has the label of Divvy's objects."""
-    return (obj["metadata"].get("labels") or {}).get(_NAME) == DIVVY
 
 
 def as_released(obj: Mapping[str, Any], release: Release) -> dict[str, Any]:

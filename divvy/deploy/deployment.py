@@ -36,7 +36,6 @@ from divvy.deploy.changes import (
     Change,
     ObjectName,
     Release,
-    is_divvys,
     removed,
 )
 from divvy.deploy.errors import DeployError
@@ -64,7 +63,7 @@ from divvy.kube.errors import ApiError
 from divvy.kube.kind import NAMESPACE
 from divvy.kube.lease import HeldLease, Lease, hold_lease
 from divvy.model import Cluster, ClusterDocument, InvalidCluster, NewerSchema, parse_canonical
-from divvy.model.api_names import CONFIG_KEY, CONFIG_MAP
+from divvy.model.api_names import CONFIG_KEY, CONFIG_MAP, is_divvys
 from divvy.render.chart import NAME, Chart, chart_files, chart_objects
 from divvy.render.objects.policy_names import policy_names
 from divvy.version_info import git_revision

@@ -14,7 +14,6 @@ from divvy.deploy.changes import (
     ObjectName,
     Release,
     as_released,
-    is_divvys,
     is_pulumis,
     owner,
     update_of,
@@ -22,6 +21,7 @@ from divvy.deploy.changes import (
 from divvy.kube.client import Client
 from divvy.kube.errors import CONFLICT, FORBIDDEN, NOT_FOUND, ApiError, Unreachable
 from divvy.kube.media_types import APPLY, JSON_PATCH
+from divvy.model.api_names import is_divvys
 from divvy.model.nvidia_claims import CLASSES
 
 # Helm 4's field manager for server-side apply.

@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from divvy.deploy.changes import Action, Change, ObjectName, is_divvys
+from divvy.deploy.changes import Action, Change, ObjectName
 from divvy.deploy.errors import DeployError
 from divvy.kube.client import Client
 from divvy.kube.errors import CONFLICT, ApiError
 from divvy.kube.kind import CONFIG_MAP, NAMESPACE, POD, SECRET
 from divvy.kube.media_types import APPLY
 from divvy.model import ClusterDocument
-from divvy.model.api_names import KEPT_REPORT
+from divvy.model.api_names import KEPT_REPORT, is_divvys
 from divvy.render.objects.cluster import objects
 
 _MANAGER = "divvy"

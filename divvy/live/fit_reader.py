@@ -1,7 +1,7 @@
 """Reads what ``divvy fit`` needs of a cluster: nodes, pods, claims, priorities, quotas."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,10 @@ from divvy.live.live_diff import compare_live
 from divvy.live.pending_pods import is_claim_of
 from divvy.live.taint_rules import taint_rules
 from divvy.model import Cluster
+from divvy.model.api_names import is_divvys
 from divvy.model.claim_status import is_allocated
+from divvy.model.nvidia_claims import CLASSES, nvidias_nodes
+from divvy.model.phrases import some
 from divvy.model.pod_phase import UNFINISHED
 from divvy.model.problems import printable
 from divvy.plan import plan as predict
@@ -29,6 +32,30 @@ _NAMED = {
     "ResourceClaim": "resourceclaims",
     "ResourceClaimTemplate": "resourceclaimtemplates",
 }
+
+
+def uncounted(
+    slices: Iterable[Mapping[str, Any]], classes: Iterable[Mapping[str, Any]]
+) -> Mapping[str, str]:
+    """Return which devices of other drivers are not counted, by class and extended resource.
+
+    Of several classes for a resource Kubernetes serves it from the one that was created last.
+    """
+    serving = {
+        (device_class.get("spec") or {}).get("extendedResourceName", ""): device_class
+        for device_class in sorted(classes, key=_created)
+    }
+    nodes = nvidias_nodes(slices)
+    of_nvidia = f"what NVIDIA's driver has free on {some(nodes)} is not counted"
+    return dict.fromkeys(CLASSES if nodes else (), of_nvidia) | {
+        resource: f"what the DeviceClass {key_of(of)[1]} has free is not counted"
+        for resource, of in serving.items()
+        if not is_divvys(of)
+    }
+
+
+def _created(obj: Mapping[str, Any]) -> str:
+    return str(obj["metadata"].get("creationTimestamp") or "")
 
 
 class FitReader:
@@ -76,6 +103,7 @@ class FitReader:
             {key_of(template): template["spec"]["spec"] for template in templates},
             frozenset(self._shared()),
             unread,
+            {key_of(of)[1]: frozenset() for of in self._classes if not is_divvys(of)},
         )
 
     def _shared(self) -> Iterator[tuple[str, str]]:
@@ -95,7 +123,7 @@ class FitReader:
             for pod in self._pods
             if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
         ]
-        waiting.sort(key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", key_of(pod)))
+        waiting.sort(key=lambda pod: (_created(pod), key_of(pod)))
         pods = [pod_of_cluster(pod, self.cluster, self.around) for pod in waiting]
         for name in self._reader.unread("pods"):
             namespace, _, own_name = name.rpartition("/")
@@ -132,6 +160,8 @@ class FitReader:
             taint_rules=unread("devicetaintrules"),
             quotas=unread("resourcequotas"),
             devices=tuple(self._devices_left_out),
+            classes=unread("deviceclasses"),
+            uncounted=uncounted(self._slices, self._classes),
         )
 
     @cached_property
@@ -167,6 +197,10 @@ class FitReader:
     @cached_property
     def _claims(self) -> list[dict[str, Any]]:
         return list(self._reader.paged(f"{_RESOURCES}/resourceclaims"))
+
+    @cached_property
+    def _classes(self) -> list[dict[str, Any]]:
+        return list(self._reader.paged(f"{_RESOURCES}/deviceclasses"))
 
     @cached_property
     def _slices(self) -> list[dict[str, Any]]:

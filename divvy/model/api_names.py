@@ -204,6 +204,11 @@ def component_of(obj: Mapping[str, Any]) -> str | None:
     return labels.get(_COMPONENT)
 
 
+def is_divvys(obj: Mapping[str, Any]) -> bool:
+    """Return whether an object of the API has the label of Divvy's objects."""
+    return (obj["metadata"].get("labels") or {}).get(_NAME) == "divvy"
+
+
 # Of the recording rules, those that are read again.
 GPUS_RECORD = "namespace_pod_kind:divvy_allocated_gpus:sum"
 WAITING_RECORD = "namespace_pod:divvy_waiting:max"

@@ -131,10 +131,14 @@ def fit(
 
     Of several nodes that could take a pod it gets the least loaded one, the first where they are
     equal: there the scheduler takes any. ``quotas`` are ResourceQuotas, ``unread`` what of the
-    cluster could not be read.
+    cluster could not be read, or is not counted: an extended resource comes from one class alone.
     """
     groups = [NodeGroup(node) for node in nodes]
-    kinds = {**claim_kinds(cluster), **_class_kinds(cluster)}
+    kinds = {
+        resource: request
+        for resource, request in {**claim_kinds(cluster), **_class_kinds(cluster)}.items()
+        if resource not in unread.uncounted
+    }
     claim_quotas = ClaimQuotas(quotas)
     order = sorted(pods, key=lambda pod: -pod.priority)
     fits = (_fit(unread.narrow(pod, kinds), groups, kinds, claim_quotas) for pod in order)

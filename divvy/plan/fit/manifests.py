@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from divvy.model import Cluster, InvalidValue, Problem
-from divvy.model.api_names import component_of
+from divvy.model.api_names import is_divvys
 from divvy.model.fractions import KUEUE_JOB, KUEUE_QUEUE
 from divvy.model.problems import Keys, path_of, printable, value_text
 from divvy.plan.fit.manifest_kinds import (
@@ -201,7 +201,7 @@ def _around(
                 unread[(obj["kind"], *key)] = words
             by_key = claims if obj["kind"] == "ResourceClaim" else templates
             by_key[key] = _claim_spec(obj)
-        elif is_class(obj) and component_of({"metadata": meta}) is None:
+        elif is_class(obj) and not is_divvys({"metadata": meta}):
             classes[name] = frozenset(_texts(obj))
     shared = known.shared | _shared(pods_by_object)
     return Around(namespaces, priorities, default, claims, templates, shared, unread, classes)

@@ -103,7 +103,7 @@ class Around:
     ``shared`` are claims that several pods have, or that have their devices already. ``unread``
     is what of a claim, a template or a namespace, by kind, namespace and name, is not understood;
     ``classes`` are device classes of others with the texts in each, of which one may be an extended
-    resource.
+    resource that it serves.
     """
 
     namespaces: Mapping[str, Mapping[str, str]]
@@ -272,7 +272,7 @@ def _read(
     unchecked += [word for request in requests for word in request.unchecked]
     unread = [word for request in requests for word in request.unread]
     unread += [
-        f"the DeviceClass {request.device_class} of the files"
+        f"the DeviceClass {request.device_class}, which is not Divvy's"
         for request in requests
         if request.device_class in around.classes
     ]
@@ -316,7 +316,7 @@ def _unread(
         yield f"its scheduler is {scheduler}, not Kubernetes' own"
     for name, texts in around.classes.items():
         for asked in sorted({*texts, f"{CLASS_RESOURCE}{name}"} & set(requests)):
-            yield f"the DeviceClass {name} of the files serves {asked}, too"
+            yield f"the DeviceClass {name}, which is not Divvy's, serves {asked}, too"
 
 
 def _priority(spec: Mapping[str, Any], around: Around, notes: list[str]) -> int:

@@ -29,6 +29,7 @@ from divvy.model.claim_names import (
 )
 from divvy.model.fractions import (
     CONTAINER,
+    MAX_CHARACTERS,
     fraction_limits,
     fraction_problem,
     is_asked,
@@ -194,7 +195,8 @@ def _types_problem(meta: Mapping[str, Any]) -> str:
                 return f"{annotation} has {value_text(type_)}; GPU types such as A100 are expected"
     both = {*_types(meta, USE_TYPES)} & {*_types(meta, NO_TYPES)}
     if both:
-        return f"{min(both)} is in {USE_TYPES} and in {NO_TYPES}; name it in one of them"
+        type_ = min(both)[:MAX_CHARACTERS]
+        return f"{type_} is in {USE_TYPES} and in {NO_TYPES}; name it in one of them"
     return ""
 
 

@@ -321,6 +321,7 @@ def test_matches_types_as_whole_words_of_a_models_name() -> None:
         ("", "\x1b[31m", "nvidia.com/nouse-gputype has '\\x1b[31m'; GPU types such as A100"),
         (",".join(["A100"] * 17), "", "has 17 GPU types; 16 at most are possible"),
         ("A100", "a100", "a100 is in nvidia.com/use-gputype and in nvidia.com/nouse-gputype"),
+        ("a" * 999, "a" * 999, f": {'a' * 40} is in nvidia.com/use-gputype"),
     ],
 )
 def test_reports_types_that_the_cluster_would_refuse(use: str, no: str, words: str) -> None:

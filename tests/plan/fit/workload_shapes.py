@@ -363,10 +363,11 @@ UNKNOWN: dict[str, tuple[str, str]] = {
         "the annotation volcano.sh/vgpu-mode is not Divvy's",
     ),
     "class of nvidia": (
-        "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: small}\nspec:\n"
+        "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\n"
+        "metadata: {name: small, labels: {app.kubernetes.io/component: driver}}\nspec:\n"
         '  selectors: [{cel: {expression: "true"}}]\n  extendedResourceName: nvidia.com/gpu\n'
         f"---\napiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {ONE}",
-        "the DeviceClass small of the files serves nvidia.com/gpu, too",
+        "the DeviceClass small, which is not Divvy's, serves nvidia.com/gpu, too",
     ),
     "field of a later release": (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  nodePreference: {pool: b}\n"
