@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from divvy.model.claim_names import MEMORY, NVIDIA, PROFILE, UUID
@@ -41,14 +43,13 @@ def claimed_gpus(specs: Iterable[Mapping[str, Any]]) -> dict[str, ClaimedGpus]:
             others = ", ".join(sorted(names))
             claimed[node] = ClaimedGpus(problem=f"is served to ResourceClaims by {others}")
             continue
-        devices = [
-            device
+        current = [
+            spec
             for spec in listed
             if spec["nodeName"] == node and _generation(spec) == newest[_pool(spec)]
-            for device in spec.get("devices") or ()
         ]
         try:
-            claimed[node] = _of_nvidia(devices)
+            claimed[node] = _of_nvidia(current)
         except (KeyError, TypeError, ValueError, AttributeError):
             claimed[node] = ClaimedGpus(
                 problem=f"has ResourceSlices of {NVIDIA} that cannot be read"
@@ -64,11 +65,14 @@ def _generation(spec: Mapping[str, Any]) -> int:
     return int((spec.get("pool") or {}).get("generation") or 0)
 
 
-def _of_nvidia(devices: Iterable[Mapping[str, Any]]) -> ClaimedGpus:
+def _of_nvidia(specs: Sequence[Mapping[str, Any]]) -> ClaimedGpus:
     """Return what the devices of a node are; raises what Python raises of other shapes."""
+    slices = Counter(map(_pool, specs))
+    if any(slices[_pool(spec)] < spec["pool"].get("resourceSliceCount", 1) for spec in specs):
+        return ClaimedGpus(problem=f"has a part of its ResourceSlices of {NVIDIA} alone")
     uuids, products, sizes, mig = set(), set(), set(), set()
     shared = False
-    for device in devices:
+    for device in chain.from_iterable(spec.get("devices") or () for spec in specs):
         attributes = {
             name.removeprefix(f"{NVIDIA}/"): value for name, value in device["attributes"].items()
         }

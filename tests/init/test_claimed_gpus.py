@@ -37,25 +37,30 @@ def mig(parent: int, profile: str) -> dict[str, Any]:
 
 
 def spec(
-    *devices: Any, driver: str = "gpu.nvidia.com", pool: str = "n1", generation: int = 1
+    *devices: Any,
+    driver: str = "gpu.nvidia.com",
+    pool: str = "n1",
+    generation: int = 1,
+    slices: int = 1,
 ) -> dict[str, Any]:
     return {
         "driver": driver,
         "nodeName": "n1",
-        "pool": {"name": pool, "generation": generation},
+        "pool": {"name": pool, "generation": generation, "resourceSliceCount": slices},
         "devices": list(devices),
     }
 
 
 def test_reads_whole_gpus() -> None:
-    assert claimed_gpus([spec(gpu(0)), spec(gpu(1))]) == {
+    assert claimed_gpus([spec(gpu(0), slices=2), spec(gpu(1), slices=2)]) == {
         "n1": ClaimedGpus(2, "NVIDIA-A100-SXM4-40GB", 40960, {"claims": {}})
     }
 
 
 def test_reads_mig_devices_made_before_and_on_demand() -> None:
     """Beside a whole GPU, and on one of which nothing whole is published."""
-    slices = [spec(gpu(0), mig(0, "1g.5gb"), mig(0, "3g.20gb")), spec(mig(1, "1g.5gb"))]
+    whole, partitioned = (gpu(0), mig(0, "1g.5gb"), mig(0, "3g.20gb")), (mig(1, "1g.5gb"),)
+    slices = [spec(*whole, slices=2), spec(*partitioned, slices=2)]
     node = claimed_gpus(slices)["n1"]
     assert (node.gpus, node.profile) == (2, {"claims": {"mig": ["1g.5gb", "3g.20gb"]}})
 
@@ -80,6 +85,12 @@ def test_reads_the_newest_generation_of_a_pool() -> None:
         ),
         ([spec(gpu(0), gpu(1, "Tesla T4"))], f"several models: {A100}, Tesla T4"),
         ([spec()], "has no device"),
+        # The driver is publishing the other one.
+        ([spec(gpu(0), slices=2)], "has a part of its ResourceSlices of gpu.nvidia.com alone"),
+        (
+            [spec(gpu(0), slices=2), spec(gpu(1), slices=2, generation=2)],
+            "has a part of its ResourceSlices",
+        ),
         (
             [spec({**gpu(0), "attributes": {"type": {"string": "vfio"}}})],
             "devices of the type vfio",
