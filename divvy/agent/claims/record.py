@@ -219,12 +219,16 @@ def _held_device(
 
 
 def allocated_gpus(claims: Iterable[Mapping[str, Any]], pool: str) -> frozenset[str]:
-    """Return the devices of a node's pool that any of these ResourceClaims is allocated."""
+    """Return the devices of a node's pool that any of these ResourceClaims is allocated.
+
+    Admin access, which is never prepared, takes none.
+    """
     return frozenset(
         result["device"]
         for claim in claims
         for result in allocation_results(claim)
         if (result["driver"], result["pool"]) == (CLAIMS_DRIVER, pool)
+        and not result.get("adminAccess")
     )
 
 

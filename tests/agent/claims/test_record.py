@@ -161,6 +161,8 @@ def test_reads_devices_and_amounts_from_an_allocation() -> None:
     assert held.pods == (("p", "pu"),)
     assert allocated_gpus([resource_claim(result)], "node/divvy") == {"gpu-0-share"}
     assert allocated_gpus([resource_claim(result), {"metadata": {}}], "other/divvy") == set()
+    # A GPU does not wait for what is never prepared.
+    assert not allocated_gpus([resource_claim({**result, "adminAccess": True})], "node/divvy")
 
 
 @pytest.mark.parametrize(
