@@ -431,6 +431,9 @@ def test_names_what_the_operators_dra_driver_does_not_do() -> None:
     tenants = {"shares": {}, "tenants": ["prod"]}
     assert ("claims.tenants", False) in claimed(by_claims(tenants))[0]
     assert ("names.gpu", False) in claimed(by_claims({}, names={"gpu": "example.com/gpu"}))[0]
+    required = {"quota": {"shares": "required"}}
+    assert ("quota.shares", True) in claimed(by_claims({"shares": {}}, **required))[0]
+    assert claimed(by_claims({}, **required))[0] == set()
 
 
 def test_refuses_two_configurations_of_the_one_dra_driver() -> None:

@@ -53,7 +53,7 @@ def dra_driver(
         first, second, *_ = drivers.values()
         text = "differs: the operator has one DRA driver, with one configuration for all nodes"
         refusals["claims", text] = Refusal("claims", f"{first}, {second}", text)
-    for refusal in _names(cluster.names, shares=any(driver.shares for driver in drivers)):
+    for refusal in _policies(cluster, shares=any(driver.shares for driver in drivers)):
         refusals[refusal.key, refusal.reason] = refusal
     return next(iter(drivers)), list(refusals.values())
 
@@ -71,14 +71,17 @@ def _refused(claims: Claims, where: str) -> Iterator[Refusal]:
         reason = "the driver counts a share's memory, and nothing holds a pod to it or divides time"
         yield Refusal("claims.shares", where, reason, droppable=True)
     if claims.mig:
-        reason = "the driver makes any profile that a GPU has, not only those that are listed"
+        reason = "the driver makes any profile of a GPU, and no class stands for nvidia.com/mig-…"
         yield Refusal("claims.mig", where, reason, droppable=True)
 
 
-def _names(names: Names, *, shares: bool) -> Iterator[Refusal]:
-    defaults = Names()
+def _policies(cluster: Cluster, *, shares: bool) -> Iterator[Refusal]:
+    names, defaults = cluster.names, Names()
     if names.gpu != defaults.gpu:
         yield Refusal("names.gpu", "cluster", f"the class gpu.nvidia.com stands for {defaults.gpu}")
     if shares:
         reason = f"nothing makes a claim of {names.memory} and {names.cores}: pods need claims"
         yield Refusal("names", "cluster", reason, droppable=True)
+    if shares and cluster.quota.shares == "required":
+        reason = "nothing refuses shares in a namespace without a quota for them"
+        yield Refusal("quota.shares", "cluster", reason, droppable=True)
