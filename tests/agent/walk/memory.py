@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lab.fakes.agent import AgentNode
@@ -30,9 +30,9 @@ class Memory:
         """The agent cannot see who holds what, or not for certain."""
         self._undisturbed = now
 
-    def forget(self, known: Collection[tuple[str, str]] = ()) -> None:
-        """The agent's state is gone but for these: (pod UID, device ID); it knows what it sees."""
-        self._since, self._seen = {}, self._seen.intersection(known)
+    def forget(self) -> None:
+        """The agent's state is gone; it knows what it sees."""
+        self._since, self._seen = {}, set()
 
     def look(self, now: float) -> None:
         """Take this instant into account."""

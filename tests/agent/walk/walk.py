@@ -153,6 +153,7 @@ class Walk(World):
         while difference := self.oracle.as_asked():
             if self.oracle.clock.now > calm:
                 raise Broken(f"(f) after {_CALM_SECONDS:.0f} s of rest: {difference}")
+            self.remove_unread_states()
             await asyncio.sleep(0.1)
         self.steps[-1] = f"rest: {monotonic() - began:.1f} s to {self.label or self.profile}"
 
