@@ -94,6 +94,7 @@ def test_a_destroy_that_a_webhook_stops_goes_on_later(
     assert left(cluster) == set()
 
 
+@pytest.mark.timeout(3600)
 def test_goes_on_after_requests_that_failed_in_mid_run(
     own: OwnStack, cluster: BareCluster, tmp_path: Path
 ) -> None:
