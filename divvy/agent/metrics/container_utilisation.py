@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 
 from divvy.agent.containers import Container, Member, containers_by_id
@@ -28,21 +28,31 @@ def by_container(
 
 
 async def utilisation_gauge(
-    page: Page, driver: Driver, gpus: Iterable[Gpu], container_logs: Path
+    page: Page,
+    driver: Driver,
+    gpus: Iterable[Gpu],
+    container_logs: Path,
+    users: Mapping[str, Set[Container]],
 ) -> None:
-    """Show it of every GPU that is not in MIG mode."""
+    """Show it of every GPU that is not in MIG mode.
+
+    ``users`` are the containers that have something of a GPU, by its UUID. Those of which the
+    driver names no process took nothing, if every process that it names is one of theirs.
+    """
     gauge = page.gauge(
         "divvy_container_gpu_utilisation",
         "Per cent of a GPU's time that the processes of a container took lately.",
         ["gpu", "uuid", "namespace", "pod", "container"],
     )
     for gpu in gpus:
-        if not gpu.present:
+        if not gpu.present or gpu.mig_mode:
             continue
         try:
             processes = await driver.utilisation(gpu)
         except DriverProblem:
             continue  # of this GPU; its state says why
+        if processes is None:
+            continue
         percents = []
         try:
             for process in processes:
@@ -53,6 +63,11 @@ async def utilisation_gauge(
             containers = containers_by_id(link.name for link in container_logs.iterdir())
         except OSError:
             return  # what is not known is absent
-        for container, percent in sorted(by_container(percents, containers).items()):
+        taken = by_container(percents, containers)
+        own = users.get(gpu.uuid, frozenset())
+        whose = {containers.get(where.container_id) for where, _ in percents}
+        if len(percents) == len(processes) and whose <= own:
+            taken = {**dict.fromkeys(own, 0), **taken}
+        for container, percent in sorted(taken.items()):
             namespace, _, pod = container.pod.partition("/")
             gauge.set(percent, str(gpu.index), gpu.uuid, namespace, pod, container.name)

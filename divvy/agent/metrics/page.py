@@ -6,7 +6,7 @@ Every metric of ours names its node, so that a scraper needs no relabelling. Scr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from time import monotonic
 
@@ -15,6 +15,9 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from divvy.agent.agent import Agent
+from divvy.agent.claims.offers import CLAIM_ID
+from divvy.agent.claims.record import ClaimRecord
+from divvy.agent.containers import Container
 from divvy.agent.gpu.device_id import is_share, physical
 from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.gpu.holders import Holder
@@ -58,7 +61,6 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
     memory: Mapping[str, float] = {}
     if snapshot is not None and not agent.driver.problem:
         memory = await _readings(page.registry, agent, snapshot.gpus, node)
-        await utilisation_gauge(page, agent.driver, snapshot.gpus, agent.container_logs)
     try:
         named = await agent.holders.of_pods()
     except HoldersUnknown:
@@ -69,8 +71,12 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
         "Memory in use on a device that this pod holds alone, in MiB.",
         _HOLDER,
     )
-    _holders(page, using, _held_devices(resources, named, gpus), memory)
+    held = [*_held_devices(resources, named, gpus)]
+    _holders(page, using, held, memory)
     claimed, holders_of_claims = await agent.claims.users()
+    if not agent.driver.problem:
+        users = _users(held, claimed, holders_of_claims)
+        await utilisation_gauge(page, agent.driver, gpus, agent.container_logs, users)
     memory_of_claims(using, claimed, gpus, memory)
     claim_gauges(page, agent.claims.record)
     allocated_gauges(page, allocated(resources, named, claimed, gpus))
@@ -170,6 +176,23 @@ def _holders(
         holding.set(1, *labels)
         if not is_share(holder.device_id) and device.uuid in memory:
             using.set(memory[device.uuid], *labels)
+
+
+def _users(
+    held: Iterable[_HeldDevice], claimed: ClaimRecord, holders_of_claims: Iterable[Holder]
+) -> Mapping[str, Set[Container]]:
+    """Return the containers that have something of each GPU, by its UUID."""
+    gpus = {f"{CLAIM_ID}{claim.uid}": claim.gpus for claim in claimed.claims.values()}
+    users: dict[str, set[Container]] = {}
+    for holder, uuids in (
+        *((device.holder, [device.gpu]) for device in held),
+        *((holder, gpus.get(holder.device_id, ())) for holder in holders_of_claims),
+    ):
+        # Several containers of a pod may have a claim.
+        names = [name for name in holder.container.split(", ") if name and holder.pod]
+        for uuid in uuids:
+            users.setdefault(uuid, set()).update(Container(holder.pod, name) for name in names)
+    return users
 
 
 def _shares(page: Page, shares: Mapping[str, ShareFigures], held: Iterable[Holder]) -> None:

@@ -245,17 +245,19 @@ def _clients_of_mps(gpu: Any) -> list[Any]:
         return []
 
 
-def utilisation(bus_id: str) -> list[dict[str, int]]:
+def utilisation(bus_id: str) -> list[dict[str, int]] | None:
     """List how much of a GPU's time each process took lately: pid, per cent.
 
-    The newest sample of each; none if the driver counts nothing, as in MIG mode. Drivers have
+    The newest sample of each; None if the driver does not count it, as in MIG mode. Drivers have
     been seen to return entries of no process, with figures beyond 100.
     """
     since = int((time.time() - _UTILISATION_SECONDS) * 1e6)
     try:
         samples = nvml.nvmlDeviceGetProcessUtilization(handle(bus_id), since)
-    except nvml.NVMLError:
+    except nvml.NVMLError_NotFound:
         return []
+    except nvml.NVMLError:
+        return None
     newest = {
         sample.pid: sample.smUtil
         for sample in sorted(samples, key=lambda sample: sample.timeStamp)

@@ -258,9 +258,13 @@ class Driver:
         """Read what the metrics show of a GPU and its MIG devices; raises DriverProblem."""
         return dict(await self._on_gpu("readings", gpu, _DESCRIBE_DEADLINE))
 
-    async def utilisation(self, gpu: Gpu) -> list[dict[str, int]]:
-        """List how much of a GPU's time each process took; raises DriverProblem."""
-        return list(await self._on_gpu("utilisation", gpu, _DESCRIBE_DEADLINE))
+    async def utilisation(self, gpu: Gpu) -> list[dict[str, int]] | None:
+        """List how much of a GPU's time each process took (see ``nvml.calls.utilisation``).
+
+        Raises DriverProblem.
+        """
+        processes = await self._on_gpu("utilisation", gpu, _DESCRIBE_DEADLINE)
+        return None if processes is None else list(processes)
 
     async def compute_mode(self, gpu: Gpu) -> int:
         """Read which processes a GPU takes (nvmlComputeMode_t); raises DriverProblem."""

@@ -83,8 +83,12 @@ def scrape(
     logs: Path = NOWHERE,
     prepared: ClaimRecord = CLAIMED,
     current: ClaimRecord = CLAIMED,
+    shares: tuple[tuple[int, int], ...] = ((1, 60), (2, 50), (3, 9)),
 ) -> dict[str, list[tuple[dict[str, str], float]]]:
-    """Return the samples of a page; claims were ``prepared``, and are used as is ``current``."""
+    """Return the samples of a page; claims were ``prepared``, and are used as is ``current``.
+
+    ``shares`` are the processes that compute on GPU-b, with the per cent of its time.
+    """
 
     async def holders() -> tuple[Holder, ...]:
         return HELD
@@ -101,8 +105,8 @@ def scrape(
     async def utilisation(of: Any) -> list[dict[str, int]]:
         if of.uuid == "GPU-a":
             raise DriverProblem("does not answer")
-        shares = [{"pid": 1, "percent": 60}, {"pid": 2, "percent": 50}, {"pid": 3, "percent": 9}]
-        return shares if of.uuid == "GPU-b" else []
+        on_gpu = shares if of.uuid == "GPU-b" else ()
+        return [{"pid": pid, "percent": percent} for pid, percent in on_gpu]
 
     gpus = (GpuStatus(0, "GPU-a", state, "", None, ("nvidia.com/gpu",)),)
     agent: Any = SimpleNamespace(
@@ -308,3 +312,26 @@ def test_adds_up_the_gpu_time_of_a_containers_processes(
         ({**labels, "container": "main"}, 100)
     ]
     assert "divvy_container_gpu_utilisation" not in scrape()
+
+
+def test_shows_that_a_container_took_none_of_a_gpus_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where a process is of nobody, as an MPS daemon's, it may have computed for any of them."""
+    ids = {1: "a" * 64, 2: "b" * 64}
+    monkeypatch.setattr(
+        container_utilisation,
+        "find_process",
+        lambda pid: (Process(pid, 1), Member("uid", ids[pid])) if pid in ids else None,
+    )
+    (tmp_path / f"two_team_main-{ids[1]}.log").touch()
+    (tmp_path / f"agent_divvy-system_agent-{ids[2]}.log").touch()
+
+    def utilisation(*shares: tuple[int, int]) -> dict[str, float]:
+        samples = scrape(logs=tmp_path, shares=shares)["divvy_container_gpu_utilisation"]
+        return {labels["pod"]: value for labels, value in samples if labels["uuid"] == "GPU-b"}
+
+    assert utilisation() == {"two": 0}
+    assert utilisation((1, 40)) == {"two": 40}
+    assert utilisation((2, 30)) == {"agent": 30}
+    assert "two" not in utilisation((3, 30), (2, 30))

@@ -135,10 +135,15 @@ def test_ignores_samples_of_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls.utilisation("0") == [{"pid": 8, "percent": 100}]
 
 
-def test_reads_nothing_if_the_driver_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tells_a_driver_that_counts_nothing_from_processes_that_compute_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors = [calls.nvml.NVML_ERROR_NOT_SUPPORTED, calls.nvml.NVML_ERROR_NOT_FOUND]
+
     def refuse(*_: Any) -> None:
-        raise calls.nvml.NVMLError(calls.nvml.NVML_ERROR_NOT_SUPPORTED)
+        raise calls.nvml.NVMLError(errors.pop(0))
 
     monkeypatch.setattr(calls, "handle", lambda bus_id: bus_id)
     monkeypatch.setattr(calls.nvml, "nvmlDeviceGetProcessUtilization", refuse)
+    assert calls.utilisation("0") is None
     assert calls.utilisation("0") == []
