@@ -2,15 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Any
 
 from divvy.plan.predict.guarantees import MEMORY_LEVELS
 
-Guarantee = Literal["memory", "compute", "faults"]
+
+class Guarantee(StrEnum):
+    """What a pod is guaranteed of its device."""
+
+    MEMORY = "memory"
+    COMPUTE = "compute"
+    FAULTS = "faults"
+
+
 # From strong to weak. To a pod that has what it needs, a device of its own and a GPU are the same.
 RANKS: Mapping[Guarantee, Mapping[str, int]] = {
-    "memory": {**{word: rank for rank, word in enumerate(MEMORY_LEVELS)}, "exclusive": 1},
-    "compute": {
+    Guarantee.MEMORY: {
+        **{word: rank for rank, word in enumerate(MEMORY_LEVELS)},
+        "exclusive": 1,
+    },
+    Guarantee.COMPUTE: {
         "exclusive": 0,
         "hard": 0,
         "capped": 1,
@@ -19,7 +31,7 @@ RANKS: Mapping[Guarantee, Mapping[str, int]] = {
         "time-shared": 2,
         "none": 3,
     },
-    "faults": {"isolated": 0, "shared by tenant": 1, "shared": 2},
+    Guarantee.FAULTS: {"isolated": 0, "shared by tenant": 1, "shared": 2},
 }
 
 
@@ -70,8 +82,8 @@ class Option:
     @property
     def to_allow(self) -> tuple[Guarantee, ...]:
         """Return the guarantees that would have to be given up."""
-        weaker: set[Guarantee] = {change.guarantee for change in self.lost}
-        weaker |= {"compute"} if self.slowed else set()
+        weaker = {change.guarantee for change in self.lost}
+        weaker |= {Guarantee.COMPUTE} if self.slowed else set()
         return tuple(name for name in RANKS if name in weaker)
 
     @property

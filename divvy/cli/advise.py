@@ -3,14 +3,13 @@
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import RenderableType
 
-from divvy.advise.advice import Advice
+from divvy.advise.advice import Advice, Guarantee
 from divvy.advise.adviser import advise as advise_on
 from divvy.advise.trace import Trace, read_recording, recording_text, trace_of
 from divvy.atomic_file import replace_file
@@ -32,14 +31,6 @@ from divvy.stack.sections import read_cluster
 
 _DAYS = re.compile(r"(\d{1,3})d")
 _DAY = 86_400.0
-
-
-class Weaker(StrEnum):
-    """A guarantee that may get weaker; typer takes no list of literals."""
-
-    MEMORY = "memory"
-    COMPUTE = "compute"
-    FAULTS = "faults"
 
 
 def advise(
@@ -67,7 +58,7 @@ def advise(
         int, typer.Option(min=0, max=400, help="Memory above a pod's peak, in per cent of it.")
     ] = 20,
     allow: Annotated[
-        list[Weaker] | None,
+        list[Guarantee] | None,
         typer.Option("--allow", help="Let this guarantee get weaker; more than once for more."),
     ] = None,
     write: Annotated[
@@ -90,7 +81,7 @@ def advise(
         trace,
         pools,
         seconds,
-        frozenset(name.value for name in allow or ()),
+        frozenset(allow or ()),
         headroom / 100,
     )
     write_output(_VIEWS[output](advice), out)

@@ -85,17 +85,8 @@ def rows(pool: PoolAdvice) -> Iterator[tuple[str, ...]]:
 
 
 def _row(words: str, option: Option) -> tuple[str, ...]:
-    counts = (
-        (len(option.refused), "refused"),
-        (len(option.killed), "killed"),
-        (
-            len(option.slowed),
-            "slowed",
-        ),
-    )
-    affected = ", ".join(f"{number:,} {what}" for number, what in counts if number)
-    if option.to_allow:
-        affected += f"{'; ' if affected else ''}weaker: {', '.join(option.to_allow)}"
+    counts = [f"{len(pods):,} {what}" for what, pods in affected(option) if what != "waiting"]
+    weaker = f"weaker: {', '.join(option.to_allow)}" if option.to_allow else ""
     return (
         words,
         f"{option.gpus:,}",
@@ -103,7 +94,7 @@ def _row(words: str, option: Option) -> tuple[str, ...]:
         f"{option.spare_nodes:,}",
         f"{option.idle_hours:,.0f}",
         _waiting(option),
-        affected or "–",
+        "; ".join(filter(None, (", ".join(counts), weaker))) or "–",
     )
 
 

@@ -36,7 +36,7 @@ class TimelineFigure:
 def advice_page(advice: Advice) -> str:
     """Return the advice as an HTML page."""
     return template("advice.html.j2").render(
-        advice=advice, wording=wording, timeline=timeline_figure, headings=wording.HEADINGS
+        advice=advice, wording=wording, timeline=timeline_figure
     )
 
 
