@@ -1,9 +1,11 @@
 """Advises: replays the recorded pods of a pool on its candidates, and compares them with today."""
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, cached_property, partial
+from itertools import compress
 from math import ceil
 from typing import Any
 
@@ -17,21 +19,17 @@ from divvy.advise.advice import (
     Times,
     duration_words,
 )
-from divvy.advise.candidates import (
-    Candidate,
-    Choice,
-    PoolToAdvise,
-    candidates,
-)
+from divvy.advise.candidates import Candidate, Choice, PoolToAdvise, candidates
 from divvy.advise.needs import Need, Needs, given_of, held_or_needed, needs_of
 from divvy.advise.recommendation import Comparison, rank
 from divvy.advise.replay import TIMES, Replay, Timeline, fill, replay
 from divvy.advise.trace import CLAIMS, RecordedPod, Trace
-from divvy.model import Cluster, hardware_model
+from divvy.model import Cluster, Pool, hardware_model
 from divvy.model.phrases import plural, some
 from divvy.model.resource_names import gpu_resource
 from divvy.model.sharing import sharing_of_claims
-from divvy.plan.fit import asking_pod, fit, nodes_of_plan
+from divvy.model.stack import Names
+from divvy.plan.fit import PodToFit, asking_pod, fit, nodes_of_plan
 from divvy.plan.fit.pods import Around
 from divvy.plan.predict.claimable import BY_CLAIMS
 from divvy.plan.predict.guarantees import MIG, WHOLE, Guarantees, level, share_guarantees
@@ -65,8 +63,8 @@ def advise(
     """Return which profile each pool should have; half of the wanted time must be recorded."""
     unknown = trace.unread or _too_little(trace.seconds, wanted_seconds)
     results = tuple(
-        PoolAdvice(name, cluster.pools[name].profile, unknown=unknown)
-        if unknown
+        PoolAdvice(name, cluster.pools[name].profile, unknown=why)
+        if (why := unknown or _no_hardware(cluster.pools[name]))
         else _PoolAdviser(cluster, name, trace, allow, headroom).advice()
         for name in pools
     )
@@ -77,6 +75,10 @@ def advise(
         gaps = duration_words(trace.end - trace.begin - trace.seconds)
         notes.append(f"nothing is known of {gaps} of this time")
     return Advice(trace.cluster, trace.begin, trace.end, headroom, results, tuple(notes))
+
+
+def _no_hardware(pool: Pool) -> str:
+    return "" if pool.hardware else "the stack file does not say which hardware it has: `hardware`"
 
 
 def _too_little(seconds: float, wanted: float) -> str:
@@ -110,17 +112,15 @@ class _PoolAdviser:
         headroom: float,
     ) -> None:
         pool = cluster.pools[name]
+        assert pool.hardware is not None
         self._cluster, self._name, self._trace, self._allow = cluster, name, trace, allow
-        self._base = PoolAdvice(name, pool.profile)
-        if pool.hardware is None:
-            return
         own = [pod for pod in trace.pods if pod.pool == name]
         self._pods = [pod for pod in own if pod.node not in pool.overrides]
+        notes = []
         if pool.overrides:
             pods = plural(len(own) - len(self._pods), "pod")
             words = f"{', '.join(sorted(pool.overrides))} and {pods} on them"
-            note = f"left out, since their nodes have profiles of their own: {words}"
-            self._base = replace(self._base, notes=(note,))
+            notes = [f"left out, since their nodes have profiles of their own: {words}"]
         model, gpus = hardware_model(pool.hardware), pool.hardware.gpus
         nodes = max(pool.hardware.count - len(pool.overrides), 0)
         self._pool = PoolToAdvise(cluster, name, model, gpus, nodes, self._kept_name())
@@ -129,26 +129,25 @@ class _PoolAdviser:
         # No candidate keeps tenants apart on GPUs that they share.
         self._has_tenants = claims is not None and bool(claims.tenants)
         self._pods = [self._with_given(pod) for pod in self._pods]
+        self._few = _FEW * len(self._pods)
         self._names = [pod.full_name for pod in self._pods]
         self._needs = needs_of(self._pods, headroom, model.memory_mib)
         self._given = given_of(self._pods, model.memory_mib)
         self._timeline = Timeline(self._pods, trace.end)
         unmeasured = sum(not self._needs.kinds[kind].is_known for kind in self._needs.of_pod)
-        self._base = replace(
-            self._base,
+        self._base = PoolAdvice(
+            name,
+            pool.profile,
             model=model.name,
             gpus=gpus,
             nodes=nodes,
             pods=len(self._pods),
             unmeasured=unmeasured,
+            notes=tuple(notes),
         )
 
     def advice(self) -> PoolAdvice:
         """Return the advice."""
-        if self._cluster.pools[self._name].hardware is None:
-            return replace(
-                self._base, unknown="the stack file does not say which hardware it has: `hardware`"
-            )
         today = self._today()
         if not self._pods or not self._pool.nodes:
             words = "no pod held one of its GPUs, so that nothing says what pods would need"
@@ -208,13 +207,21 @@ class _PoolAdviser:
         """Return the part of a GPU that each need takes, of what it takes most of."""
         return list(map(max, *self._sizes(needs)))
 
-    def _hours(self, needs: Needs) -> float:
-        parts, trace = self._parts(needs), self._trace
-        total = 0.0
-        for pod, kind in zip(self._pods, needs.of_pod, strict=True):
-            end = trace.end if pod.end is None else pod.end
-            total += parts[kind] * (trace.known_until(end) - trace.known_until(pod.begin))
-        return total / _HOUR
+    @cached_property
+    def _needed_hours(self) -> float:
+        parts, trace = self._parts(self._needs), self._trace
+        begins = trace.known_until(pod.begin for pod in self._pods)
+        ends = trace.known_until(trace.end if pod.end is None else pod.end for pod in self._pods)
+        times = zip(self._needs.of_pod, begins, ends, strict=True)
+        return sum(parts[kind] * (end - begin) for kind, begin, end in times) / _HOUR
+
+    @cached_property
+    def _bursts(self) -> list[list[float]]:
+        """Return of each need the peaks of the compute that its pods took, in order."""
+        bursts: list[list[float]] = [[] for _ in self._needs.kinds]
+        for pod, kind in zip(self._pods, self._needs.of_pod, strict=True):
+            bursts[kind].append(pod.peak_cores or 0.0)
+        return [sorted(peaks) for peaks in bursts]
 
     def _known_part(self) -> float:
         """Return of what part of the GPU time that pods had it is known how much they used."""
@@ -239,7 +246,6 @@ class _PoolAdviser:
         return max(offered - self._needed_hours, 0.0)
 
     def _today(self) -> Option:
-        self._needed_hours = self._hours(self._needs)
         held = [self._held(need) for need in self._given.kinds]
         # What an earlier profile gave is now whatever is large enough.
         is_held = [choice is not None for choice in held]
@@ -320,9 +326,7 @@ class _PoolAdviser:
     def _named(self, needs: Needs, of_kind: Sequence[bool]) -> tuple[str, ...]:
         if not any(of_kind):
             return ()
-        return tuple(
-            name for name, kind in zip(self._names, needs.of_pod, strict=True) if of_kind[kind]
-        )
+        return tuple(compress(self._names, map(of_kind.__getitem__, needs.of_pod)))
 
     def _drawn(self) -> list[_Drawn]:
         weights = Counter(self._needs.of_pod)
@@ -393,14 +397,13 @@ class _PoolAdviser:
         kept = [entry for entry in drawn if comparison.is_kept(entry.option)]
         refusing = [entry for entry in drawn if entry.option.refused]
         others = [entry for entry in drawn if entry not in kept and entry not in refusing]
-        few = _FEW * len(self._pods)
         missed = [
             entry
             for entry in refusing
-            if len(entry.option.refused) <= few and set(entry.option.to_allow) <= self._allow
+            if len(entry.option.refused) <= self._few and set(entry.option.to_allow) <= self._allow
         ]
         options = [*self._replayed(kept, _KEPT), *self._replayed(others, _OTHERS)]
-        crowded = [option for option in options if option.killed and len(option.killed) <= few]
+        crowded = [option for option in options if option.killed]
         near = sorted((*self._replayed(missed, 1), *crowded), key=rank)[:1]
         return (*(option for option in options if not option.killed), *near)
 
@@ -412,17 +415,21 @@ class _PoolAdviser:
             if len(enough) == most and entry.estimate >= enough[0]:
                 break
             option = self._option(entry)
-            (crowded if option.killed else results).append(option)
+            if option is not None:
+                (crowded if option.killed else results).append(option)
         return [*sorted(results, key=rank)[:most], *crowded]
 
-    def _option(self, entry: _Drawn) -> Option:
-        nodes = self._pool.nodes
+    def _option(self, entry: _Drawn) -> Option | None:
+        """Return a candidate with what its replay shows, None if it would kill too many pods."""
+        nodes, memory = self._pool.nodes, self._pool.model.memory_mib
+        killed = self._timeline.crowded(self._needs, entry.choices, memory, self._few)
+        if killed is None:
+            return None
         result, waiting = self._replays(entry.candidate, self._needs, entry.choices)
         fitting, notes = self._judged(entry, result)
         if entry.candidate.claims and not self._candidate_today.claims:
             notes = (_BY_CLAIMS, *notes)
-        notes = (*self._bursts(entry.choices), *notes)
-        killed = self._timeline.crowded(self._needs, entry.choices, self._pool.model.memory_mib)
+        notes = (*self._above(entry.choices), *notes)
         return replace(
             entry.option,
             killed=tuple(self._names[number] for number in killed),
@@ -434,14 +441,13 @@ class _PoolAdviser:
             notes=notes,
         )
 
-    def _bursts(self, choices: Sequence[Choice | None]) -> Iterator[str]:
+    def _above(self, choices: Sequence[Choice | None]) -> Iterator[str]:
         """Say how many pods took more compute for short times than their part would be."""
         above, times, most, part = 0, 0.0, 0.0, 0.0
-        for pod, kind in zip(self._pods, self._needs.of_pod, strict=True):
-            choice = choices[kind]
-            if choice and not choice.slowed and (pod.peak_cores or 0) > choice.device.cores:
-                above += 1
-                peak, cores = pod.peak_cores or 0.0, choice.device.cores
+        for peaks, choice in zip(self._bursts, choices, strict=True):
+            if choice and not choice.slowed and peaks[-1] > choice.device.cores:
+                peak, cores = peaks[-1], choice.device.cores
+                above += len(peaks) - bisect_right(peaks, cores)
                 times, most, part = max((times, most, part), (peak / cores, peak, cores))
         if above:
             yield (
@@ -466,21 +472,17 @@ class _PoolAdviser:
 
         It spreads pods over nodes, which takes more of them than the replay did.
         """
-        shapes: Counter[int] = Counter()
-        for number in result.busiest:
-            kind = self._needs.of_pod[number]
-            if entry.choices[kind] is not None:
-                shapes[kind] += 1
         cluster = entry.candidate.cluster
+
+        @cache
+        def asking(limits: tuple[tuple[str, int], ...]) -> PodToFit:
+            return asking_pod(_raw_pod(dict(limits)), cluster, _NOTHING_AROUND)
+
+        running = Counter(self._needs.of_pod[number] for number in result.busiest)
         pods = [
-            asking_pod(
-                _raw_pod(entry.candidate, self._needs.kinds[kind], entry.choices[kind]),
-                cluster,
-                _NOTHING_AROUND,
-                name=f"like-{kind}",
-                copies=copies,
-            )
-            for kind, copies in shapes.items()
+            replace(asking(_limits(cluster.names, self._needs.kinds[kind], choice)), copies=copies)
+            for kind, copies in running.items()
+            if (choice := entry.choices[kind])
         ]
         nodes = nodes_of_plan(cluster, plan(cluster, ""))
         for count in range(result.nodes, 2 * result.nodes + 1):
@@ -511,13 +513,15 @@ def _asked(choice: Choice) -> str:
     return resource.removesuffix(BY_CLAIMS)
 
 
-def _raw_pod(candidate: Candidate, need: Need, choice: Choice | None) -> dict[str, Any]:
-    """Return a pod that asks a candidate for what it needs."""
-    assert choice is not None
-    names = candidate.cluster.names
-    limits = {_asked(choice): need.devices}
-    if CLAIMS in limits:
-        limits = {names.gpu: need.devices, names.memory: need.memory_mib, names.cores: need.cores}
+def _limits(names: Names, need: Need, choice: Choice) -> tuple[tuple[str, int], ...]:
+    """Return what a pod asks for in place of what it needs: names and numbers."""
+    asked = _asked(choice)
+    if asked != CLAIMS:
+        return ((asked, need.devices),)
+    return (names.gpu, need.devices), (names.memory, need.memory_mib), (names.cores, need.cores)
+
+
+def _raw_pod(limits: Mapping[str, int]) -> dict[str, Any]:
     container = {"name": "main", "resources": {"limits": limits}}
     spec = {"containers": [container], "tolerations": [{"operator": "Exists"}]}
     return {"metadata": {"namespace": "default"}, "spec": spec}

@@ -5,23 +5,16 @@ What a candidate offers and guarantees is what the plan predicts for it.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, groupby, islice
 from math import inf
 from typing import Any
 
 from divvy.advise.needs import Need
-from divvy.model import (
-    Cluster,
-    GpuModel,
-    InvalidValue,
-    MigGeometry,
-    NoPlacement,
-    parse_cluster,
-    place,
-)
+from divvy.model import Cluster, GpuModel, InvalidValue, MigGeometry, parse_cluster
 from divvy.model.claims import MAX_SHARES, Claims
+from divvy.model.mig_placement import holds
 from divvy.model.profile import MAX_GATED_REPLICAS
 from divvy.model.resource_names import gpu_resource, mig_resource
 from divvy.plan.predict.claimable import BY_CLAIMS
@@ -164,13 +157,20 @@ class PoolToAdvise:
     gpus: int
     nodes: int
     kept_name: str = ""
+    _candidates: dict[tuple[str, int], Candidate | None] = field(default_factory=dict)
 
     def candidate(self, words: str, profile: Any, gpus: int | None = None) -> Candidate | None:
         """Return a profile for nodes of this pool, None if the model refuses it."""
+        key = str(profile), gpus or self.gpus
+        if key not in self._candidates:
+            self._candidates[key] = self._candidate(words, profile, gpus or self.gpus)
+        return self._candidates[key]
+
+    def _candidate(self, words: str, profile: Any, gpus: int) -> Candidate | None:
         hardware = self.cluster.pools[self.name].hardware
         assert hardware is not None
         own = hardware.model_dump(by_alias=True, exclude_none=True, include={"model", "memory"})
-        own |= {"gpus": gpus or self.gpus, "count": self.nodes}
+        own |= {"gpus": gpus, "count": self.nodes}
         value = {
             "profiles": {NAME: profile},
             "pools": {self.name: {"hardware": own, "profile": NAME}},
@@ -180,7 +180,7 @@ class PoolToAdvise:
             cluster = parse_cluster(value)
         except InvalidValue:
             return None
-        node = predict_node(cluster, NAME, self.model, gpus or self.gpus)
+        node = predict_node(cluster, NAME, self.model, gpus)
         return Candidate(words, profile, node, cluster)
 
     def today(self) -> Candidate:
@@ -205,8 +205,9 @@ def candidates(
         for limited in (True, False):
             drawn += _covering(pool, _replica_ways(pool, replicas, limited), whole, needs, peaks)
     profiles = _mig_profiles(pool.model, needs)
+    layouts = list(_layouts(pool.model.mig, profiles, {})) if pool.model.mig else []
     for names in _sets(profiles):
-        drawn += _covering(pool, _mig_ways(pool, names), whole, needs, peaks)
+        drawn += _covering(pool, _mig_ways(pool, layouts, names), whole, needs, peaks)
     least = min(need.memory_mib for need in needs)
     at_most = min(MAX_SHARES, pool.model.memory_mib // max(least, 1))
     shares = {"max": at_most, "placement": "pack"}
@@ -280,36 +281,33 @@ def _sets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     yield from islice(sets, _MOST_SETS)
 
 
-def _mig_ways(pool: PoolToAdvise, names: Sequence[str]) -> list[Candidate]:
+def _layouts(
+    geometry: MigGeometry, names: Sequence[str], layout: Mapping[str, int]
+) -> Iterator[Mapping[str, int]]:
+    """Yield each layout that a GPU holds with more of some profiles than a layout has."""
+    for number, name in enumerate(names):
+        more = _more(layout, name)
+        if holds(geometry, more):
+            yield more
+            yield from _layouts(geometry, names[number:], more)
+
+
+def _more(layout: Mapping[str, int], name: str) -> Mapping[str, int]:
+    return {**layout, name: layout.get(name, 0) + 1}
+
+
+def _mig_ways(
+    pool: PoolToAdvise, layouts: Sequence[Mapping[str, int]], names: Sequence[str]
+) -> list[Candidate]:
     """Return the layouts of some profiles to which none of them can be added."""
-    geometry = pool.model.mig
-    assert geometry is not None
-    layouts: list[dict[str, int]] = []
-
-    def grow(layout: dict[str, int], first: int) -> None:
-        larger = [
-            (number, {**layout, name: layout.get(name, 0) + 1})
-            for number, name in enumerate(names)
-            if holds(geometry, {**layout, name: layout.get(name, 0) + 1})
-        ]
-        if layout and not larger:
-            layouts.append(layout)
-        for number, more in larger:
-            if number >= first:
-                grow(more, number)
-
-    grow({}, 0)
-    ways = (pool.candidate(_layout_words(layout), {"mig": layout}, 1) for layout in layouts)
+    of_names = [layout for layout in layouts if layout.keys() <= set(names)]
+    held = {frozenset(layout.items()) for layout in of_names}
+    ways = (
+        pool.candidate(_layout_words(layout), {"mig": layout}, 1)
+        for layout in of_names
+        if not any(frozenset(_more(layout, name).items()) in held for name in names)
+    )
     return [way for way in ways if way]
-
-
-def holds(geometry: MigGeometry, layout: Mapping[str, int]) -> bool:
-    """Return whether a GPU can be partitioned so."""
-    try:
-        place(geometry, layout)
-    except NoPlacement:
-        return False
-    return True
 
 
 def _layout_words(layout: Mapping[str, int]) -> str:
@@ -326,8 +324,11 @@ def _covering(
     if not ways:
         return []
     # Alike, and with pods in the way that these ways refuse, or give too little compute.
-    most = peaks(_asking(ways, needs))
-    results = [_alike(pool, min(ways, key=lambda way: gpus_for(most, way.classes)))]
+    best = ways[0]
+    if len(ways) > 1:
+        most = peaks(_asking(ways, needs))
+        best = min(ways, key=lambda way: gpus_for(most, way.classes))
+    results = [_alike(pool, best)]
     both = [*ways, whole]
     given = [{known.resource: known.per_gpu[0] for known in way.classes} for way in both]
     mix = _mix(given, peaks(_asking(both, needs)), pool.gpus, 2 * pool.nodes)

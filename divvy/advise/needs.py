@@ -4,12 +4,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
+from operator import attrgetter
 from typing import NamedTuple
 
 from divvy.advise.trace import Kind, RecordedPod
 
 # Needs are rounded up to this, so that pods are alike.
 _STEP_MIB = 64
+# What a need is made of.
+_FIGURES = attrgetter(
+    "resource", "kind", "devices", "given_mib", "given_cores", "peak_mib", "cores"
+)
 
 
 class Need(NamedTuple):
@@ -65,8 +70,7 @@ def _alike(pods: Iterable[RecordedPod], need_of: Callable[[RecordedPod], Need]) 
     known: dict[tuple[object, ...], int] = {}
     of_pod = []
     for pod in pods:
-        given = pod.given_mib, pod.given_cores
-        figures = (pod.resource, pod.kind, pod.devices, given, pod.peak_mib, pod.cores)
+        figures = _FIGURES(pod)
         number = known.get(figures)
         if number is None:
             number = known[figures] = numbers.setdefault(need_of(pod), len(numbers))

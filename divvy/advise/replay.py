@@ -7,11 +7,10 @@ whole numbers: 180,000 pods for each of several candidates.
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import accumulate, islice
-from operator import itemgetter
+from itertools import accumulate, islice, pairwise
 from typing import Any, Protocol
 
 from divvy.advise.candidates import Candidate, Choice, DeviceClass
@@ -50,16 +49,22 @@ class Timeline:
         ]
         self.order = sorted(range(len(pods)), key=self.arrivals.__getitem__)
         self._ends = [come + last for come, last in zip(self.arrivals, self.seconds, strict=True)]
-        # What ends at the moment when another comes leaves its device to it.
+        # Two runs in order are merged, not sorted. Of equal moments the ends come first: what ends
+        # when another comes leaves its device to it.
         ends = sorted(range(len(pods)), key=self._ends.__getitem__)
-        moments = [(self._ends[number], ~number) for number in ends]
-        moments += [(self.arrivals[number], number) for number in self.order]
-        # Two runs in order are merged, not sorted; of equal moments the ends come first.
-        moments.sort(key=itemgetter(0))
-        self._steps = [number for _, number in moments]
-        self._moments = [moment for moment, _ in moments]
+        steps = [*(~number for number in ends), *self.order]
+        moments = [*map(self._ends.__getitem__, ends), *map(self.arrivals.__getitem__, self.order)]
+        places = sorted(range(len(steps)), key=moments.__getitem__)
+        self._steps = [steps[place] for place in places]
+        self._moments = [moments[place] for place in places]
         self._known_kinds: dict[Needs, list[int]] = {}
+        self._known_busiest: dict[Needs, tuple[int, ...]] = {}
         self._known_peaks: dict[tuple[Needs, tuple[bool, ...]], int] = {}
+
+    @property
+    def steps(self) -> Iterable[tuple[float, int]]:
+        """Return when pods come, by number, and, by ``~number``, go if they have not waited."""
+        return zip(self._moments, self._steps, strict=True)
 
     def running_at(self, moment: float) -> tuple[int, ...]:
         """Return who runs, those that came first at the front."""
@@ -70,11 +75,14 @@ class Timeline:
         """Return the most that runs at once; ``parts`` are what the pods of each kind count for."""
         return max(accumulate(map(_signed(parts).__getitem__, self._kinds(needs))), default=0)
 
-    def busiest(self, needs: Needs) -> float:
-        """Return when most devices are held."""
-        counts = _signed([need.devices for need in needs.kinds])
-        running = list(accumulate(map(counts.__getitem__, self._kinds(needs))))
-        return self._moments[running.index(max(running))] if running else 0.0
+    def busiest(self, needs: Needs) -> tuple[int, ...]:
+        """Return who runs when most devices are held."""
+        if needs not in self._known_busiest:
+            counts = _signed([need.devices for need in needs.kinds])
+            running = list(accumulate(map(counts.__getitem__, self._kinds(needs))))
+            moment = self._moments[running.index(max(running))] if running else 0.0
+            self._known_busiest[needs] = self.running_at(moment)
+        return self._known_busiest[needs]
 
     def peaks(self, needs: Needs, resources: Sequence[str | None]) -> Mapping[str, int]:
         """Return the most devices that are held at once, by what each need asks for."""
@@ -87,25 +95,25 @@ class Timeline:
         self, needs: Needs, parts: Sequence[float], begin: float, seconds: float
     ) -> list[float]:
         """Return the most that runs at once in each of some equal times from ``begin`` on."""
-        most = [0.0] * TIMES
-        now, at = 0.0, 0
-        running = accumulate(map(_signed(parts).__getitem__, self._kinds(needs)))
-        for after, moment in zip(running, self._moments, strict=True):
-            # What runs on counts at every time that begins before the next change.
-            until = min(int((moment - begin) / seconds), TIMES - 1)
-            while at < until:
-                at += 1
-                most[at] = now
-            now = after
-            if now > most[at] and moment >= begin:
-                most[at] = now
-        most[at + 1 :] = [now] * (TIMES - 1 - at)
-        return most
+        steps = map(_signed(parts).__getitem__, self._kinds(needs))
+        running = [0.0, *accumulate(steps)]
+        # The first change of each time; what runs before it counts, too.
+        firsts = [
+            bisect_left(self._moments, float(time), key=lambda moment: (moment - begin) / seconds)
+            for time in range(TIMES)
+        ]
+        return [
+            max(running[first : after + 1])
+            for first, after in pairwise([*firsts, len(self._moments)])
+        ]
 
     def crowded(
-        self, needs: Needs, choices: Sequence[Choice | None], memory_mib: int
-    ) -> tuple[int, ...]:
-        """Return pods that could be on one GPU with others so that its memory is not enough."""
+        self, needs: Needs, choices: Sequence[Choice | None], memory_mib: int, most: float
+    ) -> tuple[int, ...] | None:
+        """Return pods that could be on one GPU with others so that its memory is not enough.
+
+        None if there are more than so many.
+        """
         crowds = [choice.device.crowd if choice else 0 for choice in choices]
         crowd = max(crowds)
         sizes = [need.memory_mib for need in needs.kinds]
@@ -131,6 +139,8 @@ class Timeline:
             room = memory_mib - sum(running[-(crowd - 1) :]) if len(running) > crowd else -1
             others = present if size >= running[-crowd:][0] else {number}
             named |= {other for other in others if sizes[of_pod[other]] > room}
+            if len(named) > most:
+                return None
         return tuple(sorted(named))
 
     def _kinds(self, needs: Needs) -> Sequence[int]:
@@ -157,21 +167,22 @@ def _signed(parts: Sequence[float]) -> list[float]:
     return [*parts, *(-part for part in reversed(parts))]
 
 
-_ANY = Need(1, 0, 1, False, "", "share", False)
-
-
 class _Room(Protocol):
-    """The GPUs of a pool, node by node, opened as pods need them."""
+    """The GPUs of a pool, node by node, opened as pods need them.
 
-    def take(self, need: Need, choice: Choice) -> Any:
+    ``level`` is a number that grows whenever more is held than ever before.
+    """
+
+    level: int
+
+    def size(self, need: Need, choice: Choice) -> Any:
+        """Return what a device for a need takes."""
+
+    def take(self, size: Any, devices: int) -> Any:
         """Hold devices and return what gives them back, None if there are none."""
 
     def give_back(self, held: Any) -> None:
         """Give devices back."""
-
-    @property
-    def level(self) -> int:
-        """Return a number that grows whenever more is held than ever before."""
 
     @property
     def opened(self) -> tuple[int, int]:
@@ -189,27 +200,29 @@ class _Devices:
         self._least: dict[str, list[int]] = {resource: [] for resource in self._total}
         self.level = 0
 
-    def take(self, need: Need, choice: Choice) -> Any:
-        resource, count = choice.device.resource, need.devices
-        free = self._free[resource]
-        node = next((at for at, number in enumerate(free) if number >= count), None)
+    def size(self, need: Need, choice: Choice) -> str:
+        return choice.device.resource
+
+    def take(self, size: str, devices: int) -> Any:
+        free = self._free[size]
+        node = next((at for at, number in enumerate(free) if number >= devices), None)
         if node is None:
-            if len(free) == self._nodes or count > self._total[resource]:
+            if len(free) == self._nodes or devices > self._total[size]:
                 return None
             node = len(free)
             for name, total in self._total.items():
                 self._free[name].append(total)
                 self._least[name].append(total)
-        free[node] -= count
-        least = self._least[resource]
+        free[node] -= devices
+        least = self._least[size]
         if free[node] < least[node]:
             least[node] = free[node]
             self.level += 1
-        return free, node, count
+        return free, node, devices
 
     def give_back(self, held: Any) -> None:
-        free, node, count = held
-        free[node] += count
+        free, node, devices = held
+        free[node] += devices
 
     @property
     def opened(self) -> tuple[int, int]:
@@ -236,28 +249,27 @@ class _Gpus(ABC):
     def __init__(self, gpus: int, nodes: int) -> None:
         self._gpus, self._most = gpus, gpus * nodes
         self._opened: set[int] = set()
+        self.level = 0
 
-    @property
-    def level(self) -> int:
-        return len(self._opened)
-
-    def take(self, need: Need, choice: Choice) -> Any:
-        if need.devices == 1:
-            gpu = self._first(need, choice, 0, self._most)
-            if gpu is None:
+    def take(self, size: Any, devices: int) -> Any:
+        if devices == 1:
+            device = self._put(size, 0, self._most)
+            if device is None:
                 return None
-            self._opened.add(gpu)
-            return ((gpu, self._on(gpu, need, choice)),)
+            if device[0] not in self._opened:
+                self._open(device[0])
+            return (device,)
         # All devices of a pod are on one node, some of them maybe on one GPU.
         for first in range(0, self._most, self._gpus):
             held: list[tuple[int, Any]] = []
-            while len(held) < need.devices:
-                gpu = self._first(need, choice, first, first + self._gpus)
-                if gpu is None:
+            while len(held) < devices:
+                device = self._put(size, first, first + self._gpus)
+                if device is None:
                     break
-                held.append((gpu, self._on(gpu, need, choice)))
+                held.append(device)
             else:
-                self._opened.update(gpu for gpu, _ in held)
+                for gpu, _ in held:
+                    self._open(gpu)
                 return held
             self.give_back(held)
         return None
@@ -266,18 +278,21 @@ class _Gpus(ABC):
         for gpu, part in held:
             self._off(gpu, part)
 
+    def _open(self, gpu: int) -> None:
+        self._opened.add(gpu)
+        self.level = len(self._opened)
+
     @property
     def opened(self) -> tuple[int, int]:
         # A pod of several GPUs may pass by some that never hold one.
         return self.level, len({gpu // self._gpus for gpu in self._opened})
 
     @abstractmethod
-    def _first(self, need: Need, choice: Choice, first: int, end: int) -> int | None:
-        """Return the first of some GPUs that has what is needed, None if none has."""
+    def size(self, need: Need, choice: Choice) -> Any: ...
 
     @abstractmethod
-    def _on(self, gpu: int, need: Need, choice: Choice) -> Any:
-        """Hold it on this GPU and return what is held."""
+    def _put(self, size: Any, first: int, end: int) -> tuple[int, Any] | None:
+        """Take a size of the first of some GPUs with room for it; return the GPU and what it is."""
 
     @abstractmethod
     def _off(self, gpu: int, part: Any) -> None: ...
@@ -291,29 +306,25 @@ class _Shares(_Gpus):
         self._all = shares.memory.of_gpu(memory_mib), 100, shares.max
         self._memory, self._cores, self._turns = ([part] * self._most for part in self._all)
 
-    def _first(self, need: Need, choice: Choice, first: int, end: int) -> int | None:
-        memory, cores, turns = self._size(need, choice)
+    def size(self, need: Need, choice: Choice) -> tuple[int, int, int]:
+        return self._all if choice.device.whole else (need.memory_mib, need.cores, 1)
+
+    def _put(self, size: tuple[int, int, int], first: int, end: int) -> tuple[int, Any] | None:
+        memory, cores, turns = size
         free_cores, free_turns = self._cores, self._turns
         for gpu, free in enumerate(islice(self._memory, first, end), first):
             if free >= memory and free_cores[gpu] >= cores and free_turns[gpu] >= turns:
-                return gpu
+                self._memory[gpu] -= memory
+                free_cores[gpu] -= cores
+                free_turns[gpu] -= turns
+                return gpu, size
         return None
-
-    def _on(self, gpu: int, need: Need, choice: Choice) -> Any:
-        memory, cores, turns = size = self._size(need, choice)
-        self._memory[gpu] -= memory
-        self._cores[gpu] -= cores
-        self._turns[gpu] -= turns
-        return size
 
     def _off(self, gpu: int, part: Any) -> None:
         memory, cores, turns = part
         self._memory[gpu] += memory
         self._cores[gpu] += cores
         self._turns[gpu] += turns
-
-    def _size(self, need: Need, choice: Choice) -> tuple[int, int, int]:
-        return self._all if choice.device.whole else (need.memory_mib, need.cores, 1)
 
 
 class _Instances(_Gpus):
@@ -331,21 +342,24 @@ class _Instances(_Gpus):
         self._placements: dict[str, list[int]] = {}
         self._full: dict[str, int] = {}
 
-    def _first(self, need: Need, choice: Choice, first: int, end: int) -> int | None:
-        resource, placements = choice.device.resource, self._of(choice)
-        # No GPU before this one has room.
-        first = max(first, self._full[resource]) if end == self._most else first
-        for gpu, held in enumerate(islice(self._held, first, end), first):
-            if placements[held]:
-                if end == self._most:
-                    self._full[resource] = gpu
-                return gpu
-        return None
+    def size(self, need: Need, choice: Choice) -> str:
+        resource = choice.device.resource
+        if resource not in self._placements:
+            self._full[resource] = 0
+            self._placements[resource] = self._placed(resource)
+        return resource
 
-    def _on(self, gpu: int, need: Need, choice: Choice) -> Any:
-        part = self._of(choice)[self._held[gpu]]
-        self._held[gpu] += part
-        return part
+    def _put(self, size: str, first: int, end: int) -> tuple[int, Any] | None:
+        placements = self._placements[size]
+        # No GPU before this one has room.
+        first = max(first, self._full[size]) if end == self._most else first
+        for gpu, held in enumerate(islice(self._held, first, end), first):
+            if part := placements[held]:
+                if end == self._most:
+                    self._full[size] = gpu
+                self._held[gpu] += part
+                return gpu, part
+        return None
 
     def _off(self, gpu: int, part: Any) -> None:
         self._held[gpu] -= part
@@ -353,22 +367,18 @@ class _Instances(_Gpus):
             if full > gpu:
                 self._full[resource] = gpu
 
-    def _of(self, choice: Choice) -> list[int]:
+    def _placed(self, resource: str) -> list[int]:
         """Return what a GPU would hold more, by what it holds; 0 where it has no room."""
-        resource = choice.device.resource
-        if resource not in self._placements:
-            self._full[resource] = 0
-            slices, compute = self._slices, self._compute
-            starts: tuple[int, ...] = (0,)
-            for profile in self._geometry.profiles if self._geometry else ():
-                if mig_resource(profile.name) + BY_CLAIMS == resource:
-                    slices, compute = profile.memory_slices, profile.compute_slices
-                    starts = profile.starts
-            self._placements[resource] = [
-                self._place(held, slices, compute, starts)
-                for held in range((self._compute + 1) << self._slices)
-            ]
-        return self._placements[resource]
+        slices, compute = self._slices, self._compute
+        starts: tuple[int, ...] = (0,)
+        for profile in self._geometry.profiles if self._geometry else ():
+            if mig_resource(profile.name) + BY_CLAIMS == resource:
+                slices, compute = profile.memory_slices, profile.compute_slices
+                starts = profile.starts
+        return [
+            self._place(held, slices, compute, starts)
+            for held in range((self._compute + 1) << self._slices)
+        ]
 
     def _place(self, held: int, slices: int, compute: int, starts: Sequence[int]) -> int:
         if (held >> self._slices) + compute > self._compute:
@@ -398,8 +408,39 @@ def fill(candidate: Candidate, devices: Mapping[str, int]) -> tuple[int, int]:
     room = _Devices(candidate, sum(devices.values()))
     for known in candidate.classes:
         for _ in range(devices.get(known.resource, 0)):
-            room.take(_ANY, Choice(known))
+            room.take(known.resource, 1)
     return room.opened
+
+
+_Asked = tuple[Any, int] | None
+
+
+def _asked(
+    room: _Room, needs: Iterable[Need], choices: Iterable[Choice | None]
+) -> Sequence[_Asked]:
+    """Return the size of a device for each need, and how many; None where it is refused."""
+    pairs = zip(needs, choices, strict=True)
+    return [(room.size(need, choice), need.devices) if choice else None for need, choice in pairs]
+
+
+def _last_opened(room: _Room, timeline: Timeline, asked: Sequence[_Asked]) -> float | None:
+    """Give pods what they ask for as they come; return when the last GPU was taken.
+
+    None if a pod finds nothing free.
+    """
+    held: dict[int, Any] = {}
+    level, last = 0, 0.0
+    for moment, step in timeline.steps:
+        if step < 0:
+            if ~step in held:
+                room.give_back(held.pop(~step))
+        elif (size_and_devices := asked[step]) is not None:
+            held[step] = room.take(*size_and_devices)
+            if held[step] is None:
+                return None
+            if room.level != level:
+                level, last = room.level, moment
+    return last
 
 
 def replay(
@@ -414,13 +455,19 @@ def replay(
     A pod that finds nothing free waits, and runs as long as it did once it has its devices.
     Later ones that find something do not wait for it, as with the scheduler.
     """
-    of_pod, kinds = needs.of_pod, needs.kinds
+    of_pod, kinds, arrivals = needs.of_pod, needs.kinds, timeline.arrivals
     if candidate.claims is None and all(need.devices == 1 for need in kinds):
         resources = [choice.device.resource if choice else None for choice in choices]
         gpus, opened_nodes = fill(candidate, timeline.peaks(needs, resources))
         if opened_nodes <= nodes:
-            return Replay(gpus, opened_nodes, {}, timeline.running_at(timeline.busiest(needs)))
+            return Replay(gpus, opened_nodes, {}, timeline.busiest(needs))
     room = _room(candidate, nodes)
+    asked = _asked(room, kinds, choices)
+    moment = _last_opened(room, timeline, [asked[kind] for kind in of_pod])
+    if moment is not None:
+        return Replay(*room.opened, {}, timeline.running_at(moment))
+    room = _room(candidate, nodes)
+    asked = _asked(room, kinds, choices)
     by_size = candidate.claims is not None
     waiting: deque[int] = deque()
     waited: dict[int, float] = {}
@@ -428,10 +475,9 @@ def replay(
     level, busiest = 0, 0.0
 
     def begin(number: int, now: float) -> bool:
-        kind = of_pod[number]
-        choice = choices[kind]
-        assert choice is not None
-        held = room.take(kinds[kind], choice)
+        size_and_devices = asked[of_pod[number]]
+        assert size_and_devices is not None
+        held = room.take(*size_and_devices)
         if held is None:
             return False
         heappush(ends, (now + timeline.seconds[number], number, held))
@@ -454,17 +500,20 @@ def replay(
                 if any(memory <= size[0] and cores <= size[1] for memory, cores in less):
                     waiting.append(number)
                 elif begin(number, moment):
-                    waited[number] = moment - timeline.arrivals[number]
+                    waited[number] = moment - arrivals[number]
                 else:
                     less.append(size)
                     waiting.append(number)
 
     for number in timeline.order:
-        if choices[of_pod[number]] is None:
+        if asked[of_pod[number]] is None:
             continue
-        now = timeline.arrivals[number]
-        if ends and ends[0][0] <= now:
-            end(now)
+        now = arrivals[number]
+        while ends and ends[0][0] <= now:
+            if waiting:
+                end(now)
+            else:
+                room.give_back(heappop(ends)[2])
         if not begin(number, now):
             waiting.append(number)
             if len(waiting) > MAX_WAITING:

@@ -8,10 +8,12 @@ import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import accumulate
 from math import inf
 from typing import Any, Literal, NamedTuple, get_args
+
+from pydantic_core import from_json
 
 from divvy.errors import CommandError
 from divvy.model.phrases import plural
@@ -89,22 +91,21 @@ class Trace:
     @property
     def seconds(self) -> float:
         """Return for how long there is data."""
-        return self.known_until(self.end)
+        (seconds,) = self.known_until([self.end])
+        return seconds
 
-    def known_until(self, moment: float) -> float:
-        """Return for how long there is data until a moment."""
-        begins, ends, unknown = self._gaps
-        moment = min(max(moment, self.begin), self.end)
-        passed = bisect_left(begins, moment)
-        of_last = max(ends[passed - 1] - moment, 0.0) if passed else 0.0
-        return moment - self.begin - unknown[passed] + of_last
-
-    @cached_property
-    def _gaps(self) -> tuple[list[float], list[float], list[float]]:
-        """Return the begins and ends of the gaps, and how long the first ones are together."""
+    def known_until(self, moments: Iterable[float]) -> Iterator[float]:
+        """Yield for how long there is data until each of some moments."""
         gaps = sorted(self.gaps)
-        lengths = accumulate((end - begin for begin, end in gaps), initial=0.0)
-        return [begin for begin, _ in gaps], [end for _, end in gaps], list(lengths)
+        begins = [begin for begin, _ in gaps]
+        unknown = list(accumulate((end - begin for begin, end in gaps), initial=0.0))
+        begin, end = self.begin, self.end
+        for moment in moments:
+            until = begin if moment < begin else min(moment, end)
+            known = until - begin
+            if gaps and (passed := bisect_left(begins, until)):
+                known = known - unknown[passed] + max(gaps[passed - 1][1] - until, 0.0)
+            yield known
 
 
 @dataclass(frozen=True)
@@ -162,8 +163,8 @@ def _known(first: Mapping[str, Any]) -> dict[str, Any]:
 def _documents(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     for line in filter(str.strip, lines):
         try:
-            document = json.loads(line)
-        except (ValueError, RecursionError):
+            document = from_json(line)
+        except ValueError:
             document = None
         yield document if isinstance(document, dict) else {}
 
@@ -196,9 +197,9 @@ def recorded_pod(document: Mapping[str, Any], recorded_until: float) -> Recorded
     """Read one pod of a recording; raises KeyError, TypeError or ValueError."""
     get = document.get
     kind, devices = document["kind"], document["devices"]
-    begin, end, unseen, *figures = numbers = [get(key) for key in _NUMBERS]
+    begin, end, unseen, *figures = numbers = list(map(get, _NUMBERS))
     for value in numbers:
-        if value is not None and not (isinstance(value, int | float) and 0 <= value < inf):
+        if value is not None and not 0 <= value < inf:
             raise ValueError(value)
     if kind not in _KINDS or begin is None or not 1 <= int(devices) <= _MAX_DEVICES:
         raise ValueError(document)

@@ -58,6 +58,16 @@ def place(
     return tuple(sorted((*fixed, *starts)))
 
 
+def holds(geometry: MigGeometry, layout: Mapping[str, int]) -> bool:
+    """Return whether a card can hold a layout, without the proof that it cannot."""
+    wanted = Counter({name: number for name, number in layout.items() if number})
+    try:
+        _check_profiles(geometry, wanted)
+    except NoPlacement:
+        return False
+    return next(_search(_largest_first(geometry, wanted), frozenset()), None) is not None
+
+
 def nearest_layouts(
     geometry: MigGeometry, layout: Mapping[str, int], most: int = 3
 ) -> tuple[Mapping[str, int], ...]:
@@ -173,28 +183,20 @@ def _search(
 def _feasible(geometry: MigGeometry) -> tuple[tuple[int, ...], ...]:
     """List every layout that a card can hold, as counts in the order of the profiles."""
     feasible: list[tuple[int, ...]] = []
+    names = [profile.name for profile in geometry.profiles]
 
     def grow(counts: tuple[int, ...]) -> None:
-        if len(counts) == len(geometry.profiles):
+        if len(counts) == len(names):
             feasible.append(counts)
             return
         for number in count():
             longer = (*counts, number)
-            if not _holds(geometry, longer):
+            if not holds(geometry, dict(zip(names, longer, strict=False))):
                 return
             grow(longer)
 
     grow(())
     return tuple(feasible)
-
-
-def _holds(geometry: MigGeometry, counts: tuple[int, ...]) -> bool:
-    names = [profile.name for profile in geometry.profiles]
-    try:
-        place(geometry, dict(zip(names, counts, strict=False)))
-    except NoPlacement:
-        return False
-    return True
 
 
 def _proof(geometry: MigGeometry, wanted: Mapping[str, int], fixed: Sequence[Placement]) -> str:

@@ -217,6 +217,14 @@ def test_names_who_could_be_left_without_memory() -> None:
     assert advice.recommended.is_harmless
 
 
+def test_shows_no_profile_that_refuses_few_and_kills_many() -> None:
+    pods = [pod(f"small-{number}", cores=1) for number in range(12)]
+    pods += [pod(f"large-{number}", peak_mib=15_000, cores=1) for number in range(8)]
+    advice = advised(trace(*pods, pod("wide", devices=2)), cluster(nodes=12), allow=ALL)
+    assert {name for option in advice.best for name in option.refused} <= {"team/wide"}
+    assert all(len(option.killed) <= 2 for option in advice.best)
+
+
 def test_slowing_pods_has_to_be_allowed() -> None:
     pods = [pod(f"n-{number}", cores=60) for number in range(6)]
     advice = advised(trace(*pods))
@@ -315,6 +323,12 @@ def test_the_timeline_has_the_most_of_each_time() -> None:
     assert set(given[8:]) == {1}
     assert needed[-1] == 1
     assert round(max(needed), 1) == 1.1
+
+
+def test_the_timeline_begins_with_what_ran_before_it() -> None:
+    times = advised(trace(pod("a", -HOUR, DAY), pod("b", 2 * HOUR, 3 * HOUR))).times
+    assert times is not None
+    assert times.given[0] == 1
 
 
 def test_a_device_whose_compute_no_driver_tells_is_enough_again() -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 
 from divvy.plan.fit.claim_matching import (
     is_kind,
@@ -27,6 +28,11 @@ class Allocation:
     device: LiveDevice
     memory_mib: int = 0
     cores: int = 0
+
+    @cached_property
+    def place(self) -> tuple[str, str]:
+        """Return the GPU and the device on it, by name."""
+        return self.gpu.uuid, self.device.name
 
     @property
     def words(self) -> str:
@@ -85,7 +91,7 @@ class NodeDevices:
             self.allocations.append(allocation)
             if self._search(requests, at, left - 1, number + 1, before):
                 return True
-            self.allocations.remove(allocation)
+            self.allocations.pop()
         return False
 
     def _listed(self, request: Request, before: int) -> list[tuple[ClaimedGpu, LiveDevice]]:
@@ -112,23 +118,27 @@ class NodeDevices:
         return sorted(self.gpus, key=lambda gpu: tasks[gpu.uuid])
 
     def _packed(self, before: int) -> Sequence[ClaimedGpu]:
-        parts: dict[str, Fraction] = {}
-        for gpu in self.gpus:
-            shares = [device for device in gpu.devices if device.kind == "share"]
-            parts[gpu.uuid] = sum(
-                (
-                    _part(share, share.memory_mib - share.free_mib, share.cores - share.free_cores)
-                    for share in shares
-                ),
-                Fraction(),
-            )
+        memory, cores = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         for claimed in self.allocations[:before]:
-            if claimed.device.kind == "share":
-                parts[claimed.gpu.uuid] += _part(claimed.device, claimed.memory_mib, claimed.cores)
-        return sorted(self.gpus, key=lambda gpu: (-parts[gpu.uuid], -gpu.index))
+            memory[claimed.place] += claimed.memory_mib
+            cores[claimed.place] += claimed.cores
+
+        def part(gpu: ClaimedGpu) -> Fraction:
+            """Return how much of its memory and of its time shares take, as the agent does."""
+            taken = Fraction()
+            for share in gpu.devices:
+                if share.kind == "share":
+                    place = gpu.uuid, share.name
+                    mib = share.memory_mib - share.free_mib + memory[place]
+                    time = share.cores - share.free_cores + cores[place]
+                    taken += Fraction(mib, share.memory_mib) + Fraction(time, share.cores)
+            return taken
+
+        return sorted(self.gpus, key=lambda gpu: (-part(gpu), -gpu.index))
 
     def _try(self, request: Request, gpu: ClaimedGpu, device: LiveDevice) -> Allocation | None:
-        own = [allocation for allocation in self.allocations if _same(allocation, gpu, device)]
+        place = gpu.uuid, device.name
+        own = [allocation for allocation in self.allocations if allocation.place == place]
         if device.taints:
             return None
         if not own and not device.holders and not self._has_counters(gpu, device):
@@ -149,10 +159,7 @@ class NodeDevices:
 
     def _has_counters(self, gpu: ClaimedGpu, device: LiveDevice) -> bool:
         used: Counter[str] = Counter()
-        counted = {
-            (allocation.gpu.uuid, allocation.device.name): allocation
-            for allocation in self.allocations
-        }
+        counted = {allocation.place: allocation for allocation in self.allocations}
         for allocation in counted.values():
             # What others hold already has taken its counters.
             if allocation.gpu.uuid == gpu.uuid and not allocation.device.holders:
@@ -160,12 +167,3 @@ class NodeDevices:
         return all(
             gpu.free.get(name, 0) - used[name] >= number for name, number in device.consumes.items()
         )
-
-
-def _part(share: LiveDevice, memory_mib: int, cores: int) -> Fraction:
-    """Return how much of a GPU a share takes, of its memory and of its time, as the agent does."""
-    return Fraction(memory_mib, share.memory_mib) + Fraction(cores, share.cores)
-
-
-def _same(allocation: Allocation, gpu: ClaimedGpu, device: LiveDevice) -> bool:
-    return allocation.gpu.uuid == gpu.uuid and allocation.device.name == device.name

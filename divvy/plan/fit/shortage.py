@@ -129,6 +129,8 @@ def _kind(request: Request) -> str:
 
 def _free(gpu: ClaimedGpu) -> ClaimedGpu:
     """Return the GPU as it would be if it were idle."""
+    if not gpu.holders:
+        return gpu
     free: dict[str, int] = dict(gpu.free)
     for device in gpu.devices:
         for name, number in (device.consumes if device.holders else {}).items():
