@@ -13,6 +13,7 @@ from divvy.plan.predict.prediction import predict_node
 from divvy.plan.review.difference import TotalChange, resource_counts
 
 _PCI_LABEL = "feature.node.kubernetes.io/pci-10de.present"
+_ABSENT = "`overrides` names it, and the pool has no node of this name"
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,13 @@ class NodeDifference:
     """
 
     node: str
-    pool: str | None
-    profile: str | None
-    bypass: str | None
-    problem: str
-    state: str | None
-    reason: str
-    resources: tuple[TotalChange, ...]
+    pool: str | None = None
+    profile: str | None = None
+    bypass: str | None = None
+    problem: str = ""
+    state: str | None = None
+    reason: str = ""
+    resources: tuple[TotalChange, ...] = ()
     unavailable: str = ""
 
 
@@ -150,26 +151,13 @@ def compare_live(cluster: Cluster, name: str, nodes: Sequence[LiveNode]) -> Live
         if pool.hardware is not None and pool.hardware.count != len(names[key])
     )
     absent = tuple(
-        _absent(node, key, profile)
+        # What the file says of a node that it names, and that is not in its pool.
+        NodeDifference(node, key, profile, problem=_ABSENT)
         for key, pool in cluster.pools.items()
         for node, profile in sorted(pool.overrides.items())
         if node not in names[key]
     )
     return LiveDifference(name, compared, tuple(differences), counts, absent)
-
-
-def _absent(node: str, pool: str, profile: str) -> NodeDifference:
-    """Return what the file says of a node that it names, and that is not in its pool."""
-    return NodeDifference(
-        node=node,
-        pool=pool,
-        profile=profile,
-        bypass=None,
-        problem="`overrides` names it, and the pool has no node of this name",
-        state=None,
-        reason="",
-        resources=(),
-    )
 
 
 def _unwell(node: LiveNode) -> bool:
@@ -197,7 +185,7 @@ def concerns(cluster: Cluster, node: LiveNode, selection: Selection) -> bool:
 
 def _node(cluster: Cluster, node: LiveNode, selection: Selection) -> NodeDifference:
     if node.unread:
-        return NodeDifference(node.name, None, None, None, "", None, "", (), node.unavailable)
+        return NodeDifference(node.name, unavailable=node.unavailable)
     problem = selection.problem or ""
     expected: Mapping[str, int] = {}
     hardware = cluster.pools[selection.pool].hardware if selection.pool else None
