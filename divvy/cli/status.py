@@ -15,8 +15,8 @@ from divvy.cli.output import TextOrJson, write
 from divvy.live.advertised import live_node_of, with_claims
 from divvy.live.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.live.cluster_status import Alert, ClusterStatus, PendingPod, cluster_status
-from divvy.live.live_diff import named_resources, unread_node
-from divvy.live.pods import live_pod
+from divvy.live.live_diff import unread_node
+from divvy.live.pods import live_pods
 from divvy.live.prometheus import ask_prometheus
 from divvy.model import Cluster
 from divvy.model.api_names import Component, component_labels
@@ -112,9 +112,7 @@ def _pending(
     note: Note,
 ) -> Iterator[PendingPod]:
     named = {key_of(claim): claim for claim in claims}
-    resources = named_resources(cluster)
-    read = readable(pods, lambda raw: live_pod(raw, resources, cluster.names, named, now), note)
-    for pod in filter(None, read):
+    for pod in live_pods(pods, cluster, named, now, note):
         # One that has a node has its GPU: `top` shows it, and why it does not run.
         if pod.node is None:
             yield PendingPod(pod.pod.full_name, pod.pod.requests, _reason(pod.pod.reason))

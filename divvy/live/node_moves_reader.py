@@ -5,9 +5,8 @@ from functools import cached_property
 from typing import Any
 
 from divvy.live.cluster_reader import ClusterReader
-from divvy.live.live_diff import named_resources
 from divvy.live.node_moves import NodeMove, advertises_gpus, node_moves, pods_left
-from divvy.live.pods import live_pod
+from divvy.live.pods import live_pods
 from divvy.model import Cluster
 from divvy.model.pod_phase import UNFINISHED
 from divvy.plan.fit.live_claims import ClaimedGpu, claimed_gpus
@@ -45,13 +44,8 @@ class NodeMovesReader:
         if not node_moves(cluster, self.nodes, claimed_gpus(self._slices, (), note=note), ()):
             return ()
         named = {key_of(claim): claim for claim in self._claims}
-        now, resources = datetime.now(UTC), named_resources(cluster)
-        readings = readable(
-            self._reader.paged(f"/api/v1/pods?{UNFINISHED}"),
-            lambda raw: live_pod(raw, resources, cluster.names, named, now),
-            note,
-        )
-        pods = [pod for pod in readings if pod is not None]
+        unfinished = self._reader.paged(f"/api/v1/pods?{UNFINISHED}")
+        pods = live_pods(unfinished, cluster, named, datetime.now(UTC), note)
         unread = self._reader.unread("pods")
         return node_moves(cluster, self.nodes, self._gpus, pods, unread=unread)
 

@@ -1,11 +1,13 @@
 """Reads pods of the API that concern GPUs: state, age, requests."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from divvy.live.live_diff import named_resources
 from divvy.live.usage import UsingPod
+from divvy.model import Cluster
 from divvy.model.conditions import refused_place
 from divvy.model.fractions import asked_as
 from divvy.model.pod_phase import is_finished
@@ -15,6 +17,7 @@ from divvy.model.resource_names import VENDOR
 from divvy.model.stack import Names
 from divvy.plan.fit.claim_requests import requests_of
 from divvy.plan.fit.pod_requests import counted
+from divvy.plan.fit.readable import Note, readable
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,15 @@ class LivePod:
 Claims = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
+def live_pods(
+    pods: Iterable[Mapping[str, Any]], cluster: Cluster, claimed: Claims, now: datetime, note: Note
+) -> list[LivePod]:
+    """Read those pods of the API that ask for devices of Divvy's; note what cannot be read."""
+    named = named_resources(cluster)
+    read = readable(pods, lambda raw: live_pod(raw, named, cluster.names, claimed, now), note)
+    return [pod for pod in read if pod is not None]
+
+
 def live_pod(
     raw: Mapping[str, Any], named: frozenset[str], names: Names, claimed: Claims, now: datetime
 ) -> LivePod | None:
@@ -47,7 +59,7 @@ def live_pod(
         return None
     requests = {
         resource: count
-        for resource, count in _requests(spec).items()
+        for resource, count in counted(spec, _limits).items()
         if resource.startswith(VENDOR + "/") or resource in named
     }
     claims = dict(_claims(spec, status))
@@ -93,11 +105,6 @@ def _state(pod: Mapping[str, Any]) -> tuple[str, str]:
     if no_place := refused_place(pod):
         return str(no_place.get("reason") or "Pending"), str(no_place.get("message") or "")
     return str(status.get("phase") or "Unknown"), str(status.get("message") or "")
-
-
-def _requests(spec: Mapping[str, Any]) -> Mapping[str, int]:
-    """Return the extended resources that the scheduler counts."""
-    return counted(spec, _limits)
 
 
 def _limits(container: Mapping[str, Any]) -> Mapping[str, int]:

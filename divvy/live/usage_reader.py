@@ -12,9 +12,8 @@ from urllib.parse import quote
 from divvy.errors import fail
 from divvy.live.agent_metrics import samples_of
 from divvy.live.cluster_reader import ClusterReader, NotAllowed, Silent
-from divvy.live.live_diff import named_resources
 from divvy.live.observed_cluster import AgentAnswer, ObservedCluster, ObservedNode, observed_node
-from divvy.live.pods import Claims, live_pod
+from divvy.live.pods import Claims, live_pods
 from divvy.live.taint_rules import taint_rules
 from divvy.live.usage import Usage
 from divvy.live.usage_reading import read_usage
@@ -47,11 +46,7 @@ class UsageReader:
         nodes = self._nodes()
         claims, gpus = self._claims(notes)
         raw_pods, has_all_pods = self._raw_pods(notes)
-        named, names = named_resources(self.cluster), self.cluster.names
-        live_pods = readable(
-            raw_pods, lambda raw: live_pod(raw, named, names, claims, now), self.reader.note
-        )
-        pods = [pod for pod in live_pods if pod is not None]
+        pods = live_pods(raw_pods, self.cluster, claims, now, self.reader.note)
         agents = self._agents(notes)
         notes += self.reader.taken_notes()
         observed = ObservedCluster(

@@ -6,10 +6,11 @@ from typing import Any
 
 from divvy.live.agent_readings import Sample
 from divvy.live.observed_cluster import AgentAnswer, ObservedCluster, observed_node
-from divvy.live.pods import live_pod
+from divvy.live.pods import live_pods
 from divvy.live.usage import Usage
 from divvy.live.usage_reading import read_usage
 from divvy.model import parse_cluster
+from divvy.plan.fit.readable import ignore
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 CLUSTER = parse_cluster(
@@ -135,10 +136,9 @@ def usage(
     by_name = {
         (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims or ()
     }
-    read = [live_pod(pod, frozenset(), CLUSTER.names, by_name, NOW) for pod in pods or ()]
     seen = ObservedCluster(
         [observed_node(node) for node in nodes],
-        [pod for pod in read if pod is not None],
+        live_pods(pods or (), CLUSTER, by_name, NOW, ignore),
         gpus,
         answers,
         **more,
