@@ -1,7 +1,7 @@
 """The nodes that pods could go to: those that a plan predicts, or those that there are."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -220,14 +220,12 @@ def _device(device: ClaimDevice) -> LiveDevice:
     )
     if size is None:
         return plain
-    return LiveDevice(
-        **{
-            **vars(plain),
-            "memory_mib": size.memory_mib,
-            "cores": 100,
-            "most": size.most,
-            "step_mib": size.step_mib,
-            "default_mib": size.default_mib,
-            "default_cores": size.default_cores,
-        }
+    return replace(
+        plain,
+        memory_mib=size.memory_mib,
+        cores=100,
+        most=size.most,
+        step_mib=size.step_mib,
+        default_mib=size.default_mib,
+        default_cores=size.default_cores,
     )
