@@ -41,22 +41,6 @@ def test_changes_the_nodes_offer_by_one_line_of_the_stack_file(deployed: Deploym
     assert after["containerID"] == before["containerID"]
 
 
-def test_repartitions_a_held_gpu_after_its_pod_ended(deployed: Deployment) -> None:
-    with deployed.lab.namespace() as namespace:
-        run(deployed, namespace, pod("holder", "nvidia.com/mig-3g.20gb"))
-        deployed.until(lambda: phase(deployed, namespace, "holder") == "Running")
-        deployed.set_profile(POOL, "slice-4")
-        deployed.up()
-        deployed.until(lambda: deployed.status(NODE)["state"] == "Waiting")
-        assert f"held by {namespace}/holder" in deployed.status(NODE)["reason"]
-        # The three free GPUs have changed already; the held one is offered as nothing.
-        deployed.until(lambda: deployed.offered(NODE) == {SHARED: 12})
-        assert phase(deployed, namespace, "holder") == "Running"
-        deployed.lab.kubectl("delete", "pod", "holder", f"-n={namespace}", "--wait=false")
-        deployed.until(lambda: deployed.offered(NODE) == {SHARED: 16}, 40)
-        assert deployed.status(NODE)["state"] == "Ready"
-
-
 def test_prefers_a_label_on_the_node_to_the_file(deployed: Deployment) -> None:
     lab = deployed.lab
     lab.kubectl("label", "node", NODE, "divvy.gpu/profile=slice-4")
@@ -86,17 +70,6 @@ def test_withdraws_every_share_after_an_xid_until_it_is_calm(
         deployed.until(lambda: deployed.offered(NODE).get(SHARED) is None)
         assert phase(deployed, namespace, "tenant") == "Running"
         deployed.until(lambda: deployed.offered(NODE).get(SHARED) == 6, 40)
-
-
-def test_reregisters_with_a_new_kubelet_while_pods_run_on(deployed: Deployment) -> None:
-    with deployed.lab.namespace() as namespace:
-        run(deployed, namespace, pod("tenant", "nvidia.com/mig-1g.5gb"))
-        deployed.until(lambda: phase(deployed, namespace, "tenant") == "Running")
-        uid = deployed.lab.get("pod", "tenant", f"-n={namespace}")["metadata"]["uid"]
-        deployed.divvy("lab", "restart", NODE, "kubelet")
-        deployed.until(lambda: deployed.offered(NODE) == PLANNED["split"], 40)
-        tenant = deployed.lab.get("pod", "tenant", f"-n={namespace}")
-        assert (tenant["metadata"]["uid"], tenant["status"]["phase"]) == (uid, "Running")
 
 
 def test_restores_the_same_instances_after_a_kill(deployed: Deployment) -> None:
