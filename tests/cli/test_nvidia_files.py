@@ -56,6 +56,7 @@ def test_names_what_is_skipped_and_imports_the_rest(tmp_path: Path) -> None:
     path = write(tmp_path, SHAPES["config maps of a namespace"][0])
     code, text, errors = run("nvidia-config", str(path))
     assert code == 0
+    assert text.startswith("# not imported: ")
     assert yaml.safe_load(text)["config"]["divvy:cluster"]["profiles"] == {"four": slices(4)}
     for name in ("data.clients.yaml", "data.entrypoint.sh", "data.ca.crt"):
         assert f"{name}: is no configuration" in errors
@@ -77,8 +78,14 @@ def test_names_configurations_of_the_other_tool(tmp_path: Path) -> None:
     path = write(tmp_path, SHAPES["both config maps"][0])
     code, _, errors = run("nvidia-config", str(path))
     assert (code, "is mig-parted's; see import mig-parted" in errors) == (0, True)
-    code, _, errors = run("mig-parted", str(path))
+    code, text, errors = run("mig-parted", str(path))
     assert (code, "is the device plugin's; see import nvidia-config" in errors) == (0, True)
+    assert "seven:\n        mig: {1g.5gb: 7}" in text
+
+
+def test_refuses_a_version_of_mig_parted_that_it_does_not_read(tmp_path: Path) -> None:
+    code, _, errors = run("mig-parted", str(write(tmp_path, "version: v2\n")))
+    assert (code, "version: is 'v2'; v1 is expected" in errors) == (1, True)
 
 
 def test_imports_the_operators_default_into_a_stack_file_that_is_valid(tmp_path: Path) -> None:
