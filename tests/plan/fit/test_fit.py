@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,12 +57,15 @@ def deployment(copies: int, limits: Any, name: str = "web") -> dict[str, Any]:
     return {"kind": "Deployment", "metadata": {"name": name, "namespace": "team"}, "spec": spec}
 
 
-def fitted(known: Cluster, *manifests: Any) -> Fit:
+def fitted(
+    known: Cluster, *manifests: Any, nodes: Any = None, quotas: Sequence[dict[str, Any]] = ()
+) -> Fit:
+    """Put the pods of manifests on some nodes, else on those of the plan."""
     documents = [
         Document(f"pods.yaml: document {n}", manifest) for n, manifest in enumerate(manifests, 1)
     ]
-    nodes = nodes_of_plan(known, plan(known, "test"))
-    return fit(known, "test", nodes, read_manifests(documents, known).pods)
+    nodes = nodes or nodes_of_plan(known, plan(known, "test"))
+    return fit(known, "test", nodes, read_manifests(documents, known).pods, quotas)
 
 
 def reason(known: Cluster, *manifests: Any) -> str:
@@ -87,8 +91,8 @@ def test_reports_that_nothing_is_offered_at_all() -> None:
     """As on a cluster before its first `divvy up`."""
     known = cluster(training=("whole", 4, 1))
     (node,) = nodes_of_plan(known, plan(known, "test"))
-    pods = read_manifests([Document("x", pod(limits={SHARED: 1}))], known).pods
-    (report,) = fit(known, "test", [replace(node, capacity={}, is_live=True)], pods).pods
+    empty = [replace(node, capacity={}, is_live=True)]
+    (report,) = fitted(known, pod(limits={SHARED: 1}), nodes=empty).pods
     assert report.reason == f"no node offers {SHARED}; no node offers any GPU resource"
 
 
@@ -369,15 +373,9 @@ def test_names_the_nearest_resource_that_claims_serve() -> None:
 
 def test_counts_a_claim_whose_template_is_in_the_file() -> None:
     known = cluster(shared=("by-size", 1, 1))
-    request = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu", "count": 2}}
-    template = {
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": "two"},
-        "spec": {"spec": {"devices": {"requests": [request]}}},
-    }
-    claiming = pod(resourceClaims=[{"name": "gpus", "resourceClaimTemplateName": "two"}])
+    template, claiming = by_hand(deviceClassName="divvy-gpu", count=2)
     assert "2 whole GPUs, even with nothing held" in reason(known, template, claiming)
-    missing = "there is no ResourceClaimTemplate two in namespace default"
+    missing = "there is no ResourceClaimTemplate mine in namespace default"
     assert reason(known, claiming) == missing
 
 
@@ -523,7 +521,7 @@ def live_node(name: str, *, gpus: int, **spec: Any) -> dict[str, Any]:
 
 def beside(known: Cluster, nodes: list[Any], held: list[Any], asking: Any) -> Fit:
     live = nodes_of_cluster(known, plan(known, "test"), nodes, held, ())
-    return fit(known, "test", live, read_manifests([Document("pod", asking)], known).pods)
+    return fitted(known, asking, nodes=live)
 
 
 def test_counts_held_gpus_and_unschedulable_nodes_as_taken() -> None:
@@ -558,13 +556,7 @@ def test_predicts_no_preemption_for_a_claim() -> None:
     ]
     template, asking = by_hand(capacity=sizes(memory="20Gi"))
     asking["spec"]["priority"] = 5
-    documents = [Document("pod", manifest) for manifest in (template, asking)]
-    result = fit(
-        known,
-        "test",
-        [replace(nodes[0], gpus=tuple(busy))],
-        read_manifests(documents, known).pods,
-    )
+    result = fitted(known, template, asking, nodes=[replace(nodes[0], gpus=tuple(busy))])
     assert "has no room left for 1 share" in result.pods[0].reason
     assert "may end pods" not in result.pods[0].reason
 
@@ -630,12 +622,6 @@ def quota(name: str, hard: int, used: int = 0) -> dict[str, Any]:
     return {"metadata": {"namespace": "default", "name": "gpus"}, "spec": {}, "status": status}
 
 
-def under(a_quota: dict[str, Any], known: Cluster, *manifests: Any) -> Fit:
-    documents = [Document(f"pods.yaml: document {n}", value) for n, value in enumerate(manifests)]
-    nodes = nodes_of_plan(known, plan(known, "test"))
-    return fit(known, "test", nodes, read_manifests(documents, known).pods, [a_quota])
-
-
 DEVICES = "deviceclass.resource.k8s.io/devices"
 IMPLICIT = "deviceclass.resource.kubernetes.io"
 COUNT = "count/resourceclaims.resource.k8s.io"
@@ -660,30 +646,31 @@ def test_refuses_a_claim_that_a_quota_refuses(limits: dict[str, int], names: lis
     template["spec"]["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = "divvy-gpu"
     asking = pod(limits=limits) if limits else claiming
     for name in names:
-        assert under(quota(name, 1), known, template, asking)
-        (refused,) = under(quota(name, 1, 1), known, template, asking).pods
+        assert fitted(known, template, asking, quotas=[quota(name, 1)])
+        (refused,) = fitted(known, template, asking, quotas=[quota(name, 1, 1)]).pods
         assert refused.reason == (
             "pool training cannot serve it: "
             f"the ResourceQuota gpus has no {name} left for its claim"
         )
     # The pod itself counts for what it requests, and was admitted with it.
     for resource in limits:
-        assert under(quota(f"requests.{resource}", 1, 1), known, asking)
+        assert fitted(known, asking, quotas=[quota(f"requests.{resource}", 1, 1)])
 
 
 def test_fits_no_more_pods_than_a_quota_has_claims_for() -> None:
     known = cluster(training=("by-size", 2, 1))
     web = deployment(3, {"nvidia.com/gpumem": 1000})
     web["metadata"]["namespace"] = "default"
-    (pods,) = under(quota(COUNT, 2), known, web).pods
+    (pods,) = fitted(known, web, quotas=[quota(COUNT, 2)]).pods
     assert (pods.fitting, pods.left) == (2, 1)
     daemon = {**web, "kind": "DaemonSet"}
-    assert not under(quota(COUNT, 1, 1), known, daemon)
+    assert not fitted(known, daemon, quotas=[quota(COUNT, 1, 1)])
 
 
 def test_charges_no_quota_of_claims_for_what_the_device_plugin_serves() -> None:
     known = cluster(training=("whole", 1, 1))
-    assert under(quota(f"divvy-gpu.{DEVICES}", 0), known, pod(limits={"nvidia.com/gpu": 1}))
+    none = [quota(f"divvy-gpu.{DEVICES}", 0)]
+    assert fitted(known, pod(limits={"nvidia.com/gpu": 1}), quotas=none)
 
 
 @pytest.mark.parametrize("created", [False, True])
