@@ -52,10 +52,8 @@ def test_reads_the_request_from_the_template_and_counts_its_claim_once() -> None
         claims=[entry],
         resourceClaimStatuses=[{"name": "gpu-c0", "resourceClaimName": "p-gpu-c0-x"}],
     )
-    claim = {
-        "metadata": {"name": "p-gpu-c0-x", "namespace": "team"},
-        "spec": {"devices": {"requests": [{"exactly": {"deviceClassName": "divvy-share-prod"}}]}},
-    }
+    claim = _by_hand({}, "divvy-share-prod")
+    claim["metadata"]["name"] = "p-gpu-c0-x"
     (request_of,) = requests_of(pod, [claim], Names())
     assert request_of.words == (
         "2 shares of 3,000 MiB and 30 % of a GPU's time for tenant prod on a100"
@@ -97,16 +95,9 @@ def test_reports_alternatives_and_constraints_as_unread() -> None:
 
 
 def test_reads_a_handwritten_claim() -> None:
-    capacity = {"requests": {"memory": "3000000000", "cores": "30"}}
-    exact = {
-        "deviceClassName": "divvy-share",
-        "capacity": capacity,
-        "selectors": [{"cel": {"expression": "true"}}],
-    }
-    claim = {
-        "metadata": {"name": "mine", "namespace": "team"},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": exact}]}},
-    }
+    claim = _by_hand({"memory": "3000000000", "cores": "30"})
+    (request,) = claim["spec"]["devices"]["requests"]
+    request["exactly"]["selectors"] = [{"cel": {"expression": "true"}}]
     assert requests_of(_pod(), [claim], Names()) == (
         Request(1, "share", 2862, None, 30, selectors=("true",)),
     )
@@ -131,12 +122,7 @@ def test_reads_every_quantity_of_a_handwritten_claim(
 
 
 def test_ignores_classes_of_other_drivers() -> None:
-    exact = {"deviceClassName": "nic.example.com"}
-    claim = {
-        "metadata": {"name": "nic", "namespace": "team"},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": exact}]}},
-    }
-    assert requests_of(_pod(), [claim], Names()) == ()
+    assert requests_of(_pod(), [_by_hand({}, "nic.example.com")], Names()) == ()
 
 
 def _pod_by_template(**status: Any) -> dict[str, Any]:
