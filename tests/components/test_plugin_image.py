@@ -78,6 +78,7 @@ def test_asks_a_registry_whether_an_image_exists(
 ) -> None:
     registry.head = status
     assert exists(registry.reference(), insecure=True) is there
+    assert "application/vnd.oci.image.index.v1+json" in registry.accepted
 
 
 @pytest.mark.parametrize("status", [200, 404])
@@ -355,11 +356,6 @@ def test_names_the_platform_that_a_base_is_not_for(
     monkeypatch.setattr(build, "_run", refuse)
     with pytest.raises(BuildFailed, match=r"^r/base is not for linux/arm64: name a base that is"):
         build.push_contexts({LINUX_ARM64: tmp_path}, "r", "n", "r/base")
-
-
-def test_finds_an_index_in_a_registry(registry: Registry) -> None:
-    assert exists(registry.reference(), insecure=True)
-    assert "application/vnd.oci.image.index.v1+json" in registry.accepted
 
 
 def test_builds_again_when_the_platforms_change_and_not_when_their_order_does() -> None:
