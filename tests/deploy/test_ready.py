@@ -63,8 +63,9 @@ def test_asks_for_the_pods_of_any_selector(selector: dict[str, Any], query: str)
     assert selector_text({"spec": {"selector": selector}}, hash="x") == query
 
 
-def pod(reason: str, restarts: int) -> dict[str, Any]:
-    status = {"name": "c", "restartCount": restarts, "state": {"waiting": {"reason": reason}}}
+def pod(restarts: int, **state: Any) -> dict[str, Any]:
+    """Return a pod whose container is in a state, and was restarted so many times."""
+    status = {"name": "c", "restartCount": restarts, "state": state}
     return {"metadata": {"name": "p"}, "status": {"containerStatuses": [status]}}
 
 
@@ -74,10 +75,8 @@ def pod(reason: str, restarts: int) -> dict[str, Any]:
 def test_gives_up_a_restarting_container_before_the_kubelet_does(
     code: int, restarts: int, never: bool
 ) -> None:
-    state = {"terminated": {"exitCode": code}}
-    status = {"name": "c", "restartCount": restarts, "state": state}
-    pod = {"metadata": {"name": "p"}, "status": {"containerStatuses": [status]}}
-    assert (terminal_failure([pod]) is not None) is never
+    ended = pod(restarts, terminated={"exitCode": code})
+    assert (terminal_failure([ended]) is not None) is never
 
 
 @pytest.mark.parametrize(
@@ -95,7 +94,24 @@ def test_gives_up_a_restarting_container_before_the_kubelet_does(
 def test_stops_waiting_early_on_what_does_not_resolve(
     reason: str, restarts: int, never: bool
 ) -> None:
-    assert (terminal_failure([pod(reason, restarts)]) is not None) is never
+    waiting = pod(restarts, waiting={"reason": reason})
+    assert (terminal_failure([waiting]) is not None) is never
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def running(ready_for: float | None, *, phase: str = "Running", **status: Any) -> dict[str, Any]:
+    """Return a pod that has been ready for so many seconds, None: that is not."""
+    conditions = []
+    if ready_for is not None:
+        since = (NOW - timedelta(seconds=ready_for)).isoformat()
+        conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
+    return {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c"}]},
+        "status": {"phase": phase, "conditions": conditions, **status},
+    }
 
 
 @pytest.mark.parametrize(
@@ -113,44 +129,19 @@ def test_stops_waiting_early_on_what_does_not_resolve(
 def test_counts_a_workload_as_settled_when_its_pods_have_stayed_ready(
     ready_for: float | None, phase: str, settled: bool
 ) -> None:
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    conditions = []
-    if ready_for is not None:
-        since = (now - timedelta(seconds=ready_for)).isoformat()
-        conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
-    pod = {
-        "metadata": {"name": "p"},
-        "spec": {"containers": [{"name": "c"}]},
-        "status": {"phase": phase, "conditions": conditions},
-    }
-    assert (not_stable([pod], now) is None) is settled
+    assert (not_stable([running(ready_for, phase=phase)], NOW) is None) is settled
 
 
 def test_counts_readiness_from_creation_without_a_transition_time() -> None:
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    creation = (now - timedelta(seconds=60)).isoformat()
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": None}
-    pod = {
-        "metadata": {"name": "p", "creationTimestamp": creation},
-        "spec": {"containers": [{"name": "c"}]},
-        "status": {"phase": "Running", "conditions": [ready]},
-    }
-    assert not_stable([pod], now) is None
-    assert not_stable([pod], now - timedelta(seconds=59)) == "pod p has just become ready"
+    created = running(0)
+    created["metadata"]["creationTimestamp"] = (NOW - timedelta(seconds=60)).isoformat()
+    created["status"]["conditions"][0]["lastTransitionTime"] = None
+    assert not_stable([created], NOW) is None
+    assert not_stable([created], NOW - timedelta(seconds=59)) == "pod p has just become ready"
 
 
 def test_does_not_wait_for_a_clock_that_is_behind_the_clusters() -> None:
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    since = (now + timedelta(minutes=15)).isoformat()
-    pod = {
-        "metadata": {"name": "p"},
-        "spec": {"containers": [{"name": "c"}]},
-        "status": {
-            "phase": "Running",
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
-        },
-    }
-    assert not_stable([pod], now) is None
+    assert not_stable([running(-15 * 60)], NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -158,14 +149,9 @@ def test_does_not_wait_for_a_clock_that_is_behind_the_clusters() -> None:
     [("readinessProbe", True), ("startupProbe", True), ("livenessProbe", False)],
 )
 def test_counts_a_probed_container_as_settled_at_once(probe: str, settled: bool) -> None:
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": now.isoformat()}
-    pod = {
-        "metadata": {"name": "p"},
-        "spec": {"containers": [{"name": "c", probe: {"exec": {"command": ["true"]}}}]},
-        "status": {"phase": "Running", "conditions": [ready]},
-    }
-    assert (not_stable([pod], now) is None) is settled
+    probed = running(0)
+    probed["spec"]["containers"][0][probe] = {"exec": {"command": ["true"]}}
+    assert (not_stable([probed], NOW) is None) is settled
 
 
 @pytest.mark.parametrize(
@@ -174,25 +160,12 @@ def test_counts_a_probed_container_as_settled_at_once(probe: str, settled: bool)
 def test_waits_longer_for_a_container_that_failed_before(
     code: int, ready_for: float, settled: bool
 ) -> None:
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    since = (now - timedelta(seconds=ready_for)).isoformat()
-    pod = {
-        "metadata": {"name": "p"},
-        "spec": {"containers": [{"name": "c"}]},
-        "status": {
-            "phase": "Running",
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
-            "containerStatuses": [{"lastState": {"terminated": {"exitCode": code}}}],
-        },
-    }
-    assert (not_stable([pod], now) is None) is settled
+    before = {"lastState": {"terminated": {"exitCode": code}}}
+    failed = running(ready_for, containerStatuses=[before])
+    assert (not_stable([failed], NOW) is None) is settled
 
 
 def test_reports_a_paused_deployment() -> None:
-    paused = {
-        "kind": "Deployment",
-        "metadata": {"generation": 1},
-        "spec": {"replicas": 1, "paused": True},
-        "status": {"observedGeneration": 1},
-    }
+    paused = deployment()
+    paused["spec"]["paused"] = True
     assert readiness(paused) == "0 of 1 pods are updated: the Deployment is paused"
