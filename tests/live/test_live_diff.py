@@ -147,7 +147,7 @@ def test_reports_gpus_that_claims_lack():
     ]
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"gpus": 5}', "[]", "{"])
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"gpus": 5}', "[]", "{", "", "3"])
 def test_reports_a_status_that_no_agent_wrote_as_unreadable(text: str) -> None:
     live = live_node("n", {}, {STATUS_ANNOTATION: text}, {})
     assert (live.state, live.gpus) == ("Unknown", 0)
