@@ -160,16 +160,20 @@ class Refusing:
         return as_kept(agents)
 
 
-def test_judges_nothing_without_the_right_to_read_what_is_installed() -> None:
+def target_at(api: object) -> Any:
     document = parse_document(FILE)
-    target: Any = SimpleNamespace(
-        api=Refusing(),
+    return SimpleNamespace(
+        api=api,
         document=document,
         cluster=document.cluster,
         unready={},
         generation="g",
         configuration="{}",
     )
+
+
+def test_judges_nothing_without_the_right_to_read_what_is_installed() -> None:
+    target = target_at(Refusing())
     with pytest.raises(CheckSkipped, match="may not read what is installed: no such right"):
         Installation(target).judge(Part.POLICIES)
     target.document = parse_document({**FILE, "profiles": {"whole": {}, "sizes": {}}})
@@ -194,15 +198,7 @@ class InstalledByHelm:
 
 
 def test_asks_nothing_of_a_namespace_that_helm_has_made() -> None:
-    document = parse_document(FILE)
-    target: Any = SimpleNamespace(
-        document=document,
-        cluster=document.cluster,
-        unready={},
-        generation="g",
-        configuration="{}",
-        api=InstalledByHelm({"app.kubernetes.io/managed-by": "Helm"}),
-    )
+    target = target_at(InstalledByHelm({"app.kubernetes.io/managed-by": "Helm"}))
     expected, actual = Installation(target).judge(Part.AGENTS)
     assert actual == expected
     target.api = InstalledByHelm({})
