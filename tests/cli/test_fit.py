@@ -171,19 +171,30 @@ def test_checks_the_clusters_pods_without_a_node(api: ClusterApi) -> None:
     assert (code, text.splitlines()[0]) == (2, "prod: 1 of 2 pods fit alongside what is held now")
 
 
-def test_reports_a_quota_that_refuses_the_claim_of_a_pod(api: ClusterApi) -> None:
-    """The scheduler makes the claim when it has found a node."""
-    Path("Pulumi.prod.yaml").write_text(STACK.replace("{whole: {},", "{whole: {claims: {}},"))
+_BY_CLAIMS = STACK.replace("{whole: {},", "{whole: {claims: {}},")
+_DEVICE_API = "/apis/resource.k8s.io/v1"
+
+
+@pytest.fixture
+def by_claims(api: ClusterApi) -> ClusterApi:
+    """Have claims serve the only GPU of the cluster."""
+    Path("Pulumi.prod.yaml").write_text(_BY_CLAIMS)
     api.lists["/api/v1/nodes"][0]["status"]["allocatable"].pop(GPU)
-    api.lists["/apis/resource.k8s.io/v1/resourceslices"] = [
+    api.lists[f"{_DEVICE_API}/resourceslices"] = [
         {"metadata": {"name": "s"}, **resource_slice} for resource_slice in slices("n1", {}, gpus=1)
     ]
-    api.pod("waits", 1, None)
+    return api
+
+
+def test_reports_a_quota_that_refuses_the_claim_of_a_pod(by_claims: ClusterApi) -> None:
+    """The scheduler makes the claim when it has found a node."""
+    by_claims.pod("waits", 1, None)
     assert run("--pending", "--live", "-s", "prod")[0] == 0
     name = "divvy-gpu.deviceclass.resource.k8s.io/devices"
     status = {"hard": {name: "1"}, "used": {name: "1"}}
     meta = {"namespace": "team", "name": "gpus"}
-    api.lists["/api/v1/resourcequotas"] = [{"metadata": meta, "spec": {}, "status": status}]
+    quotas = [{"metadata": meta, "spec": {}, "status": status}]
+    by_claims.lists["/api/v1/resourcequotas"] = quotas
     code, text = run("--pending", "--live", "-s", "prod")
     assert code == 2
     words = f"node n1 (training) cannot serve it: the ResourceQuota gpus has no {name} left"
@@ -219,24 +230,9 @@ def test_refuses_wrong_calls_and_files_with_one_error(
     assert words in text
 
 
-_BY_CLAIMS = STACK.replace("{whole: {},", "{whole: {claims: {}},")
-_DEVICE_API = "/apis/resource.k8s.io/v1"
-
-
 def _odd(name: str, **fields: Any) -> dict[str, Any]:
     """Return an object of a shape to come: nothing of it can be read but its name."""
     return {"metadata": {"name": name, "namespace": "team", "labels": ["odd"]}, **fields}
-
-
-@pytest.fixture
-def by_claims(api: ClusterApi) -> ClusterApi:
-    """Have claims serve the only GPU of the cluster."""
-    Path("Pulumi.prod.yaml").write_text(_BY_CLAIMS)
-    api.lists["/api/v1/nodes"][0]["status"]["allocatable"].pop(GPU)
-    api.lists[f"{_DEVICE_API}/resourceslices"] = [
-        {"metadata": {"name": "s"}, **resource_slice} for resource_slice in slices("n1", {}, gpus=1)
-    ]
-    return api
 
 
 def _verdicts(*arguments: str) -> tuple[int, dict[str, tuple[int, int, str]]]:
