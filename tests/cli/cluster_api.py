@@ -38,13 +38,19 @@ def write_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class ClusterApi:
-    """An API server: lists by path; what it does not have is not found."""
+    """An API server: what it answers by path; what it does not have is not found.
+
+    An answer is the items of a list, a status, or what returns or raises the answer.
+    """
+
+    config = ClusterConfig("http://api")
 
     def __init__(self) -> None:
         allocatable = {GPU: "4", "cpu": "8", "memory": "32Gi", "pods": "20"}
         meta = {"name": "n1", "labels": {"pool": "training"}}
         self.forbidden: set[str] = set()
-        self.lists: dict[str, list[Any]] = {
+        self.asked: list[str] = []
+        self.lists: dict[str, Any] = {
             "/api/v1/nodes": [
                 {
                     "metadata": meta,
@@ -67,12 +73,19 @@ class ClusterApi:
         self.lists["/api/v1/pods"].append({"metadata": meta, "spec": spec, "status": {}})
 
     def answer(self, request: httpx2.Request) -> httpx2.Response:
+        self.asked.append(str(request.url))
         if request.url.path in self.forbidden:
             return httpx2.Response(403, json={"message": "forbidden"})
-        items = self.lists.get(request.url.path)
-        if items is None:
-            return httpx2.Response(404, json={"message": "not found"})
-        return httpx2.Response(200, json={"items": items, "metadata": {}})
+        items = self.lists.get(request.url.path, 404)
+        if isinstance(items, int):
+            return httpx2.Response(items, json={"message": "no"})
+        if callable(items):
+            answer: httpx2.Response = items()
+            return answer
+        begin = int(request.url.params.get("continue") or 0)
+        end = begin + int(request.url.params.get("limit") or len(items))
+        more = {"continue": str(end)} if end < len(items) else {}
+        return httpx2.Response(200, json={"metadata": more, "items": items[begin:end]})
 
     def serve(self, monkeypatch: pytest.MonkeyPatch, command: ModuleType) -> None:
         """Have a command read from here."""
@@ -80,7 +93,7 @@ class ClusterApi:
         @contextmanager
         def reading(*_: object) -> Iterator[ClusterReader]:
             transport = httpx2.MockTransport(self.answer)
-            with Client(ClusterConfig("http://api"), transport=transport) as client:
+            with Client(self.config, transport=transport) as client:
                 yield ClusterReader(client)
 
         monkeypatch.setattr(command, "reading", reading)

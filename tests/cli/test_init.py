@@ -7,11 +7,9 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import jsonschema
 import pytest
 import yaml
@@ -20,18 +18,16 @@ from typer.testing import CliRunner, Result
 import divvy.cli.cluster_survey
 import divvy.cli.init
 from divvy.cli.main import app
-from divvy.kube.client import Client
 from divvy.kube.kubeconfig import ClusterConfig
-from divvy.live.cluster_reader import ClusterReader
 from divvy.model.nvidia import ImportResult
 from divvy.stack.file import StackFile
 from divvy.stack.sections import read_cluster
 from divvy.version_info import version
+from tests.cli.cluster_api import ClusterApi
 from tests.divvy_command import divvy_environment
 from tests.init.nodes import gfd, node, status
 
 GPU = "nvidia.com/gpu"
-CONFIG = ClusterConfig("https://api.example")
 SHARED = gfd("Tesla-T4-SHARED", 2, 15360, replicas=4)
 
 
@@ -43,11 +39,12 @@ def daemon_set(name: str, image: str) -> dict[str, Any]:
     }
 
 
-class Api:
-    """An API server: paths with the items that they list, or a status."""
+class Api(ClusterApi):
+    """A cluster with NVIDIA's device plugin, and what its user may see of it."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, Any] = {
+        super().__init__()
+        self.lists = {
             "/api/v1/nodes": [
                 node("gpu-1", {GPU: 8}, SHARED),
                 node("gpu-2", {GPU: 8}, SHARED, kubelet="v1.31.4"),
@@ -64,24 +61,12 @@ class Api:
             ],
         }
 
-    def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        answer = self.answers.get(request.url.path, 404)
-        if isinstance(answer, int):
-            return httpx2.Response(answer, json={"message": "no"})
-        return httpx2.Response(200, json={"metadata": {}, "items": answer})
-
 
 @pytest.fixture(autouse=True)
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
     """Give the cluster, and an empty folder to work in."""
     served = Api()
-
-    @contextmanager
-    def reading(*_: object) -> Any:
-        with Client(CONFIG, transport=httpx2.MockTransport(served)) as http:
-            yield ClusterReader(http)
-
-    monkeypatch.setattr(divvy.cli.cluster_survey, "reading", reading)
+    served.serve(monkeypatch, divvy.cli.cluster_survey)
     (tmp_path / "my gpus").mkdir()
     monkeypatch.chdir(tmp_path / "my gpus")
     return served
@@ -264,7 +249,7 @@ def test_shares_the_project_with_a_second_cluster() -> None:
 
 
 def test_takes_by_options_what_it_cannot_see(api: Api) -> None:
-    api.answers["/api/v1/nodes"] = [node("a-1", {GPU: 8}), node("a-2", {GPU: 8})]
+    api.lists["/api/v1/nodes"] = [node("a-1", {GPU: 8}), node("a-2", {GPU: 8})]
     error = init("prod", expect=1).stderr
     assert "GPU model of a-1, a-2 (they offer 8 × nvidia.com/gpu): --model 'a-1=MODEL'" in error
     error = init("prod", "--model", "T4", expect=1).stderr
@@ -277,7 +262,7 @@ def test_takes_by_options_what_it_cannot_see(api: Api) -> None:
 def test_asks_in_a_terminal_for_what_it_cannot_see(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api.answers["/api/v1/nodes"] = [node("a-1", {GPU: 8}), node("a-2", {GPU: 8})]
+    api.lists["/api/v1/nodes"] = [node("a-1", {GPU: 8}), node("a-2", {GPU: 8})]
     monkeypatch.setattr(divvy.cli.init, "_is_terminal", lambda: True)
     typed = "T5\nT4\n0\n\nregistry.example/gpus\nregistry.example/python\n"
     output = init("prod", typed=typed).stdout
@@ -302,7 +287,7 @@ def test_has_the_image_built_for_processors_of_all_nodes_if_some_are_unusual(
     nodes = [grace, *(node(f"cpu-{number}", {}) for number in range(len(others)))]
     for listed, architecture in zip(nodes, ("arm64", *others), strict=True):
         listed["status"].setdefault("nodeInfo", {})["architecture"] = architecture
-    api.answers["/api/v1/nodes"] = nodes
+    api.lists["/api/v1/nodes"] = nodes
     init("prod", "--registry", "r.example/gpus", "--base", "r.example/python")
     image = {"registry": "r.example/gpus", "base": "r.example/python", "platforms": platforms}
     assert cluster()["plugin"] == {"image": image}
@@ -327,13 +312,13 @@ def test_imports_profiles_from_files(tmp_path: Path) -> None:
 
 def test_makes_no_default_pool_beside_a_node_that_cannot_be_read(api: Api) -> None:
     """A default pool would be that node's, too, whatever it has."""
-    for seen in api.answers["/api/v1/nodes"]:
+    for seen in api.lists["/api/v1/nodes"]:
         seen["metadata"]["labels"].pop("node.kubernetes.io/instance-type", None)
-    api.answers["/api/v1/nodes"].pop()
+    api.lists["/api/v1/nodes"].pop()
     init("first")
     sound = yaml.safe_load(Path("stacks/Pulumi.first.yaml").read_text())["config"]
     assert [pool.get("select") for pool in sound["divvy:cluster"]["pools"].values()] == [None]
-    api.answers["/api/v1/nodes"].append({"metadata": {"name": "odd", "labels": 5}})
+    api.lists["/api/v1/nodes"].append({"metadata": {"name": "odd", "labels": 5}})
     output = init("prod").output
     assert "Left out: odd: cannot be read, and may have GPUs." in " ".join(output.split())
     assert all(pool["select"] for pool in cluster()["pools"].values())
@@ -390,7 +375,7 @@ def test_refuses_a_wrong_option_and_writes_nothing(
 
 
 def test_refuses_a_cluster_without_gpus_unless_described(api: Api) -> None:
-    api.answers["/api/v1/nodes"] = [node("cpu-1", {}), node("cpu-2", {})]
+    api.lists["/api/v1/nodes"] = [node("cpu-1", {}), node("cpu-2", {})]
     error = init("prod", expect=1).stderr
     assert "no node shows a GPU" in error
     assert "(cpu-1, cpu-2)" in error
@@ -399,31 +384,28 @@ def test_refuses_a_cluster_without_gpus_unless_described(api: Api) -> None:
 
 
 def test_names_the_nodes_for_a_pattern_that_matches_none(api: Api) -> None:
-    api.answers["/api/v1/nodes"] = [node("gpu-t4-1", {}), node("gpu-t4-2", {})]
+    api.lists["/api/v1/nodes"] = [node("gpu-t4-1", {}), node("gpu-t4-2", {})]
     error = init("prod", "--gpus", "gpu-t4=2", "--model", "gpu-t4-*=T4", expect=1).stderr
     assert "--gpus 'gpu-t4=2' matches no node" in error
     assert "Nodes: gpu-t4-1, gpu-t4-2" in error
     assert "--model" not in error
 
 
-def test_writes_the_context_by_which_it_read_the_cluster(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    config = ClusterConfig("https://api.example", "current")
-    monkeypatch.setattr(f"{__name__}.CONFIG", config)
+def test_writes_the_context_by_which_it_read_the_cluster(api: Api) -> None:
+    api.config = ClusterConfig("https://api.example", "current")
     init("prod")
     assert cluster()["context"] == "current"
 
 
 @pytest.mark.parametrize("context", ["", "service account"])
-def test_writes_no_context_of_a_pod(context: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{__name__}.CONFIG", ClusterConfig("https://api.example", context))
+def test_writes_no_context_of_a_pod(context: str, api: Api) -> None:
+    api.config = ClusterConfig("https://api.example", context)
     init("prod")
     assert "context" not in cluster()
 
 
 def test_reports_a_cluster_that_denies_access(api: Api) -> None:
-    api.answers["/api/v1/nodes"] = 403
+    api.lists["/api/v1/nodes"] = 403
     assert "this user may not read /api/v1/nodes" in init("prod", expect=1).stderr
 
 
@@ -490,12 +472,12 @@ def agents(name: str) -> dict[str, Any]:
 
 def test_takes_what_a_removed_divvy_left_for_no_divvy(api: Api) -> None:
     """After `helm uninstall` the labels and the status stay: nobody serves these GPUs."""
-    api.answers["/api/v1/nodes"] = [
+    api.lists["/api/v1/nodes"] = [
         node("gpu-1", {}, LEFT, annotations=status(2)),
         node("gpu-2", {}, gfd("Tesla-T4", 2, 15360), annotations=status(2)),
     ]
-    api.answers["/apis/apps/v1/daemonsets"] = []
-    api.answers["/apis/apiextensions.k8s.io/v1/customresourcedefinitions"] = []
+    api.lists["/apis/apps/v1/daemonsets"] = []
+    api.lists["/apis/apiextensions.k8s.io/v1/customresourcedefinitions"] = []
     output = init("prod").stdout
     assert "A Divvy that is gone left labels and a status on gpu-1, gpu-2" in output
     assert "`divvy up` and then `divvy destroy`" in output
@@ -506,8 +488,8 @@ def test_takes_what_a_removed_divvy_left_for_no_divvy(api: Api) -> None:
 
 
 def test_keeps_the_labels_of_feature_discovery_beside_what_a_divvy_left(api: Api) -> None:
-    api.answers["/api/v1/nodes"] = [node("gpu-1", {GPU: 8}, SHARED, annotations=status(2))]
-    api.answers["/apis/apps/v1/daemonsets"] = [
+    api.lists["/api/v1/nodes"] = [node("gpu-1", {GPU: 8}, SHARED, annotations=status(2))]
+    api.lists["/apis/apps/v1/daemonsets"] = [
         daemon_set("gfd", "nvcr.io/nvidia/k8s-device-plugin/gpu-feature-discovery:v0.20.0")
     ]
     init("prod")
@@ -523,8 +505,8 @@ def test_keeps_the_labels_of_feature_discovery_beside_what_a_divvy_left(api: Api
     ids=["runs", "not allowed", "cannot be read"],
 )
 def test_takes_no_divvy_for_gone_that_runs_or_may_run(api: Api, seen: Any) -> None:
-    api.answers["/api/v1/nodes"] = [node("gpu-1", {}, LEFT, annotations=status(2))]
-    api.answers["/apis/apps/v1/daemonsets"] = seen
+    api.lists["/api/v1/nodes"] = [node("gpu-1", {}, LEFT, annotations=status(2))]
+    api.lists["/apis/apps/v1/daemonsets"] = seen
     output = init("prod", expect=1).output
     assert "is served by Divvy already" in output
     assert "that is gone" not in output

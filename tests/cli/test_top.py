@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,12 @@ from typer.testing import CliRunner
 import divvy.cli.top
 from conformance.image import build_and_push
 from divvy.cli.main import app
-from divvy.kube.client import Client
-from divvy.kube.kubeconfig import ClusterConfig
 from divvy.live.agent_metrics import samples_of
-from divvy.live.cluster_reader import ClusterReader
 from divvy.model.api_names import CLAIMS_DRIVER
 from lab.cluster.paths import REPOSITORY
 from tests.agent.tenants import pod as tenant
 from tests.agent.tenants import run as start
+from tests.cli.cluster_api import ClusterApi
 from tests.deployment import Deployment
 from tests.limited_shares import limited_shares
 from tests.live.used import raw_gpu, raw_node, raw_pod
@@ -55,14 +52,18 @@ def forbidden(what: str) -> httpx2.Response:
     return httpx2.Response(403, json={"message": f"{what} is forbidden"})
 
 
-class Api:
-    """An API server: paths with what they answer; the rest is not found."""
+def timed_out() -> httpx2.Response:
+    raise httpx2.ConnectTimeout("timed out")
+
+
+class Api(ClusterApi):
+    """A cluster whose agents answer with their metrics."""
 
     def __init__(self, nodes: int = 1) -> None:
+        super().__init__()
         names = [f"n{number}" for number in range(nodes)]
         offered = [raw_node(name, [raw_gpu(name, 0, GPU)], {GPU: "1"}) for name in names]
-        self.asked: list[str] = []
-        self.answers: dict[str, Any] = {
+        self.lists = {
             "/api/v1/nodes": offered,
             "/api/v1/pods": [raw_pod("train", "n0", {GPU: "1"}), raw_pod("w", None, {GPU: "1"})],
             "/api/v1/namespaces/divvy-system/pods": [
@@ -71,34 +72,14 @@ class Api:
             ],
         }
         for name, node in zip(names, offered, strict=True):
-            self.answers[f"/api/v1/nodes/{name}"] = lambda node=node: httpx2.Response(
-                200, json=node
-            )
-            self.answers[self.metrics(name)] = lambda name=name: httpx2.Response(
+            self.lists[f"/api/v1/nodes/{name}"] = lambda node=node: httpx2.Response(200, json=node)
+            self.lists[self.metrics(name)] = lambda name=name: httpx2.Response(
                 200, text=METRICS.format(node=name)
             )
 
     @staticmethod
     def metrics(name: str) -> str:
         return f"/api/v1/namespaces/divvy-system/pods/agent-{name}:9410/proxy/metrics"
-
-    def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        self.asked.append(str(request.url))
-        response = self.answers.get(request.url.path)
-        if response is None:
-            return httpx2.Response(404, json={"message": "not found"})
-        if isinstance(response, Exception):
-            raise response
-        if callable(response):
-            answer: httpx2.Response = response()
-            return answer
-        return self._page(response, request)
-
-    def _page(self, objects: list[Any], request: httpx2.Request) -> httpx2.Response:
-        size = int(request.url.params["limit"])
-        begin = int(request.url.params.get("continue") or 0)
-        more = {"continue": str(begin + size)} if begin + size < len(objects) else {}
-        return httpx2.Response(200, json={"metadata": more, "items": objects[begin : begin + size]})
 
 
 @pytest.fixture
@@ -111,15 +92,7 @@ def serving(api: Api, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
     (folder / "Pulumi.yaml").write_text("name: x\nruntime: python\n")
     (folder / "Pulumi.a.yaml").write_text(STACK)
     monkeypatch.chdir(folder)
-
-    @contextmanager
-    def reading(*_: object) -> Any:
-        with Client(
-            ClusterConfig("https://api.example"), transport=httpx2.MockTransport(api)
-        ) as http:
-            yield ClusterReader(http)
-
-    monkeypatch.setattr(divvy.cli.top, "reading", reading)
+    api.serve(monkeypatch, divvy.cli.top)
     return api
 
 
@@ -191,7 +164,7 @@ def test_reports_each_mistake_in_one_sentence(arguments: tuple[str, ...], words:
 
 
 def test_refuses_a_node_without_gpus(api: Api) -> None:
-    api.answers["/api/v1/nodes/cpu"] = lambda: httpx2.Response(200, json=raw_node("cpu"))
+    api.lists["/api/v1/nodes/cpu"] = lambda: httpx2.Response(200, json=raw_node("cpu"))
     assert "node cpu has no GPUs" in top("--node", "cpu", expect=1)
 
 
@@ -200,7 +173,7 @@ def test_asks_one_agent_without_the_right_to_metrics_and_says_so(
 ) -> None:
     api = serving(Api(nodes=3), tmp_path, monkeypatch)
     for name in ("n0", "n1", "n2"):
-        api.answers[api.metrics(name)] = lambda: forbidden("pods/proxy")
+        api.lists[api.metrics(name)] = lambda: forbidden("pods/proxy")
     document = json.loads(top("-o", "json"))
     assert document["notes"] == ["GPU usage is not shown: pods/proxy is forbidden"]
     node = document["nodes"][0]
@@ -212,7 +185,7 @@ def test_asks_one_agent_without_the_right_to_metrics_and_says_so(
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (httpx2.ConnectTimeout("timed out"), "does not answer: timed out"),
+        (timed_out, "does not answer: timed out"),
         (
             lambda: httpx2.Response(503, json={"message": "connection refused"}),
             "does not answer: connection refused",
@@ -224,7 +197,7 @@ def test_reports_only_the_node_of_a_silent_agent_as_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Any, words: str
 ) -> None:
     api = serving(Api(nodes=2), tmp_path, monkeypatch)
-    api.answers[api.metrics("n0")] = answer
+    api.lists[api.metrics("n0")] = answer
     first, second = nodes_of()
     assert words in first["unknown"]
     assert (first["gpus"][0]["memoryUsedMiB"], second["gpus"][0]["memoryUsedMiB"]) == (None, 1500)
@@ -232,21 +205,21 @@ def test_reports_only_the_node_of_a_silent_agent_as_unknown(
 
 
 def test_shows_no_number_for_unknown_values_without_the_right_to_pods(api: Api) -> None:
-    api.answers["/api/v1/pods"] = lambda: forbidden("pods")
+    api.lists["/api/v1/pods"] = lambda: forbidden("pods")
     document = json.loads(top("-o", "json"))
     assert document["notes"] == ["what pods ask for is not shown without -n: pods is forbidden"]
     assert document["nodes"][0]["resources"][GPU]["requested"] is None
     # The agent still tells who holds what.
     assert document["nodes"][0]["gpus"][0]["holders"][0]["pod"] == "train"
-    api.answers["/api/v1/namespaces/team/pods"] = [raw_pod("train", "n0", {GPU: "1"})]
+    api.lists["/api/v1/namespaces/team/pods"] = [raw_pod("train", "n0", {GPU: "1"})]
     document = json.loads(top("-o", "json", "-n", "team"))
     assert document["notes"] == []
     assert document["nodes"][0]["gpus"][0]["holders"][0]["created"] == "2026-01-01T12:00:00Z"
 
 
 def test_works_without_the_right_to_list_agents_or_claims(api: Api) -> None:
-    api.answers["/api/v1/namespaces/divvy-system/pods"] = lambda: forbidden("pods")
-    api.answers["/apis/resource.k8s.io/v1/resourceclaims"] = lambda: forbidden("resourceclaims")
+    api.lists["/api/v1/namespaces/divvy-system/pods"] = lambda: forbidden("pods")
+    api.lists["/apis/resource.k8s.io/v1/resourceclaims"] = lambda: forbidden("resourceclaims")
     document = json.loads(top("-o", "json"))
     # This stack has no claims: that they may not be read is no news.
     assert document["notes"] == ["GPU usage is not shown: pods is forbidden"]
@@ -254,14 +227,14 @@ def test_works_without_the_right_to_list_agents_or_claims(api: Api) -> None:
 
 
 def test_counts_no_gpu_as_free_that_an_administrator_has_tainted(api: Api) -> None:
-    api.answers[f"{_CLAIMS}/resourceslices"] = slices("n0", {}, gpus=1)
+    api.lists[f"{_CLAIMS}/resourceslices"] = slices("n0", {}, gpus=1)
     assert nodes_of()[0]["gpus"][0]["free"] == {"whole (claims)": 1}
     taint = {"key": "example.com/repair", "effect": "NoSchedule"}
     rule = {
         "metadata": {"name": "r"},
         "spec": {"deviceSelector": {"pool": "n0/divvy"}, "taint": taint},
     }
-    api.answers[f"{_CLAIMS}/devicetaintrules"] = [rule]
+    api.lists[f"{_CLAIMS}/devicetaintrules"] = [rule]
     assert nodes_of()[0]["gpus"][0]["free"] == {}
 
 
@@ -284,15 +257,15 @@ def test_misses_the_right_to_taint_rules_only_where_there_are_some(
     listed = slices("n0", {}, gpus=1)
     for resource_slice in listed:
         resource_slice["spec"]["driver"] = driver
-    api.answers[f"{_CLAIMS}/resourceslices"] = listed
-    api.answers[f"{_CLAIMS}/devicetaintrules"] = lambda: forbidden("devicetaintrules")
+    api.lists[f"{_CLAIMS}/resourceslices"] = listed
+    api.lists[f"{_CLAIMS}/devicetaintrules"] = lambda: forbidden("devicetaintrules")
     known = {"resources": [{"name": name} for name in resources]}
-    api.answers[_CLAIMS] = lambda: httpx2.Response(200, json=known)
+    api.lists[_CLAIMS] = lambda: httpx2.Response(200, json=known)
     assert json.loads(top("-o", "json"))["notes"] == notes
 
 
 def test_fails_without_the_right_to_nodes(api: Api) -> None:
-    api.answers["/api/v1/nodes"] = lambda: forbidden("nodes")
+    api.lists["/api/v1/nodes"] = lambda: forbidden("nodes")
     assert top(expect=1) == "error: this user may not read /api/v1/nodes: nodes is forbidden\n"
 
 
@@ -307,7 +280,7 @@ def test_exits_130_on_an_interrupt(api: Api) -> None:
     def interrupted() -> httpx2.Response:
         raise KeyboardInterrupt
 
-    api.answers["/api/v1/nodes"] = interrupted
+    api.lists["/api/v1/nodes"] = interrupted
     assert top(expect=130) == ""
 
 
