@@ -66,9 +66,10 @@ class Held:
         return tuple(SimpleNamespace(device_id=device_id) for device_id in self.device_ids)
 
 
-def on_disk(folder: Path) -> ShareFolder:
-    """Return where an agent finds the files of shares that one before it laid."""
-    return ShareFolder(folder)
+def laid(folder: Path, *device_ids: str, page: str = "page") -> Path:
+    """Lay the files of a share of these devices, as an agent before did; return their folder."""
+    write_share(folder, device_ids, [device_share("GPU-0", 1000, "share", 25, page)])
+    return folder / "shares" / share_name(device_ids)
 
 
 async def cleaned(
@@ -84,7 +85,7 @@ async def cleaned(
     accounts = ShareAccounts(
         driver,
         held,  # type: ignore[arg-type]
-        on_disk(folder),
+        ShareFolder(folder),
         folder / "logs",
         lambda: dict.fromkeys(claimed, ()),
     )
@@ -98,9 +99,7 @@ async def cleaned(
 def test_removes_the_files_of_a_share_without_holder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: bool
 ) -> None:
-    share = device_share("GPU-0", 1000, "share", 25, "page")
-    write_share(tmp_path, ["GPU-0::0"], [share])
-    (folder,) = (tmp_path / "shares").iterdir()
+    folder = laid(tmp_path, "GPU-0::0")
     (tmp_path / "pages/GPU-0/page").rename(tmp_path / f"pages/GPU-0/{folder.name}-0")
     if spoilt:
         (folder / "account").write_bytes(b"")
@@ -117,8 +116,7 @@ def test_removes_the_files_of_a_share_without_holder(
 def test_removes_a_share_of_two_replicas_when_one_is_held_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_share(tmp_path, ["GPU-0::0", "GPU-0::1"], [device_share("GPU-0", 2000)])
-    (folder,) = (tmp_path / "shares").iterdir()
+    folder = laid(tmp_path, "GPU-0::0", "GPU-0::1")
     held = Held()
     held.device_ids = ("GPU-0::0", "GPU-0::1")
     asyncio.run(cleaned(tmp_path, held, monkeypatch))
@@ -136,13 +134,7 @@ async def test_reports_an_account_of_another_format_once_until_it_is_sound(
     content: bytes,
 ) -> None:
     monkeypatch.setattr("divvy.agent.memory.shares._LOOK_SECONDS", 0.01)
-    write_share(tmp_path, ["GPU-0::0"], [device_share("GPU-0", 1000)])
-    write_share(tmp_path, ["GPU-0::1"], [device_share("GPU-0", 1000)])
-    (folder,) = (
-        share
-        for share in (tmp_path / "shares").iterdir()
-        if (share / "devices").read_text() == "GPU-0::0\n"
-    )
+    folder, _ = laid(tmp_path, "GPU-0::0"), laid(tmp_path, "GPU-0::1")
     sound = (folder / "account").read_bytes()
     (folder / "account").write_bytes(content)
     unfinished = tmp_path / "shares/unfinished"  # by an Allocate that is under way
@@ -150,7 +142,7 @@ async def test_reports_an_account_of_another_format_once_until_it_is_sound(
     (unfinished / "limits").touch()
     driver: Any = SimpleNamespace(snapshot=None)
     held: Any = Held()
-    accounts = ShareAccounts(driver, held, on_disk(tmp_path), tmp_path / "logs")
+    accounts = ShareAccounts(driver, held, ShareFolder(tmp_path), tmp_path / "logs")
     loop = asyncio.create_task(accounts.run())
     await until(lambda: accounts.unreadable == {folder.name: ("GPU-0::0",)})
     await until(lambda: len(accounts.figures) == 1)
@@ -167,12 +159,7 @@ def test_keeps_the_files_of_a_claims_share_while_it_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kubelet shows no device of a claim."""
-    write_share(
-        tmp_path,
-        ["claim:uid"],
-        [device_share("GPU-0", 1000, "share", 25, "page")],
-    )
-    (folder,) = (tmp_path / "shares").iterdir()
+    folder = laid(tmp_path, "claim:uid")
     asyncio.run(cleaned(tmp_path, Held(), monkeypatch, frozenset({"claim:uid"})))
     assert folder.exists()
     asyncio.run(cleaned(tmp_path, Held(), monkeypatch))
@@ -183,25 +170,18 @@ def test_gives_a_share_again_after_its_files_were_removed_by_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The container runtime makes folders of the files that it is to mount and does not find."""
-    share = device_share("GPU-0", 1000, "share", 25, "page")
-    write_share(tmp_path, ["GPU-0::0"], [share])
-    (folder,) = (tmp_path / "shares").iterdir()
+    folder = laid(tmp_path, "GPU-0::0")
     name = f"{folder.name}-0"
     for file in (folder / "limits", folder / "account", tmp_path / "pages/GPU-0" / name):
         file.unlink(missing_ok=True)
         file.mkdir()
     asyncio.run(cleaned(tmp_path, Held(), monkeypatch))
-    share = device_share("GPU-0", 1000, "share", 25, name)
-    write_share(tmp_path, ["GPU-0::0"], [share])
+    laid(tmp_path, "GPU-0::0", page=name)
 
 
 def test_denies_other_users_access_to_a_tenants_files(tmp_path: Path) -> None:
     """Root in a container can write a program into its account, and give it the rights of root."""
-    write_share(
-        tmp_path,
-        ["GPU-0::0"],
-        [device_share("GPU-0", 1000, "share", 25, "page")],
-    )
+    laid(tmp_path, "GPU-0::0")
     for name in ("shares", "pages"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
 
@@ -233,7 +213,7 @@ class Node:
             Holder("team/theirs", "main", "nvidia.com/gpu.shared", "GPU-0::1", OTHER_POD),
         )
         driver = SimpleNamespace(snapshot=snapshot(gpu(0)), processes=self._listed)
-        self.accounts = ShareAccounts(driver, held, on_disk(folder), logs)  # type: ignore[arg-type]
+        self.accounts = ShareAccounts(driver, held, ShareFolder(folder), logs)  # type: ignore[arg-type]
         self.mine, self.theirs = (
             folder / "shares" / share_name([f"GPU-0::{number}"]) / "account" for number in range(2)
         )
@@ -324,8 +304,7 @@ def test_keeps_the_files_of_a_share_whose_holder_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent without a file descriptor left cannot read whose they are."""
-    write_share(tmp_path, ["GPU-0::0"], [device_share("GPU-0", 1000)])
-    (folder,) = (tmp_path / "shares").iterdir()
+    folder = laid(tmp_path, "GPU-0::0")
     held = Held()
     held.device_ids = ("GPU-0::0",)
     read_text = Path.read_text
