@@ -31,23 +31,30 @@ def specs(**tasks: int) -> dict[str, dict[str, Any]]:
 
 
 @asynccontextmanager
+async def serving(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[FakeApi, ClaimsApi]]:
+    """Serve an API, and give a client of it."""
+    async with fake_api("node") as api:
+        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(folder / "kubeconfig")))
+        claims = ClaimsApi("node")
+        try:
+            yield api, claims
+        finally:
+            await claims.close()
+
+
+@asynccontextmanager
 async def publishing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[FakeApi, SlicePublisher]]:
     """Run a publisher that has published once."""
-    async with fake_api("node") as api:
-        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(folder / "kubeconfig")))
-        claims = ClaimsApi("node")
+    async with serving(folder, monkeypatch) as (api, claims):
         publisher = SlicePublisher(claims, "node", lambda: None)
-        running = asyncio.create_task(publisher.run())
-        publisher.publish(specs(), "uid")
-        await until(lambda: publisher.current)
-        try:
+        async with running(publisher.run()):
+            publisher.publish(specs(), "uid")
+            await until(lambda: publisher.current)
             yield api, publisher
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            await claims.close()
 
 
 def published(api: FakeApi) -> list[tuple[int, Any]]:
@@ -148,9 +155,7 @@ async def test_goes_on_after_an_answer_that_is_no_slice(
 async def test_goes_on_when_it_is_started_again_after_an_unforeseen_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with fake_api("node") as api:
-        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
-        claims = ClaimsApi("node")
+    async with serving(tmp_path, monkeypatch) as (_, claims):
         create, errors = claims.create_slice, [ZeroDivisionError()]
 
         async def created(slice_: Any) -> dict[str, Any]:
@@ -165,7 +170,6 @@ async def test_goes_on_when_it_is_started_again_after_an_unforeseen_error(
             await publisher.run()
         async with running(publisher.run()):
             await until(lambda: publisher.current)
-        await claims.close()
 
 
 async def test_starts_with_the_api_away_and_earlier_slices_present(
@@ -235,10 +239,8 @@ async def test_publishes_by_a_server_that_is_slow(
     monkeypatch.setattr(async_client, "_SECONDS", 0.3)
     monkeypatch.setattr(slice_publisher, "_LIST_SECONDS", 0.3)
     problems: list[str] = []
-    async with fake_api("node") as api:
+    async with serving(tmp_path, monkeypatch) as (api, claims):
         api.answer_seconds = 1.0
-        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
-        claims = ClaimsApi("node")
         publisher = SlicePublisher(claims, "node", lambda: problems.append(publisher.problem))
         publisher.publish(specs(), "uid")
         async with running(publisher.run()):
@@ -254,7 +256,6 @@ async def test_publishes_by_a_server_that_is_slow(
             publisher.publish(specs(GPU_0=2), "uid")
             await until(lambda: publisher.current)
             assert not any("no answer in time" in problem for problem in problems)
-        await claims.close()
 
 
 async def test_rests_without_rights_when_nothing_is_to_be_published(
@@ -342,12 +343,10 @@ async def test_reads_all_claims_page_by_page(
     """By smaller pages, where a page is longer than the agent can hold."""
     monkeypatch.setattr(claims_api, "_PAGE", 2)
     monkeypatch.setattr(async_client, "_MAX_PAGE", longest)
-    async with fake_api("node") as api:
-        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
+    async with serving(tmp_path, monkeypatch) as (api, claims):
         for number in range(5):
             claim = api.resources.allocate(f"c{number}")
             claim["metadata"]["annotations"] = {"large": "a" * (300 if number > 1 else 1)}
-        claims = ClaimsApi("node")
         unread: list[str] = []
         names = [
             resource_slice["metadata"]["name"]
@@ -355,7 +354,6 @@ async def test_reads_all_claims_page_by_page(
         ]
         assert names == ["c0", "c1", "c2", "c3", "c4"]
         assert api.resources.lists == lists
-        await claims.close()
 
 
 async def test_reads_large_pages_again_after_a_few_large_claims(
@@ -364,27 +362,22 @@ async def test_reads_large_pages_again_after_a_few_large_claims(
     """A tenant's large claims must not make it ask for all that follow one by one."""
     monkeypatch.setattr(claims_api, "_PAGE", 16)
     monkeypatch.setattr(async_client, "_MAX_PAGE", 12_000)
-    async with fake_api("node") as api:
-        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
+    async with serving(tmp_path, monkeypatch) as (api, claims):
         for number in range(64):
             claim = api.resources.allocate(f"c{number:02}")
             claim["metadata"]["annotations"] = {"large": "a" * (6000 if number < 3 else 1)}
-        claims = ClaimsApi("node")
         unread: list[str] = []
         assert len([claim async for claim in claims.claims(unread.append, 10.0)]) == 64
         assert api.resources.lists < 16
-        await claims.close()
 
 
 async def test_reads_nothing_from_an_empty_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A preparation asks again, where an internal error would hold its pod up for a minute."""
-    async with publishing(tmp_path, monkeypatch) as (api, _):
-        api.resources.allocate("mine", "gpu-0-share")
+    async with serving(tmp_path, monkeypatch) as (api, claims):
+        api.resources.allocate("mine")
         api.resources.odd_answers[:] = [b""]
-        claims = ClaimsApi("node")
         with pytest.raises(Unreachable):
             await claims.claim("default", "mine")
         assert await claims.claim("default", "mine")
-        await claims.close()
