@@ -29,6 +29,7 @@ _ABSENT_SECONDS = 60.0
 # At first: a server that is slow is given longer.
 _ANSWER_SECONDS = 10.0
 _REFUSALS = (401, 403)
+_WRITE = "write to its node"
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,11 @@ class ApiServer:
             if monotonic() - since > seconds
         ]
         return "; ".join(lasting)
+
+    @property
+    def is_write_refused(self) -> bool:
+        """Return whether the last write to the node that was answered was refused."""
+        return _WRITE in self._refused
 
     def _note(self, what: str, error: Exception | None) -> None:
         """Note whether something was refused; what was not answered says nothing."""
@@ -144,6 +150,8 @@ class ApiServer:
             except TimeoutError:
                 if has_events:
                     continue  # the first event of the next watch is the present state
+                if opened.is_set():
+                    self._note(f"watch the {what}", None)
                 # Of an object that is not there no watch tells anything.
                 can_be_absent = watched.optional and opened.is_set()
                 absent = can_be_absent and await self._is_absent(
@@ -185,9 +193,9 @@ class ApiServer:
         try:
             written = await self._client.request("PATCH", path, patch, kind=MERGE_PATCH)
         except KubeError as error:
-            self._note("write to its node", error)
+            self._note(_WRITE, error)
             raise
-        self._note("write to its node", None)
+        self._note(_WRITE, None)
         with raising_unreachable():
             return _view(written)
 

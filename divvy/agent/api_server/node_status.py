@@ -123,6 +123,9 @@ class NodeStatusWriter:
         annotations: dict[str, str | None] = {}
         if untimed(node.annotations.get(STATUS_ANNOTATION, "")) != message.annotation:
             annotations[STATUS_ANNOTATION] = timed(message.annotation, datetime.now(UTC))
+        if not labels and not annotations and self._api.is_write_refused:
+            # What was refused is no longer to be written, and only a write tells if it still is.
+            annotations[STATUS_ANNOTATION] = timed(message.annotation, datetime.now(UTC))
         if labels or annotations:
             self._written = await self._api.patch_node(labels, annotations)
             self._written_at = monotonic()

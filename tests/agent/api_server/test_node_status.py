@@ -207,6 +207,22 @@ async def test_reports_what_the_api_server_refuses_for_long(tmp_path: Path) -> N
         await until(lambda: work.link.refused(0.0) == "")
 
 
+async def test_learns_that_it_may_write_again_with_nothing_left_to_write(tmp_path: Path) -> None:
+    async with writing(tmp_path) as work:
+        work.update(STATUS)
+        await until(lambda: work.reason == "well")
+        work.watched = work.node()
+        work.api.forbidden = {("PATCH", NODE)}
+        work.update(DEGRADED)
+        await until(lambda: bool(work.link.refused(0.0)))
+        # The node has this status: the one that was refused is no longer to be written.
+        work.update(STATUS)
+        await asyncio.sleep(0.1)
+        assert work.link.refused(0.0)
+        work.api.forbidden = set()
+        await until(lambda: work.link.refused(0.0) == "")
+
+
 def test_strips_the_time_from_a_status() -> None:
     text = STATUS.annotation()
     assert untimed(timed(text, datetime(2026, 1, 2, tzinfo=UTC))) == text

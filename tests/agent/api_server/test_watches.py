@@ -13,7 +13,7 @@ import pytest
 from divvy.agent.api_server import client
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.gpu.node import NodeView
-from divvy.kube import async_client
+from divvy.kube import async_client, backoff
 from lab.fakes.api import FakeApi, fake_api
 
 
@@ -58,6 +58,23 @@ async def test_recognises_a_missing_configuration(
         while configs[-1] is None:
             await asyncio.sleep(0.01)
         assert configs[-1] == "{}"
+
+
+async def test_learns_that_it_may_watch_a_configuration_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.3)
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
+    async with watching(tmp_path) as (api, link, _), asyncio.timeout(60):
+        while not link.in_touch:
+            await asyncio.sleep(0.01)
+        api.forbidden = {("GET", "/api/v1/namespaces/divvy-system/configmaps")}
+        api.drop_connections()
+        while not link.refused(0.0):
+            await asyncio.sleep(0.01)
+        api.forbidden = set()
+        while link.refused(0.0):
+            await asyncio.sleep(0.01)
 
 
 async def test_recognises_a_missing_configuration_by_a_server_that_is_slow(
