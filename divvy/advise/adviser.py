@@ -429,7 +429,7 @@ class _PoolAdviser:
         fitting, notes = self._judged(entry, result)
         if entry.candidate.claims and not self._candidate_today.claims:
             notes = (_BY_CLAIMS, *notes)
-        notes = (*self._above(entry.choices), *notes)
+        notes = (*self._burst_notes(entry.choices), *notes)
         return replace(
             entry.option,
             killed=tuple(self._names[number] for number in killed),
@@ -441,7 +441,7 @@ class _PoolAdviser:
             notes=notes,
         )
 
-    def _above(self, choices: Sequence[Choice | None]) -> Iterator[str]:
+    def _burst_notes(self, choices: Sequence[Choice | None]) -> Iterator[str]:
         """Say how many pods took more compute for short times than their part would be."""
         above, times, most, part = 0, 0.0, 0.0, 0.0
         for peaks, choice in zip(self._bursts, choices, strict=True):

@@ -108,11 +108,11 @@ class Timeline:
         ]
 
     def crowded(
-        self, needs: Needs, choices: Sequence[Choice | None], memory_mib: int, most: float
+        self, needs: Needs, choices: Sequence[Choice | None], memory_mib: int, limit: float
     ) -> tuple[int, ...] | None:
         """Return pods that could be on one GPU with others so that its memory is not enough.
 
-        None if there are more than so many.
+        None if there are more than ``limit``.
         """
         crowds = [choice.device.crowd if choice else 0 for choice in choices]
         crowd = max(crowds)
@@ -139,7 +139,7 @@ class Timeline:
             room = memory_mib - sum(running[-(crowd - 1) :]) if len(running) > crowd else -1
             others = present if size >= running[-crowd:][0] else {number}
             named |= {other for other in others if sizes[of_pod[other]] > room}
-            if len(named) > most:
+            if len(named) > limit:
                 return None
         return tuple(sorted(named))
 
@@ -412,18 +412,19 @@ def fill(candidate: Candidate, devices: Mapping[str, int]) -> tuple[int, int]:
     return room.opened
 
 
-_Asked = tuple[Any, int] | None
+# The size of a device and how many of it a need asks for; None where it is refused.
+_Request = tuple[Any, int] | None
 
 
-def _asked(
+def _requests(
     room: _Room, needs: Iterable[Need], choices: Iterable[Choice | None]
-) -> Sequence[_Asked]:
-    """Return the size of a device for each need, and how many; None where it is refused."""
+) -> Sequence[_Request]:
+    """Return what each need asks a room for."""
     pairs = zip(needs, choices, strict=True)
     return [(room.size(need, choice), need.devices) if choice else None for need, choice in pairs]
 
 
-def _last_opened(room: _Room, timeline: Timeline, asked: Sequence[_Asked]) -> float | None:
+def _last_opened(room: _Room, timeline: Timeline, requests: Sequence[_Request]) -> float | None:
     """Give pods what they ask for as they come; return when the last GPU was taken.
 
     None if a pod finds nothing free.
@@ -434,8 +435,8 @@ def _last_opened(room: _Room, timeline: Timeline, asked: Sequence[_Asked]) -> fl
         if step < 0:
             if ~step in held:
                 room.give_back(held.pop(~step))
-        elif (size_and_devices := asked[step]) is not None:
-            held[step] = room.take(*size_and_devices)
+        elif (request := requests[step]) is not None:
+            held[step] = room.take(*request)
             if held[step] is None:
                 return None
             if room.level != level:
@@ -462,12 +463,12 @@ def replay(
         if opened_nodes <= nodes:
             return Replay(gpus, opened_nodes, {}, timeline.busiest(needs))
     room = _room(candidate, nodes)
-    asked = _asked(room, kinds, choices)
-    moment = _last_opened(room, timeline, [asked[kind] for kind in of_pod])
+    requests = _requests(room, kinds, choices)
+    moment = _last_opened(room, timeline, [requests[kind] for kind in of_pod])
     if moment is not None:
         return Replay(*room.opened, {}, timeline.running_at(moment))
     room = _room(candidate, nodes)
-    asked = _asked(room, kinds, choices)
+    requests = _requests(room, kinds, choices)
     by_size = candidate.claims is not None
     waiting: deque[int] = deque()
     waited: dict[int, float] = {}
@@ -475,9 +476,9 @@ def replay(
     level, busiest = 0, 0.0
 
     def begin(number: int, now: float) -> bool:
-        size_and_devices = asked[of_pod[number]]
-        assert size_and_devices is not None
-        held = room.take(*size_and_devices)
+        request = requests[of_pod[number]]
+        assert request is not None
+        held = room.take(*request)
         if held is None:
             return False
         heappush(ends, (now + timeline.seconds[number], number, held))
@@ -506,7 +507,7 @@ def replay(
                     waiting.append(number)
 
     for number in timeline.order:
-        if asked[of_pod[number]] is None:
+        if requests[of_pod[number]] is None:
             continue
         now = arrivals[number]
         while ends and ends[0][0] <= now:
