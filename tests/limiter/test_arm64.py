@@ -33,6 +33,9 @@ LEFT_OUT += ("shows_the_share_in_nvidia_smi",)
 LEFT_OUT += ("shares_that_burn", "long_and_short_kernels", "lone_tenant", "tenant_alone_again")
 LEFT_OUT += ("two_processes_as_one", "returning_tenant", "lying_page", "killed_in_its_turn")
 LEFT_OUT += ("killed_while_waiting",)
+# QEMU 7 keeps 3.5 MiB for each 600 MiB that was ever mapped (3.5 GiB after 1,000), and here
+# each allocation of a graph is such a mapping: 200,000 would take all memory of the machine.
+LEFT_OUT += ("admits_no_allocation_past_the_limit_during_captures",)
 
 
 def make(folder: Path, target: Path, *goals: str) -> Path:
