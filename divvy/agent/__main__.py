@@ -15,7 +15,7 @@ from divvy.agent.agent import Agent
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.debug import SOCKET, state_page
 from divvy.agent.gpu.status import NodeStatus
-from divvy.agent.metrics.page import metrics_page
+from divvy.agent.metrics.node_metrics import metrics_page
 from divvy.agent.node_lock import NodeLock
 from divvy.agent.settings import InvalidSetting, Settings, settings_from
 from divvy.agent.web import Answer, Page, cached, serve, serve_on_socket, text

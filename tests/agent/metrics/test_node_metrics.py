@@ -18,7 +18,7 @@ from divvy.agent.gpu.status import GpuStatus, NodeStatus
 from divvy.agent.inject.share_usage import Figures
 from divvy.agent.memory.shares import ShareFigures
 from divvy.agent.metrics import container_utilisation
-from divvy.agent.metrics.page import metrics_page, mode
+from divvy.agent.metrics.node_metrics import metrics_page, mode
 from divvy.agent.mps.service import MpsFigures
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.plugin.inventory import Device, Resource
