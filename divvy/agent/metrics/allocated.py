@@ -10,7 +10,7 @@ from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.gpu.device_id import is_share, physical
 from divvy.agent.gpu.hardware import Gpu, MigInstance
 from divvy.agent.gpu.holders import Holder
-from divvy.agent.metrics.node_gauges import Page
+from divvy.agent.metrics.page import Page
 from divvy.agent.plugin.inventory import Resource
 from divvy.model import model_of_product
 from divvy.model.claim_devices import CORES

@@ -10,7 +10,7 @@ from divvy.agent.claims.gpu_use import USES, gpu_use
 from divvy.agent.claims.instance_plan import device_uuid
 from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.gpu.hardware import Gpu
-from divvy.agent.metrics.node_gauges import NodeGauge, Page
+from divvy.agent.metrics.page import NodeGauge, Page
 from divvy.model.api_names import Mode
 
 _GPU = ["gpu", "uuid"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from divvy.agent.containers import Container, Member, containers_by_id
 from divvy.agent.gpu.hardware import Gpu
-from divvy.agent.metrics.node_gauges import Page
+from divvy.agent.metrics.page import Page
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.processes import find_process

@@ -28,7 +28,7 @@ from divvy.agent.memory.shares import ShareFigures
 from divvy.agent.metrics.allocated import allocated, allocated_gauges
 from divvy.agent.metrics.claims import claim_gauges, memory_of_claims
 from divvy.agent.metrics.container_utilisation import utilisation_gauge
-from divvy.agent.metrics.node_gauges import NodeGauge, Page
+from divvy.agent.metrics.page import NodeGauge, Page
 from divvy.agent.mps.service import MpsFigures
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.plugin.device_holders import HoldersUnknown

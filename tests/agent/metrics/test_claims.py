@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from divvy.agent.metrics.claims import memory_of_claims
-from divvy.agent.metrics.node_gauges import Page
+from divvy.agent.metrics.page import Page
 from tests.agent.claim_values import ON_DEMAND, claim, claim_record, held, offered_gpu
 from tests.agent.devices import gpu, instance
 
