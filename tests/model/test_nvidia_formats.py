@@ -191,7 +191,7 @@ def test_imports_mig_configs_as_profiles():
             ],
             "balanced": [
                 {
-                    "device-filter": ["0x20B210DE", "0x233010DE", "0x233910DE"],
+                    "device-filter": ["0x20B210DE", "0x233010DE", "0xFFFF10DE"],
                     "devices": "all",
                     "mig-enabled": True,
                     "mig-devices": {"1g.10gb": 2},
@@ -216,7 +216,7 @@ def test_imports_mig_configs_as_profiles():
         "last-wins": [{"devices": [0], "mig": {"7g.40gb": 1}}, {}],
     }
     assert imported.left_out == (
-        "balanced[0]: no known GPU model has the PCI id 0x233910DE",
+        "balanced[0]: no known GPU model has the PCI id 0xFFFF10DE",
         "empty[0]: MIG mode without instances has no counterpart",
     )
 
