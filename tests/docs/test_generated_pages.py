@@ -13,4 +13,7 @@ def test_generates_the_current_page(name):
 
 
 def test_documents_a_fault_for_every_check():
-    assert unseen() == [], "add a fault for it in tests/conformance/faults"
+    assert unseen() == [], (
+        "add a fault for it in tests/conformance/faults; if no lab of these faults shows it, name "
+        "the test that does in docs/conformance_page.py, _ELSEWHERE"
+    )
