@@ -11,6 +11,7 @@ from docs.hardware_page import reports
 from lab.cluster.paths import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
+CONTRIBUTING = (REPOSITORY / "CONTRIBUTING.md").read_text()
 PAGES = sorted(path.name for path in (REPOSITORY / "docs").glob("*.md"))
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#]*)(?:#([^)]*))?\)")
 FILES = ["README.md", "CONTRIBUTING.md", *(f"docs/{name}" for name in PAGES)]
@@ -38,8 +39,14 @@ def test_shows_users_the_installation_before_the_demo() -> None:
 
 
 def test_leads_to_every_page() -> None:
-    both = README + (REPOSITORY / "CONTRIBUTING.md").read_text()
+    both = README + CONTRIBUTING
     assert [name for name in PAGES if f"(docs/{name})" not in both] == []
+
+
+def test_sends_contributors_to_files_that_exist() -> None:
+    paths = re.findall(r"`((?:conformance|divvy|docs|lab|tests)/[\w/.]+)`", CONTRIBUTING)
+    assert len(paths) > 20
+    assert [path for path in paths if not (REPOSITORY / path).exists()] == []
 
 
 def anchors(text: str) -> set[str]:
