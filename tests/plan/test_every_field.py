@@ -199,4 +199,6 @@ def test_shows_every_field_of_the_schema_in_the_diff() -> None:
                 assert bool(diff(before, plan(after, "after"))) is shows, (path, after)
                 seen.update(path)
     # `rules` is what a profile is made of; files write them without the word.
-    assert schema() - seen == {"rules"}, "no other value of these was valid"
+    assert schema() - seen == {"rules"}, (
+        "give a new field a value in FIELDS, and OTHERS a value that is valid for it, too"
+    )
