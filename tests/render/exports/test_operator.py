@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from divvy.model import InvalidCluster, parse_cluster
 from divvy.model.nvidia import read_operator
+from divvy.model.profile import TimeSlicing
 from divvy.plan import plan
 from divvy.render.exports.operator.files import (
     Site,
@@ -225,6 +226,13 @@ def test_refuses_by_name_what_the_operator_cannot_express(
 ) -> None:
     refusals = [str(refusal) for refusal in translated(value).refusals]
     assert any(words in refusal for refusal in refusals), refusals
+
+
+def test_writes_or_refuses_every_field_of_time_slicing() -> None:
+    """A field that the export does not know would be lost in silence."""
+    written = {"replicas", "rename_by_default", "fail_requests_greater_than_one"}
+    refused = {"resource_name", "memory_limit", "compute"}
+    assert set(TimeSlicing.model_fields) == written | refused
 
 
 def test_refuses_two_mig_strategies() -> None:
