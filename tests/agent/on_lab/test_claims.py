@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shlex
 import subprocess
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
 import pytest
 
 from conformance.image import build_and_push
+from divvy.model.api_names import FRACTION_BEFORE
+from divvy.model.nvidia_claims import (
+    GPU_CLASS,
+    INSTEAD_OF_INTERVAL,
+    INSTEAD_OF_MPS,
+    MIG_CLASS,
+    MPS,
+)
 from lab.cluster.paths import REPOSITORY
 from lab.cluster.tools import KUBERNETES
 from tests.agent.on_lab.claim_watch import watched_claims
-from tests.agent.tenants import kill_agent
+from tests.agent.on_lab.unchanged_manifests import (
+    claiming,
+    listing,
+    parameters,
+    request,
+    slicing,
+    template,
+)
+from tests.agent.tenants import events, kill_agent
 from tests.deployment import Deployment
 from tests.divvy_command import divvy_command, divvy_environment
 
@@ -128,6 +146,139 @@ def test_serves_a_hami_manifest_unchanged(claims: Deployment, image: str) -> Non
         assert seen.count("UUID: GPU-") == 2
         assert seen.count("0MiB /   3000MiB") == 2
         assert "the same again: equal" in training
+
+
+@pytest.fixture(scope="module")
+def others(claims: Deployment) -> Deployment:
+    """Deploy what pods of NVIDIA's DRA driver and of KAI need: one line of the stack file."""
+    claims.cluster["names"] = {"classes": "nvidia", "fraction": "gpu-fraction"}
+    claims.up()
+    return claims
+
+
+def create(claims: Deployment, namespace: str, *objects: dict[str, Any]) -> None:
+    whole = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+    claims.lab.kubectl("apply", f"-n={namespace}", "--filename=-", stdin=json.dumps(whole))
+
+
+def logs(claims: Deployment, namespace: str, pod: str, container: str = "ctr0") -> str:
+    return claims.lab.kubectl("logs", pod, f"-n={namespace}", f"--container={container}")
+
+
+def gpus_in(text: str) -> list[str]:
+    """Return the UUIDs of the GPUs that nvidia-smi -L lists."""
+    return re.findall(r"UUID: (GPU-[0-9a-f-]+)", text)
+
+
+def test_serves_nvidias_claims_unchanged(others: Deployment, image: str) -> None:
+    profiles = {"one": "1g.5gb", "another": "1g.5gb", "two": "2g.10gb", "three": "3g.20gb"}
+    slices = [request(MIG_CLASS, f"profile == '{profiles[name]}'", name) for name in profiles]
+    one_gpu = [{"requests": [], "matchAttribute": "gpu.nvidia.com/parentUUID"}]
+    resources = {
+        "extended": GPU,
+        "by-class": f"deviceclass.resource.kubernetes.io/{GPU_CLASS}",
+        "mig": "nvidia.com/mig-1g.5gb",
+    }
+    objects = [
+        template("first", request(GPU_CLASS)),
+        template("second", request(GPU_CLASS)),
+        template("slices", *slices, constraints=one_gpu),
+        template("sized", request(GPU_CLASS, capacity={"requests": {"memory": "4Gi"}})),
+        template("chosen", request(GPU_CLASS, "index == 1"), config=slicing()),
+        claiming("distinct", image, {"name": "first"}, {"name": "second"}),
+        claiming("shared", image, {"name": "first"}, {"name": "first"}),
+        claiming("sliced", image, *({"name": "slices", "request": name} for name in profiles)),
+        claiming("part", image, {"name": "sized"}),
+        claiming("chosen", image, {"name": "chosen"}),
+        *(listing(name, image, {"limits": {key: "1"}}) for name, key in resources.items()),
+    ]
+    pods = sum(item["kind"] == "Pod" for item in objects)
+    with others.lab.namespace() as namespace:
+        create(others, namespace, *objects)
+        others.until(lambda: phases(others, namespace) == ["Succeeded"] * pods, 180)
+        seen = {
+            pod: "".join(logs(others, namespace, pod, f"ctr{index}") for index in range(containers))
+            for pod, containers in {"distinct": 2, "shared": 2, "sliced": 4}.items()
+        }
+        times = {pod: sorted(Counter(gpus_in(text)).values()) for pod, text in seen.items()}
+        assert times == {"distinct": [1, 1], "shared": [2], "sliced": [4]}, "containers by GPU"
+        devices = re.findall(r"MIG (\S+) +Device +0: \(UUID: (MIG-\S+)\)", seen["sliced"])
+        assert [profile for profile, _ in devices] == [*profiles.values()]
+        assert len({uuid for _, uuid in devices}) == 4
+        assert "0MiB /   4096MiB" in logs(others, namespace, "part")
+        assert "L40S" in logs(others, namespace, "chosen"), "no other GPU has the index 1"
+        assert logs(others, namespace, "mig").count("MIG 1g.5gb") == 1
+        for pod in ("extended", "by-class", "part", "chosen"):
+            assert len(gpus_in(logs(others, namespace, pod))) == 1
+
+
+def test_gives_two_pods_one_of_nvidias_claims(others: Deployment, image: str) -> None:
+    claim = template("global", request(GPU_CLASS))
+    claim |= {"kind": "ResourceClaim", "spec": claim["spec"]["spec"]}
+    pods = [
+        claiming(name, image, {"name": "gpu"}, resourceClaimName="global")
+        for name in ("first", "second")
+    ]
+    for pod in pods:
+        # A claim that no pod uses any more may be allocated elsewhere.
+        pod["spec"]["containers"][0]["command"][-1] += "; sleep infinity"
+    with others.lab.namespace() as namespace:
+        create(others, namespace, claim, *pods)
+        others.until(lambda: phases(others, namespace) == ["Running"] * 2, 120)
+        others.until(lambda: all(logs(others, namespace, name) for name in ("first", "second")))
+        (first,), (second,) = (
+            gpus_in(logs(others, namespace, name)) for name in ("first", "second")
+        )
+        assert first == second
+
+
+def test_refuses_other_parameters_for_nvidias_driver_in_the_pods_events(
+    others: Deployment, image: str
+) -> None:
+    refused = {
+        "mps": (parameters(sharing={"strategy": MPS}), INSTEAD_OF_MPS),
+        "interval": (slicing(timeSlicingConfig={"interval": "Long"}), INSTEAD_OF_INTERVAL),
+        "kind": (parameters("VfioDeviceConfig"), "VfioDeviceConfig of resource.nvidia.com/v1beta1"),
+    }
+    with others.lab.namespace() as namespace:
+        for name, (config, _) in refused.items():
+            claim = template(name, request(GPU_CLASS), config=config)
+            create(others, namespace, claim, claiming(name, image, {"name": name}))
+
+        def sentences() -> str:
+            return " ".join(events(others, namespace, "FailedPrepareDynamicResources"))
+
+        others.until(lambda: all(words in sentences() for _, words in refused.values()), 120)
+        assert phases(others, namespace) == ["Pending"] * len(refused)
+
+
+def test_serves_kais_pods_unchanged(others: Deployment, image: str) -> None:
+    lab = others.lab
+    half = {"gpu-fraction": "0.5"}
+    two = {**half, "gpu-fraction-num-devices": "2", "gpu-fraction-container-name": "ctr1"}
+    init = listing("init", image, {}, annotations={**half, "gpu-fraction-container-name": "init"})
+    init["spec"]["initContainers"] = [{**init["spec"]["containers"][0], "name": "init"}]
+    pods = [
+        listing("half", image, {}, annotations=half),
+        listing("memory", image, {}, annotations={"gpu-memory": "2000"}),
+        listing("two", image, {}, {}, annotations=two),
+        init,
+    ]
+    waits = listing("waits", image, {}, annotations=half, schedulerName="kai-scheduler")
+    with lab.namespace() as namespace:
+        create(others, namespace, waits, *pods)
+        others.until(lambda: phases(others, namespace).count("Succeeded") == len(pods), 120)
+        assert re.search(r"0MiB / +(20480|23034)MiB", logs(others, namespace, "half"))
+        assert "0MiB /   2000MiB" in logs(others, namespace, "memory")
+        assert gpus_in(logs(others, namespace, "two")) == []
+        assert len(gpus_in(logs(others, namespace, "two", "ctr1"))) == 2
+        assert logs(others, namespace, "two", "ctr1").count("0MiB /  23034MiB") == 2
+        assert len(gpus_in(logs(others, namespace, "init", "init"))) == 1
+        assert gpus_in(logs(others, namespace, "init")) == []
+        pod = lab.get("pod", "waits", f"-n={namespace}")
+        assert pod["metadata"]["annotations"][FRACTION_BEFORE] == "gpu-fraction=0.5"
+        assert pod["spec"]["schedulerName"] == "kai-scheduler"
+        assert (pod["status"]["phase"], pod["spec"].get("nodeName")) == ("Pending", None)
 
 
 def test_starts_forty_sizes_at_once_without_the_kubelets_minute(
