@@ -16,6 +16,7 @@ from divvy.model.api_names import (
 )
 from divvy.model.stack import tolerations_of
 from divvy.render.objects.atomic_values import variables_of_pod
+from divvy.render.objects.probes import probes
 
 _LABELS = component_labels(Component.AGENT)
 
@@ -88,19 +89,7 @@ def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
             {"name": "DIVVY_HOST_DRIVER_ROOT", "value": cluster.driver.root},
         ],
         "ports": [{"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}],
-        # Kubernetes' own timeout is 1 s. If the tenants take all processors, an agent that asks
-        # for 20m answers later than that: it would be restarted in the middle of a change.
-        "readinessProbe": {
-            "httpGet": {"path": "/readyz", "port": "metrics"},
-            "periodSeconds": 2,
-            "timeoutSeconds": 5,
-        },
-        "livenessProbe": {
-            "httpGet": {"path": "/healthz", "port": "metrics"},
-            "periodSeconds": 10,
-            "timeoutSeconds": 5,
-            "failureThreshold": 6,
-        },
+        **probes(),
         "resources": {
             "requests": {"cpu": "20m", "memory": "100Mi"},
             "limits": {"memory": "300Mi"},

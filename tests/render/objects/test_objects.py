@@ -112,6 +112,21 @@ def test_does_not_restart_an_agent_that_answers_late() -> None:
     assert alive["periodSeconds"] * alive["failureThreshold"] >= 60
 
 
+def test_gives_containers_ten_minutes_to_start() -> None:
+    """With 20m of a busy processor, an agent imports its modules for longer than a minute."""
+    stack = value(next(path for path in STACKS if path.name == "Pulumi.lab.yaml"))
+    specs = [
+        obj["spec"]["template"]["spec"]
+        for kind in ("DaemonSet", "Deployment")
+        for obj in by_kind(kind, objects_of(stack, IMAGE))
+    ]
+    containers = [c for spec in specs for c in spec["containers"] if "livenessProbe" in c]
+    assert [container["name"] for container in containers] == ["agent", "claim-templates"]
+    for container in containers:
+        start = container["startupProbe"]
+        assert start["periodSeconds"] * start["failureThreshold"] >= 600
+
+
 def test_lets_the_agent_write_to_five_folders_of_the_host() -> None:
     (container,) = pod(objects_of(lab(), IMAGE))["containers"]
     mounts = {mount["name"]: mount for mount in container["volumeMounts"]}

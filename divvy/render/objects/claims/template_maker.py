@@ -9,6 +9,7 @@ from divvy.model import Cluster
 from divvy.model.api_names import METRICS_PORT, TEMPLATE_MAKER, Component, component_labels
 from divvy.model.platform_checks import ARCHITECTURE_LABEL
 from divvy.model.stack import tolerations_of
+from divvy.render.objects.probes import probes
 from divvy.render.objects.roles import role
 
 # The keys of taints by which Kubernetes says how a node is.
@@ -102,17 +103,7 @@ def _container(image: Any) -> dict[str, Any]:
         "image": image,
         "command": ["/usr/bin/python3", "-m", "divvy.claim_templates"],
         "ports": [{"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}],
-        "readinessProbe": {
-            "httpGet": {"path": "/readyz", "port": "metrics"},
-            "periodSeconds": 2,
-            "timeoutSeconds": 5,
-        },
-        "livenessProbe": {
-            "httpGet": {"path": "/healthz", "port": "metrics"},
-            "periodSeconds": 10,
-            "timeoutSeconds": 5,
-            "failureThreshold": 6,
-        },
+        **probes(),
         "resources": {
             "requests": {"cpu": "10m", "memory": "60Mi"},
             "limits": {"memory": "300Mi"},
