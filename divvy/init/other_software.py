@@ -53,7 +53,7 @@ _PROGRAMS = (
     (r"nvidia-gpu-device-plugin", "GKE's GPU device plugin", _ALONE),
     (r"kai-scheduler", "KAI Scheduler", _FRACTIONS),
     (r"/gpu-operator(:|@|$)", "GPU Operator", _OPERATOR),
-    (r"k8s-device-plugin", "NVIDIA's device plugin", _PLUGIN),
+    (r"(k8s|nvidia)-device-plugin", "NVIDIA's device plugin", _PLUGIN),
     (r"nvidia/driver:|nvidia-driver-daemonset", "NVIDIA's driver containers", ""),
     (r"dcgm-exporter", "DCGM exporter", ""),
 )  # fmt: skip

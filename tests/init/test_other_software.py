@@ -22,6 +22,7 @@ def workload(*containers: dict[str, Any], name: str = "some-name") -> dict[str, 
     ("image", "command", "expected"),
     [
         ("nvcr.io/nvidia/k8s-device-plugin:v0.20.0", (), "NVIDIA's device plugin"),
+        ("registry.example/programs:1", ("nvidia-device-plugin",), "NVIDIA's device plugin"),
         (
             "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
             ("gpu-feature-discovery",),
