@@ -1,7 +1,7 @@
 """Waits until the nodes advertise what the plan says."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, RenderableType
@@ -17,8 +17,9 @@ _PATIENCE = 60.0
 _PAUSE = 0.25
 # A wait that takes longer is announced: the command would seem to hang.
 _SILENCE = 3.0
-# States of an agent that do not change by waiting a little.
+# States of an agent that do not change by waiting a little, unless it has just started.
 _SETTLED = (State.WAITING, State.BLOCKED, State.FAILED)
+_STEADY = 5.0
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Advertised:
 
 def wait_advertised(cluster: Cluster, stack: str, report: Callable[[str], None]) -> Advertised:
     """Wait until the nodes advertise what the plan says, or will not by waiting a little."""
-    began = time.monotonic()
+    began = changing = time.monotonic()
     announced = False
     while True:
         looked = time.monotonic()
@@ -49,9 +50,11 @@ def wait_advertised(cluster: Cluster, stack: str, report: Callable[[str], None])
         if difference is None:
             if took > _PATIENCE:
                 return Advertised(unknown, differs=True)
-        elif took > _PATIENCE or not any(map(_may_change, difference.nodes)):
+        elif took > _PATIENCE or not _may_change(difference.nodes, now - changing):
             differs = any(map(_differs, difference.nodes))
             return Advertised(_plain(live_text(difference)), differs)
+        if difference is not None and any(map(_is_changing, difference.nodes)):
+            changing = now
         if took > _SILENCE and not announced:
             report(f"waiting up to {_PATIENCE:.0f} s for nodes that differ from the plan")
             announced = True
@@ -59,8 +62,17 @@ def wait_advertised(cluster: Cluster, stack: str, report: Callable[[str], None])
         time.sleep(max(_PAUSE, 2 * (now - looked)))
 
 
-def _may_change(node: NodeDifference) -> bool:
-    """Return whether a node's agent may still bring it to what the file says.
+def _may_change(nodes: Sequence[NodeDifference], steady: float) -> bool:
+    """Return whether an agent may still bring its node to what the file says.
+
+    ``steady`` is for how many seconds none has been at it.
+    """
+    settled = [node for node in nodes if node.state in _SETTLED and not node.unavailable]
+    return any(map(_is_changing, nodes)) or (bool(settled) and steady < _STEADY)
+
+
+def _is_changing(node: NodeDifference) -> bool:
+    """Return whether a node's agent is at it, or is still to begin.
 
     That it bypasses the file, or that the file does not say what it has, does not go by waiting.
     """
