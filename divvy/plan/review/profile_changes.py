@@ -37,15 +37,22 @@ class Profiles:
 
     def at(self, path: str) -> _Rules | None:
         """Return the rules that nodes follow: an override's, else its pool's; None for no pool."""
-        pool_path = f"{path.partition('.overrides.')[0].removesuffix('.profile')}.profile"
-        name = self.chosen.get(path, self.chosen.get(pool_path))
+        name = self.chosen.get(path, self.chosen.get(_pool_path(path)))
         return None if name is None else self.rules[name]
+
+    def predicts(self, path: str) -> bool:
+        """Return whether the prediction shows nodes: without an override, among its pool's."""
+        return (path if path in self.chosen else _pool_path(path)) in self.predicted
 
     def of_pool(self, pool: str) -> list[_Rules]:
         """Return the rules that nodes of a pool may follow."""
         paths = f"pools.{pool}.profile", f"pools.{pool}.overrides."
         names = {name for path, name in self.chosen.items() if path.startswith(paths)}
         return [self.rules[name] for name in sorted(names)]
+
+
+def _pool_path(path: str) -> str:
+    return f"{path.partition('.overrides.')[0].removesuffix('.profile')}.profile"
 
 
 def profile_path(pool: str, node: str | None) -> str:
@@ -80,7 +87,7 @@ def profile_changes(
         if older == newer:
             continue
         by_uuid = any(_by_uuid(rules) for rules in (older, newer) if rules)
-        sides = [path in side.predicted for side in (before, after)]
+        sides = [side.predicts(path) for side in (before, after)]
         if older is None or newer is None:
             if any(sides) and not by_uuid:
                 continue

@@ -125,6 +125,19 @@ def test_judges_an_override_with_a_rule_by_uuid_that_comes() -> None:
     assert (result.level, result.unpredicted) == ("GPUs must be idle", ("pool a",))
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_counts_a_node_that_gets_an_override_once(count: int) -> None:
+    """The prediction shows it on both sides: among its pool's nodes, and by its name."""
+    profiles = {"whole": {}, "seven": {"mig": {"1g.5gb": 7}}}
+    sides = [
+        planned(profiles, a=pool("whole", count)),
+        planned(profiles, a=pool("whole", count, overrides={"n1": "seven"})),
+    ]
+    for both in (sides, sides[::-1]):
+        result = verdict(diff(*both))
+        assert (result.nodes, result.pools, result.unpredicted) == (1, ("a",), ())
+
+
 def test_judges_each_rule_of_a_pool_by_what_it_was() -> None:
     sliced = [
         [{"devices": [0], "mig": {"1g.5gb": 7}}, {"timeSlicing": {"replicas": n}}] for n in (2, 4)
