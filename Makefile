@@ -98,7 +98,7 @@ field: setup       ## NVIDIA's device plugin and DRA driver under our checks; wr
 	@DIVVY_LAB=field $(BIN)/python -m lab.interop $(if $(KEEP),--keep "$(KEEP)")
 	@$(BIN)/python -m docs.generate
 
-field-move: setup  ## From NVIDIA's DRA driver to Divvy and back, node by node, as docs/coming-from.md says
+field-move: setup  ## From NVIDIA's DRA driver and plugin to Divvy and back, node by node, as docs/coming-from.md says
 	@DIVVY_LAB=field $(BIN)/python -m lab.interop.move
 
 hardware-kit:      ## one folder that shows on a machine with a GPU, as root, what Divvy does there

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,17 @@ _WITHOUT_DRIVER = ("gpu-feature-discovery-ctr", "mps-control-daemon-ctr")
 _MODULE = "github.com/NVIDIA/k8s-device-plugin"
 
 
-def deploy(configuration: PluginConfiguration, image: str, nodes: Sequence[GpuNode]) -> None:
-    """Deploy one configuration and wait until feature discovery has described the nodes."""
+def deploy(
+    configuration: PluginConfiguration,
+    image: str,
+    nodes: Sequence[GpuNode],
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """Deploy one configuration, with further values, and wait until the nodes are described."""
     kubectl("apply", "--filename=-", stdin=_definitions())
     kubectl("wait", "--for=condition=Established", "crd/nodefeatures.nfd.k8s-sigs.io")
-    apply_chart(_RELEASE, chart(), NAMESPACE, chart_values(configuration, image), give_driver)
+    values = {**chart_values(configuration, image), **(more or {})}
+    apply_chart(_RELEASE, chart(), NAMESPACE, values, give_driver)
     for node in nodes:
         _label(node)
 

@@ -25,12 +25,12 @@ MIG = {
 CONFIG_MAPS = {
     ("gpu-operator", "time-slicing-config"): {"any": yaml.safe_dump(PLUGIN)},
     ("gpu-operator", "mig-parted-config"): {"config.yaml": yaml.safe_dump(MIG)},
-    ("nvidia-device-plugin", "nvidia-device-plugin-configs"): {"any": yaml.safe_dump(PLUGIN)},
+    ("nvidia-device-plugin", "nvdp-nvidia-device-plugin-configs"): {"any": yaml.safe_dump(PLUGIN)},
 }
 FILES = {
     "time-slicing.yaml": ("gpu-operator", "time-slicing-config"),
     "mig-parted.yaml": ("gpu-operator", "mig-parted-config"),
-    "device-plugin.yaml": ("nvidia-device-plugin", "nvidia-device-plugin-configs"),
+    "device-plugin.yaml": ("nvidia-device-plugin", "nvdp-nvidia-device-plugin-configs"),
 }
 STACK = """\
 config:
