@@ -53,7 +53,9 @@ def status(
     """Show what is wrong; exit code 0: nothing, 2: something or not known, 1: an error."""
     cluster = read_cluster(read_path(stack_path(stack)))
     if wait:
-        typer.echo(wait_advertised(cluster, stack, partial(typer.echo, err=True)).words, err=True)
+        waited = wait_advertised(cluster, stack, partial(typer.echo, err=True)).words
+        # What follows its first line is what the status says.
+        typer.echo(waited.partition("\n")[0], err=True)
     with reading(cluster.kubeconfig, cluster.context) as reader:
         result = _read(reader, cluster, stack)
         if prometheus is not None:

@@ -13,6 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 import divvy.cli.status
+import divvy.live.advertised
 import divvy.live.prometheus
 from divvy.cli.main import app
 from tests.cli.cluster_api import READY, ClusterApi, write_project
@@ -75,6 +76,14 @@ def words(text: str) -> str:
 
 def test_reports_in_one_line_that_nothing_is_wrong() -> None:
     assert status(expect=0) == "prod: 2 nodes (2 Ready); nothing to look at\n"
+
+
+def test_says_once_what_it_has_waited_for(api: StatusApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.serve(monkeypatch, divvy.live.advertised)
+    lose_node(api)
+    shown = status("--wait")
+    assert shown.startswith("prod and its live nodes: ")
+    assert shown.count("the file says 2") == 1
 
 
 def kill_node(api: StatusApi) -> None:
