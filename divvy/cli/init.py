@@ -131,7 +131,15 @@ def init(
 
 
 def _project_files(ci: Ci | None) -> Mapping[str, str]:
-    return project_files(Path.cwd().name, ci or _ci_of_remote(), requirement, schema_text())
+    return project_files(_project_name(), ci or _ci_of_remote(), requirement, schema_text())
+
+
+def _project_name() -> str:
+    """Return the name of the project that is here, as in a clone of any name, or its folder's."""
+    project = Path("Pulumi.yaml")
+    text = project.read_text(errors="replace") if project.is_file() else ""
+    name = re.match(r"name: (\S+)\n", text)
+    return name[1].strip("'\"") if name else Path.cwd().name
 
 
 def _complete(surveyed: Survey, answers: Answers, profiles: Mapping[str, Any]) -> Draft:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -241,6 +242,15 @@ def test_names_the_project_after_the_folder(folder: str, monkeypatch: pytest.Mon
     monkeypatch.chdir(folder)
     init("prod")
     assert yaml.safe_load(Path("Pulumi.yaml").read_text())["name"] == folder
+
+
+def test_shares_the_project_in_a_clone_of_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    init("prod")
+    clone = shutil.copytree(Path.cwd(), tmp_path / "clone")
+    monkeypatch.chdir(clone)
+    assert init("second").stdout.startswith("written: stacks/Pulumi.second.yaml\n")
 
 
 def test_shares_the_project_with_a_second_cluster() -> None:
