@@ -37,14 +37,14 @@ _CI_FILES = {
 
 
 def project_files(
-    folder_name: str, ci: Ci, requirement: Callable[[str], str], schema: str
+    project: str, ci: Ci, requirement: Callable[[str], str], schema: str
 ) -> Mapping[str, str]:
-    """Return the files that all stacks of a project share, by path.
+    """Return the files that all stacks of a project of this name share, by path.
 
     ``requirement`` returns what installs this Divvy with some extras; ``schema`` is the JSON
     Schema of stack files, for editors.
     """
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", folder_name).strip("-.") or "gpus"
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", project).strip("-.") or "gpus"
     templates = files("divvy.init") / "templates"
     shared = {
         # In quotes where YAML would take it for a number or a date.

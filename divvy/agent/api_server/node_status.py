@@ -124,7 +124,8 @@ class NodeStatusWriter:
         if untimed(node.annotations.get(STATUS_ANNOTATION, "")) != message.annotation:
             annotations[STATUS_ANNOTATION] = timed(message.annotation, datetime.now(UTC))
         if not labels and not annotations and self._api.is_write_refused:
-            # What was refused is no longer to be written, and only a write tells if it still is.
+            # The refused change is no longer needed; only a write shows whether writes are
+            # still refused.
             annotations[STATUS_ANNOTATION] = timed(message.annotation, datetime.now(UTC))
         if labels or annotations:
             self._written = await self._api.patch_node(labels, annotations)
